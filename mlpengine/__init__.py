@@ -1,0 +1,1 @@
+"""Train multilayer perceptrons of fixed architecture in preallocated buffers."""

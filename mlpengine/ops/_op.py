@@ -1,0 +1,132 @@
+"""The contract that every op keeps.
+
+An op is one class with three rules, in this order: the shape it infers, the value it computes, the
+gradients it sends back.  Its NumPy code is the definition; a backend may replace a rule with a
+faster one but never redefines it.
+
+A rule does not compute.  It receives the buffers once, when a program is bound, and yields the
+calls that compute; the program replays those calls at every step::
+
+    class Linear(GradOp, name="linear"):
+        def infer(self, x, w, b):
+            ...
+            return Spec((x.shape[0], w.shape[0]), x.dtype)
+
+        def forward(self, x, w, b, *, out):
+            yield call(np.dot, x, w.T, out)
+            yield call(np.add, out, b, out)
+
+        def backward(self, dy, x, w, *, out):
+            dx, dw, db = out
+            if dx is not None:
+                yield call(np.dot, dy, w, dx)
+            ...
+
+So views (``w.T``), constants and choices are made while binding, and a replay makes none.
+"""
+
+import inspect
+from functools import cache
+from typing import Any, ClassVar, Literal
+
+from mlpengine.spec import Calls, Spec
+
+Direction = Literal["forward", "backward"]
+
+REGISTRY: dict[str, type["GradOp"]] = {}
+"""Every op by its name.  `GradOp.__init_subclass__` fills it."""
+
+
+class GradOp:
+    """A differentiable function of arrays that writes into buffers it is given.
+
+    Subclasses say ``class Tanh(GradOp, name="tanh")``.  Hyper-parameters are the fields of a
+    ``@dataclass(frozen=True)``.  What the signatures say is what the planner does:
+
+    * The parameters of `infer` are the operands.  A parameter with the default None is an operand
+      that may be left out; then every rule gets None in its place.
+    * The positional parameters of `backward` are its residuals: ``dy`` (always first), ``y`` and
+      the names of operands.  Only what is named is kept alive until then.
+    * The keyword-only parameters of `forward` and `backward`, ``out`` aside, are buffers declared
+      by `work`.  One that both name lives from forward to backward; one that a single rule names
+      lives during that rule.
+
+    Every rule keeps these promises, and the op table in ``tests/ops`` holds each op to them:
+
+    * It overwrites all of `out` and writes nothing else but its work buffers.  Adding up the
+      gradients of several consumers is the program's job.
+    * A None slot of `out` is a gradient that nobody wants; it is not computed.
+    * Its calls allocate nothing that grows with the operands.
+    * `out` shares no memory with an operand, except as `in_place` allows.
+    """
+
+    name: ClassVar[str]
+
+    broadcasts: ClassVar[bool] = False
+    """Operands broadcast as in NumPy: every slot of `backward` has the shape of the *output*, and
+    the program sums it over the broadcast axes back to the operand's shape."""
+
+    in_place: ClassVar[tuple[Direction, ...]] = ()
+    """Directions in which `out` may be the very buffer of an operand of the same size: the first
+    operand in forward, ``dy`` for the first slot in backward.  The program does so where that
+    operand is not needed any more."""
+
+    view: ClassVar[bool] = False
+    """The value is the operand's bytes under another shape (reshape): the program gives both one
+    buffer.  The rules copy where the two are not the same memory, and yield nothing where they are."""
+
+    cheap: ClassVar[bool] = True
+    """Memory-bound: balanced checkpointing may compute it twice.  False for products,
+    convolutions, and everything that must not run twice, such as a draw of random numbers."""
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        if name is None:
+            return  # an abstract base of a family
+        if name in REGISTRY:
+            raise TypeError(f"op {name!r} is already registered by {REGISTRY[name].__name__}")
+        cls.name = name
+        REGISTRY[name] = cls
+
+    def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:
+        """Return the spec of the output, or of each output; raise ShapeError naming the operands."""
+        raise NotImplementedError
+
+    def work(self, *operands: Any) -> dict[str, Spec]:
+        """Return the work buffers by the names under which the rules ask for them."""
+        return {}
+
+    def forward(self, *operands: Any, **buffers: Any) -> Calls:
+        """Yield the calls that write the value into `out` (a tuple where there are several)."""
+        raise NotImplementedError
+
+    def backward(self, *residuals: Any, **buffers: Any) -> Calls:
+        """Yield the calls that write each operand's gradient into its slot of `out`."""
+        raise NotImplementedError
+
+
+@cache
+def operand_names(op: type[GradOp]) -> tuple[str, ...]:
+    """Return the names of the operands, read from the signature of `infer`; ``*xs`` gives ``xs``."""
+    return tuple(inspect.signature(op.infer).parameters)[1:]
+
+
+@cache
+def is_variadic(op: type[GradOp]) -> bool:
+    """Return whether the op takes any number of operands, as ``infer(self, *xs)`` says."""
+    parameters = inspect.signature(op.infer).parameters.values()
+    return any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+@cache
+def residual_names(op: type[GradOp]) -> tuple[str, ...]:
+    """Return what `backward` reads, in the order it takes it."""
+    parameters = list(inspect.signature(op.backward).parameters.values())[1:]
+    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+@cache
+def work_names(op: type[GradOp], direction: Direction) -> tuple[str, ...]:
+    """Return the work buffers that the rule of `direction` asks for."""
+    parameters = inspect.signature(getattr(op, direction)).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "out")

@@ -1,0 +1,75 @@
+"""Shape and dtype of arrays that may not exist yet, and the types that rules are written in."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from mlpengine.errors import DtypeError
+
+Array: TypeAlias = NDArray[Any]
+Slots: TypeAlias = Sequence[Array | None]
+"""One gradient buffer per operand, in order; None where nobody wants that gradient."""
+
+Call: TypeAlias = Callable[[], object]
+"""One bound call: everything it needs is inside, replaying it is ``call()``."""
+
+Calls: TypeAlias = Iterator[Call]
+"""What a rule yields: the calls to replay, in order."""
+
+call = partial
+"""How a rule writes a call: ``yield call(np.multiply, a, b, out)``.
+
+Arguments are given by position, `out` too: a bound ufunc with a keyword costs 0.2 us more a replay.
+"""
+
+FLOATS = (np.dtype("float32"), np.dtype("float64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a buffer will hold: enough to plan memory for it, not the data itself."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, array: Array) -> "Spec":
+        """Return the spec of an array that exists."""
+        return cls(array.shape, array.dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a contiguous buffer that holds it."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether gradients can flow through it."""
+        return self.dtype in FLOATS
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+
+def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
+    """Return `dtype` as float32 or float64.
+
+    Raises: DtypeError for any other dtype, naming `where`.
+    """
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found not in FLOATS:
+        raise DtypeError(f"{where}: dtype must be float32 or float64 (got {dtype!r})")
+    return found

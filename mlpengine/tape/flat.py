@@ -1,0 +1,46 @@
+"""One contiguous vector and the named views that tile it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mlpengine.errors import DtypeError
+from mlpengine.spec import Array, Spec
+
+
+class Flat:
+    """Parameters, gradients or moments: one vector, and a view of it for each name.
+
+    Shapes: `flat` (total,); each of `views` has the shape of its spec and shares the vector's
+    memory, in the order of `specs`, without gaps.
+    Dtype: that of the specs, which must agree.
+    Raises: DtypeError if the specs disagree on the dtype.
+    """
+
+    def __init__(self, specs: Mapping[str, Spec]) -> None:
+        dtypes = {spec.dtype for spec in specs.values()}
+        if len(dtypes) > 1:
+            listed = ", ".join(f"{name} {spec}" for name, spec in specs.items())
+            raise DtypeError(f"flat vector: parameters need one dtype ({listed})")
+        self.specs = dict(specs)
+        self.flat: Array = np.zeros(sum(s.size for s in specs.values()), *dtypes)
+        self.views: dict[str, Array] = {}
+        start = 0
+        for name, spec in specs.items():
+            stop = start + spec.size
+            self.views[name] = self.flat[start:stop].reshape(spec.shape)
+            start = stop
+
+    @classmethod
+    def pack(cls, arrays: Mapping[str, Array]) -> "Flat":
+        """Return a flat vector that holds copies of `arrays`."""
+        packed = cls({name: Spec.of(array) for name, array in arrays.items()})
+        for name, array in arrays.items():
+            packed.views[name][...] = array
+        return packed
+
+    def __len__(self) -> int:
+        return self.flat.size
+
+    def __repr__(self) -> str:
+        return f"Flat({self.flat.dtype.name}[{self.flat.size}] in {len(self.views)} views)"
