@@ -1,0 +1,35 @@
+"""Checks that several families of ops make while recording."""
+
+import numpy as np
+
+from mlpengine.errors import DtypeError, ShapeError
+from mlpengine.spec import Spec
+
+WIDE = np.dtype(np.int64)
+"""The dtype of indices, wherever an op makes some itself."""
+
+
+def listing(**operands: Spec | None) -> str:
+    """Return the operands as an error message names them: ``x float32[2, 3], w float32[4, 3]``."""
+    return ", ".join(f"{name} {spec}" for name, spec in operands.items() if spec is not None)
+
+
+def need_floats(where: str, **operands: Spec | None) -> None:
+    """Raise DtypeError unless all operands that are there have one floating dtype."""
+    present = [spec for spec in operands.values() if spec is not None]
+    if not all(spec.is_float and spec.dtype == present[0].dtype for spec in present):
+        raise DtypeError(f"{where}: operands need one floating dtype ({listing(**operands)})")
+
+
+def need_integers(where: str, **operands: Spec) -> None:
+    """Raise DtypeError unless all operands are integers."""
+    if not all(np.issubdtype(spec.dtype, np.integer) for spec in operands.values()):
+        raise DtypeError(f"{where}: an index must be of integers ({listing(**operands)})")
+
+
+def normal_axis(where: str, axis: int, x: Spec) -> int:
+    """Return `axis` counted from the front; raise ShapeError unless `x` has it."""
+    rank = len(x.shape)
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{where}: the operand must have the axis (axis {axis}, {listing(x=x)})")
+    return axis % rank
