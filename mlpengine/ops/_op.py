@@ -73,7 +73,7 @@ class GradOp:
 
     view: ClassVar[bool] = False
     """The value is the operand's bytes under another shape (reshape): the program gives both one
-    buffer.  The rules copy where the two are not the same memory, and yield nothing where they are."""
+    buffer.  The rules yield nothing where the two are the same memory, and copy where not."""
 
     cheap: ClassVar[bool] = True
     """Memory-bound: balanced checkpointing may compute it twice.  False for products,
@@ -89,7 +89,7 @@ class GradOp:
         REGISTRY[name] = cls
 
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:
-        """Return the spec of the output, or of each output; raise ShapeError naming the operands."""
+        """Return the spec of the output, or of each; raise ShapeError naming the operands."""
         raise NotImplementedError
 
     def work(self, *operands: Any) -> dict[str, Spec]:
@@ -107,7 +107,7 @@ class GradOp:
 
 @cache
 def operand_names(op: type[GradOp]) -> tuple[str, ...]:
-    """Return the names of the operands, read from the signature of `infer`; ``*xs`` gives ``xs``."""
+    """Return the names of the operands, as the signature of `infer` gives them."""
     return tuple(inspect.signature(op.infer).parameters)[1:]
 
 

@@ -1,0 +1,208 @@
+"""The backward half of a plan: who writes which gradient first, who adds, what is recomputed."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mlpengine.ops._op import residual_names, work_names
+from mlpengine.spec import Spec
+from mlpengine.tape.forward import ForwardPlan
+from mlpengine.tape.plan import FOREVER, Buffer, Slot, Step, Storage, place
+from mlpengine.tape.tape import Node, Record, named_buffers
+
+
+@dataclass(eq=False)
+class BackwardPlan:
+    """The steps that turn gradients of the outputs into gradients of `wanted` leaves.
+
+    Gradients of the outputs (seeds) and of leaves belong to the caller; the others are planned.
+    A node in `retain` keeps its gradient after the replay.  Every replay overwrites every
+    gradient: the first consumer writes, later ones write aside and are added, and a leaf that no
+    output depends on is set to zero.
+    """
+
+    forward: ForwardPlan
+    wanted: Sequence[Node]
+    retain: Iterable[Node] = ()
+    steps: list[Step] = field(default_factory=list)
+    gradients: dict[int, Buffer] = field(default_factory=dict)
+    seeds: dict[int, Buffer] = field(default_factory=dict)
+    nbytes: int = 0
+    storages: list[Storage] = field(default_factory=list)
+    _recomputed: dict[int, Buffer] = field(default_factory=dict)
+    _rework: dict[int, dict[str, Buffer]] = field(default_factory=dict)
+    _flowing: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._retained = {n.index for n in self.retain}
+        self._maker = {y.index: r for r in self.forward.records for y in r.outputs}
+        self._flowing = {n.index for n in self.wanted}
+        for record in self.forward.records:
+            if any(x is not None and x.index in self._flowing for x in record.operands):
+                self._flowing |= {y.index for y in record.outputs if y.spec.is_float}
+        self._plan_seeds()
+        for record in reversed(self.forward.records):
+            self._plan_record(record)
+        for node in self.wanted:
+            if node.index not in self.gradients:
+                self.gradients[node.index] = Buffer(f"d_{node.name}", node.spec)
+                self._emit(Step("zero", None, (), (self.gradients[node.index],)))
+        self.nbytes = place(self.storages)
+
+    def retains(self, node: Node) -> bool:
+        """Return whether the gradient of an op's output outlives the replay."""
+        return node.index in self._retained or node.index in self.seeds
+
+    @property
+    def _now(self) -> int:
+        return len(self.steps)
+
+    def _emit(self, step: Step) -> None:
+        for read in (*step.reads, *step.writes, *step.work.values()):
+            for buffer in read if isinstance(read, tuple) else (read,):
+                if buffer is not None:
+                    buffer.read_at(self._now)
+        self.steps.append(step)
+
+    def _new(self, label: str, spec: Spec) -> Buffer:
+        storage = Storage(spec.nbytes, self._now, self._now)
+        self.storages.append(storage)
+        return Buffer(label, spec, storage)
+
+    def _plan_seeds(self) -> None:
+        """An output's seed is its gradient, unless other ops or outputs add to it: then a copy."""
+        consumed = {x.index for r in self.forward.records for x in r.operands if x is not None}
+        for node in self.forward.outputs:
+            if node.index in self.seeds or node.index not in self._flowing:
+                continue
+            seed = Buffer(f"seed_{node.name}", node.spec)
+            self.seeds[node.index] = seed
+            if node.index in consumed or node.is_leaf:
+                gradient = self._gradient_of(node)
+                self._emit(Step("reduce", None, (seed,), (gradient,)))
+            else:
+                self.gradients[node.index] = seed
+
+    def _gradient_of(self, node: Node) -> Buffer:
+        """Make the buffer that the first consumer of `node` writes."""
+        label = f"d_{node.name}"
+        buffer = Buffer(label, node.spec) if node.is_leaf else self._new(label, node.spec)
+        if node.index in self._retained:
+            buffer.read_at(FOREVER)
+        self.gradients[node.index] = buffer
+        return buffer
+
+    def _plan_record(self, record: Record) -> None:
+        arrived = [y.index in self.gradients for y in record.outputs]
+        wanted = [x is not None and x.index in self._flowing for x in record.operands]
+        if not any(arrived) or not any(wanted):
+            return
+        dys = tuple(self._arrived_or_zero(y) for y in record.outputs)
+        reads = self._residuals(record, dys if len(dys) > 1 else dys[0])
+        work = self._work(record)
+        slots: list[Slot] = []
+        after: list[Step] = []
+        for position, (x, wants) in enumerate(zip(record.operands, wanted, strict=True)):
+            if x is None or not wants:
+                slots.append(None)
+                continue
+            slot, steps = self._slot(record, position, x)
+            slots.append(slot)
+            after += steps
+        node = record.outputs[0]
+        self._emit(Step("backward", record.op, reads, tuple(slots), work, node))
+        for step in after:
+            self._emit(step)
+
+    def _arrived_or_zero(self, node: Node) -> Buffer:
+        """Return the gradient of an output; zeros where nobody used that output."""
+        if node.index not in self.gradients:
+            self._emit(Step("zero", None, (), (self._gradient_of(node),)))
+        return self.gradients[node.index]
+
+    def _slot(self, record: Record, position: int, x: Node) -> tuple[Buffer, list[Step]]:
+        """Return the buffer that the rule writes for operand `x`, and what follows from it."""
+        y = record.outputs[0]
+        full = y.spec.shape if record.op.broadcasts else x.spec.shape
+        label = f"d_{x.name}.aside"
+        first = x.index not in self.gradients
+        if first and full == x.spec.shape:
+            return self._in_place(record, position, x) or self._gradient_of(x), []
+        slot = self._new(label, Spec(full, x.spec.dtype))
+        if full == x.spec.shape:
+            return slot, [self._add(x, slot)]
+        if first:
+            return slot, [Step("reduce", None, (slot,), (self._gradient_of(x),))]
+        reduced = self._new(f"{label}.reduced", x.spec)
+        return slot, [Step("reduce", None, (slot,), (reduced,)), self._add(x, reduced)]
+
+    def _add(self, x: Node, slot: Buffer) -> Step:
+        gradient = self.gradients[x.index]
+        return Step("add", None, (gradient, slot), (gradient,))
+
+    def _in_place(self, record: Record, position: int, x: Node) -> Buffer | None:
+        """Give `x` the storage of dy where the op allows it and nobody else will read dy."""
+        op, y = record.op, record.outputs[0]
+        dy = self.gradients[y.index]
+        if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:
+            return None
+        fits = dy.storage.nbytes == x.spec.nbytes and dy.spec.dtype == x.spec.dtype
+        retained = dy.storage.last == FOREVER
+        if not fits or retained or not (op.view or "backward" in op.in_place):
+            return None
+        self.gradients[x.index] = Buffer(f"d_{x.name}", x.spec, dy.storage)
+        if x.index in self._retained:
+            self.gradients[x.index].read_at(FOREVER)
+        return self.gradients[x.index]
+
+    def _residuals(
+        self, record: Record, dy: Buffer | tuple[Slot, ...]
+    ) -> tuple[Slot | tuple[Slot, ...], ...]:
+        operands = named_buffers(record.op, record.operands)
+        reads: list[Slot | tuple[Slot, ...]] = []
+        for name in residual_names(type(record.op)):
+            if name == "dy":
+                reads.append(dy)
+                continue
+            found = operands.get(name)
+            if name == "y":
+                found = record.outputs if len(record.outputs) > 1 else record.outputs[0]
+            if isinstance(found, tuple):
+                reads.append(tuple(self._value(n) for n in found))
+            else:
+                reads.append(None if found is None else self._value(found))
+        return tuple(reads)
+
+    def _value(self, node: Node) -> Buffer:
+        """Return the buffer that holds a value now, computing it again where it did not survive."""
+        if self.forward.survives(node):
+            return self.forward.buffer(node)
+        if node.index not in self._recomputed:
+            record = self._maker[node.index]
+            reads = tuple(None if x is None else self._value(x) for x in record.operands)
+            for y in record.outputs:
+                self._recomputed[y.index] = self._new(f"{y.name}.again", y.spec)
+            writes = tuple(self._recomputed[y.index] for y in record.outputs)
+            work = self._new_work(record, work_names(type(record.op), "forward"))
+            self._rework[record.outputs[0].index] = work
+            self._emit(Step("recompute", record.op, reads, writes, work, record.outputs[0]))
+        return self._recomputed[node.index]
+
+    def _new_work(self, record: Record, names: Iterable[str]) -> dict[str, Buffer]:
+        names = list(names)
+        if not names:
+            return {}
+        specs = record.op.work(*(x and x.spec for x in record.operands))
+        prefix = record.outputs[0].name
+        return {name: self._new(f"{prefix}.{name}", specs[name]) for name in names}
+
+    def _work(self, record: Record) -> dict[str, Buffer]:
+        """Return the work buffers of a backward rule: saved by forward, recomputed, or its own."""
+        index = record.outputs[0].index
+        names = work_names(type(record.op), "backward")
+        shared = set(names) & set(work_names(type(record.op), "forward"))
+        saved = self.forward.saved.get(index, {})
+        if shared - set(saved) and index not in self._rework:
+            self._value(record.outputs[0])  # its work buffers are filled by computing it again
+        found = {**saved, **self._rework.get(index, {})}
+        own = self._new_work(record, [n for n in names if n not in shared])
+        return {name: own[name] if name in own else found[name] for name in names}

@@ -1,0 +1,106 @@
+"""Planning: which buffer each value, gradient and workspace lives in, and when.
+
+A plan is made of `Buffer`s and `Step`s and touches no memory.  Time is the position in the list of
+steps; a buffer lives from the step that writes it to the last that reads it, and storages whose
+lives do not meet share bytes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mlpengine.ops import GradOp
+from mlpengine.spec import Spec
+from mlpengine.tape.tape import Node
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+FOREVER = 1 << 60
+"""The last reader of a buffer that outlives the replay."""
+
+StepKind = Literal["forward", "recompute", "backward", "reduce", "add", "zero"]
+
+
+@dataclass(eq=False)
+class Storage:
+    """A run of bytes with a life; several buffers may be the same storage, one after another."""
+
+    nbytes: int
+    first: int
+    last: int
+    offset: int = -1
+
+    def meets(self, other: "Storage") -> bool:
+        """Return whether both are alive at some step."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A typed array in the plan.  Without storage it belongs to the caller (leaves, seeds)."""
+
+    label: str
+    spec: Spec
+    storage: Storage | None = None
+
+    def read_at(self, time: int) -> None:
+        """Keep the storage alive until `time`."""
+        if self.storage is not None:
+            self.storage.last = max(self.storage.last, time)
+
+
+Slot = Buffer | None
+
+
+@dataclass(eq=False)
+class Step:
+    """One instruction before it is bound to memory.
+
+    `reads` are in the order of the rule's positional parameters; an operand that was left out is
+    None.  `writes` are the outputs (forward) or the gradient slots (backward).  The kinds ``add``,
+    ``reduce`` and ``zero`` are the program's own: they accumulate, undo broadcasting and clear.
+    """
+
+    kind: StepKind
+    op: GradOp | None
+    reads: tuple[Slot | tuple[Slot, ...], ...]
+    writes: tuple[Slot, ...]
+    work: Mapping[str, Buffer] = field(default_factory=dict)
+    node: Node | None = None
+
+    def __str__(self) -> str:
+        name = self.op.name if self.op else self.kind
+        reads = ", ".join(_label(r) for r in self.reads)
+        return f"{self.kind:<9} {name}({reads}) -> {', '.join(_label(w) for w in self.writes)}"
+
+
+def _label(slot: Slot | tuple[Slot, ...]) -> str:
+    if isinstance(slot, tuple):
+        return "(" + ", ".join(_label(s) for s in slot) + ")"
+    return slot.label if slot else "-"
+
+
+def place(storages: Iterable[Storage]) -> int:
+    """Give every storage its offset and return the bytes of the whole arena.
+
+    Largest first, each at the lowest offset where it meets no storage already placed.
+    Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
+    arXiv 2001.03288, section 5.2 (greedy by size).
+    """
+    placed: list[Storage] = []
+    total = 0
+    for storage in sorted(storages, key=lambda s: -s.nbytes):
+        size = -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
+        offset = 0
+        for other in placed:  # sorted by offset
+            if not storage.meets(other):
+                continue
+            if other.offset - offset >= size:
+                break
+            offset = max(offset, other.offset + -(-other.nbytes // ALIGNMENT) * ALIGNMENT)
+        storage.offset = offset
+        placed.append(storage)
+        placed.sort(key=lambda s: s.offset)
+        total = max(total, offset + size)
+    return total
