@@ -26,6 +26,7 @@ So views (``w.T``), constants and choices are made while binding, and a replay m
 """
 
 import inspect
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, Literal
 
@@ -106,27 +107,27 @@ class GradOp:
 
 
 @cache
+def _parameters(rule: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
+    """Return the parameters of a rule without ``self``."""
+    return tuple(inspect.signature(rule).parameters.values())[1:]
+
+
 def operand_names(op: type[GradOp]) -> tuple[str, ...]:
     """Return the names of the operands, as the signature of `infer` gives them."""
-    return tuple(inspect.signature(op.infer).parameters)[1:]
+    return tuple(p.name for p in _parameters(op.infer))
 
 
-@cache
 def is_variadic(op: type[GradOp]) -> bool:
     """Return whether the op takes any number of operands, as ``infer(self, *xs)`` says."""
-    parameters = inspect.signature(op.infer).parameters.values()
-    return any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return any(p.kind is p.VAR_POSITIONAL for p in _parameters(op.infer))
 
 
-@cache
 def residual_names(op: type[GradOp]) -> tuple[str, ...]:
     """Return what `backward` reads, in the order it takes it."""
-    parameters = list(inspect.signature(op.backward).parameters.values())[1:]
-    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    return tuple(p.name for p in _parameters(op.backward) if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
-@cache
 def work_names(op: type[GradOp], direction: Direction) -> tuple[str, ...]:
     """Return the work buffers that the rule of `direction` asks for."""
-    parameters = inspect.signature(getattr(op, direction)).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "out")
+    rule = op.forward if direction == "forward" else op.backward
+    return tuple(p.name for p in _parameters(rule) if p.kind is p.KEYWORD_ONLY and p.name != "out")

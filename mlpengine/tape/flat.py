@@ -23,7 +23,8 @@ class Flat:
             listed = ", ".join(f"{name} {spec}" for name, spec in specs.items())
             raise DtypeError(f"flat vector: parameters need one dtype ({listed})")
         self.specs = dict(specs)
-        self.flat: Array = np.zeros(sum(s.size for s in specs.values()), *dtypes)
+        dtype = next(iter(dtypes), np.dtype("float32"))
+        self.flat: Array = np.zeros(sum(s.size for s in specs.values()), dtype)
         self.views: dict[str, Array] = {}
         start = 0
         for name, spec in specs.items():

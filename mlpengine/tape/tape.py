@@ -127,7 +127,7 @@ class Tape:
             if x is not None and x.tape is not self:
                 raise TapeError(f"{op.name}: operands must be on one tape ({x!r} is on another)")
         padded = padded_operands(op, operands)
-        inferred = op.infer(*(x and x.spec for x in padded))
+        inferred = op.infer(*(None if x is None else x.spec for x in padded))
         specs = inferred if isinstance(inferred, tuple) else (inferred,)
         wants = any(x is not None and x.wants_grad for x in padded)
         outputs = tuple(
@@ -186,7 +186,7 @@ class Tape:
                 )
         return other
 
-    def summary(self, *outputs: Node, checkpointing: str = "keep") -> str:
+    def summary(self, *outputs: Node, checkpointing: Literal["keep", "balanced"] = "keep") -> str:
         """Return a table of the ops, shapes, parameters and planned bytes of a training program."""
         from mlpengine.tape.summary import summarize
 
