@@ -1,0 +1,224 @@
+"""YAML text to plain data that remembers on which line each key stands.
+
+The dialect is YAML 1.2: ``1e-3`` is a number and ``no`` is a string.  Everything that makes a
+document ambiguous or costly is refused before a value is looked at: duplicate keys, aliases, tags,
+directives, several documents, deep nesting, large files.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+)
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from mlpengine.errors import ConfigError
+
+MAX_BYTES = 64 * 1024
+MAX_DEPTH = 12
+MAX_VALUES = 4000
+MAX_PROBLEMS = 20
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+_TAG = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing wrong with a config, and where."""
+
+    source: str
+    line: int
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        return f"{place}: {self.path}: {self.text}" if self.path else f"{place}: {self.text}"
+
+
+@dataclass
+class Document:
+    """Plain data, the place of each key path, and the problems found so far."""
+
+    source: str
+    data: dict[str, Any] = field(default_factory=dict)
+    places: dict[KeyPath, tuple[str, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def report(self, path: KeyPath, text: str) -> None:
+        """Note a problem at `path`, or at its nearest parent that stands in the file."""
+        known = path
+        while known and known not in self.places:
+            known = known[:-1]
+        source, line = self.places.get(known, (self.source, 1))
+        self.problems.append(Problem(source, line, dotted(path), text))
+
+    def check(self) -> None:
+        """Raise ConfigError with every problem noted, in the order of the file."""
+        if not self.problems:
+            return
+        lines = [str(problem) for problem in sorted(set(self.problems))]
+        head = [] if len(lines) == 1 else [f"{self.source}: {len(lines)} problems"]
+        more = len(lines) - MAX_PROBLEMS
+        tail = [f"... and {more} more"] if more > 0 else []
+        raise ConfigError("\n  ".join(head + lines[:MAX_PROBLEMS] + tail))
+
+
+def dotted(path: KeyPath) -> str:
+    """Return a key path as a person writes it: ``model.hidden[0]``."""
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".")
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML file whose top level is a mapping.
+
+    Raises: ConfigError if the file cannot be read or is not YAML of the kind described above.
+    """
+    source = str(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot read the config ({error.strerror})") from error
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{source}: a config must be at most {MAX_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{source}:{line}: a config must be UTF-8 text") from error
+    document = Document(source)
+    data = parse(text, source, document)
+    if not isinstance(data, dict):
+        document.report((), f"the top level must be a mapping of keys (got {_kind(data)})")
+    document.check()
+    document.data = data
+    return document
+
+
+def parse(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:
+    """Return the value of one YAML document and note its places and problems in `document`.
+
+    `at` is the key path of the value and `line` the number of its first line; 0 where lines mean
+    nothing.  Raises: ConfigError at once if the text is not YAML.
+    """
+    try:
+        yaml = YAML(typ="safe", pure=True)
+        _screen(yaml, text, source, line)
+        node = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        found = Problem(source, mark.line + line if mark and line else line, "", _explain(error))
+        raise ConfigError(str(found)) from error
+    except YAMLError as error:
+        reason = str(error).split("\n")[0]
+        raise ConfigError(f"{source}: not readable as YAML ({reason})") from error
+    if node is None:
+        return {} if not at else None
+    return _Plain(document, source, line).value(node, at)
+
+
+def _screen(yaml: YAML, text: str, source: str, first: int) -> None:
+    """Refuse what is costly or ambiguous while looking at the stream of events only."""
+    depth = documents = 0
+    for count, event in enumerate(yaml.parse(text)):
+        refused = None
+        if count > MAX_VALUES:
+            refused = f"a config must have at most {MAX_VALUES} values"
+        elif isinstance(event, AliasEvent):
+            refused = f"aliases are not allowed: write the value out (*{event.anchor})"
+        elif isinstance(event, DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                refused = "one file holds one config: remove the second '---'"
+            elif event.version or event.tags:
+                refused = "directives are not allowed: remove the line that starts with '%'"
+        elif isinstance(event, CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                refused = f"nested deeper than {MAX_DEPTH} levels"
+        elif isinstance(event, CollectionEndEvent):
+            depth -= 1
+        if refused:
+            line = event.start_mark.line + first if first else 0
+            raise ConfigError(str(Problem(source, line, "", refused)))
+
+
+def _explain(error: MarkedYAMLError) -> str:
+    parts = [part for part in (error.context, error.problem) if part]
+    return "not valid YAML: " + ", ".join(parts).replace("\n", " ")
+
+
+def _kind(value: object) -> str:
+    names = {dict: "a mapping", list: "a list", str: "text", type(None): "nothing"}
+    return names.get(type(value), "a number")
+
+
+class _Plain:
+    """Builds plain values from YAML nodes and notes where they stand."""
+
+    def __init__(self, document: Document, source: str, first: int) -> None:
+        self.document, self.source, self.first = document, source, first
+
+    def value(self, node: Node, path: KeyPath) -> Any:
+        self._mark(node, path)
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+        return self._scalar(str(node.tag), str(node.value), path)
+
+    def _mark(self, node: Node, path: KeyPath) -> None:
+        line = node.start_mark.line + self.first if self.first else 0
+        self.document.places.setdefault(path, (self.source, line))
+
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                self._mark(key_node, path)
+                self.document.report(path, "a key must be one word, not a list or mapping")
+                continue
+            key = key_node.value
+            here = (*path, key)
+            if key in plain:
+                line = key_node.start_mark.line + self.first
+                text = f"the key is given twice (first on line {self.document.places[here][1]})"
+                self.document.problems.append(Problem(self.source, line, dotted(here), text))
+                continue
+            self._mark(key_node, here)
+            plain[key] = self.value(value_node, here)
+        return plain
+
+    def _scalar(self, tag: str, text: str, path: KeyPath) -> Any:
+        try:
+            match tag.removeprefix(_TAG):
+                case "null":
+                    return None
+                case "bool":
+                    return text.lower() == "true"
+                case "int":
+                    return int(text, 0 if _prefixed(text) else 10)
+                case "float":
+                    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+                case "str" | "timestamp":
+                    return text
+        except ValueError:
+            self.document.report(path, f"not a number that can be used ({text[:40]})")
+            return None
+        self.document.report(path, f"tags are not allowed ({tag[:40]})")
+        return None
+
+
+def _prefixed(text: str) -> bool:
+    return text.lstrip("+-")[:2].lower() in ("0x", "0o")

@@ -1,0 +1,159 @@
+"""Metrics over a whole split, computed from collected predictions in float64.
+
+Every function takes targets and predictions of all rows at once, and optional row weights.  Values
+equal scikit-learn's; where scikit-learn warns or refuses, the docstring says what comes back here.
+
+Shapes: class targets (rows,) of class numbers; multi-label targets (rows, labels) of 0 and 1;
+probabilities (rows, classes), (rows, labels) or (rows,) for the positive class alone; regression
+targets and predictions (rows,) or (rows, outputs).
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from mlpengine.spec import Array
+
+
+def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the share of rows predicted right; a multi-label row is right when every label is."""
+    right: Array = np.equal(target, predicted)
+    if right.ndim > 1:
+        right = right.all(axis=1)
+    return _mean(right, weight)
+
+
+def balanced_accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the mean recall of the classes that the targets contain."""
+    hits, _, actual = _counts(target, predicted, weight)
+    seen = actual > 0
+    return float(np.mean(hits[seen] / actual[seen])) if seen.any() else float("nan")
+
+
+def f1(
+    target: Array,
+    predicted: Array,
+    weight: Array | None = None,
+    *,
+    average: Literal["macro", "weighted"] = "macro",
+) -> float:
+    """Return the mean of 2 TP / (2 TP + FP + FN) over the classes seen or predicted.
+
+    The mean is plain (macro) or weighted by the rows of each class (weighted); a class that was
+    never right counts 0.  A label that is neither seen nor predicted counts 0, too.
+    """
+    hits, predictions, actual = _counts(target, predicted, weight)
+    total = predictions + actual
+    scores = np.divide(2.0 * hits, total, out=np.zeros_like(hits), where=total > 0)
+    if average == "weighted":
+        return float(np.average(scores, weights=actual)) if actual.any() else 0.0
+    if target.ndim == 1:
+        scores = scores[total > 0]
+    return float(scores.mean())
+
+
+def confusion_matrix(
+    target: Array, predicted: Array, classes: int, weight: Array | None = None
+) -> Array:
+    """Return how often class i (row) was predicted as class j (column)."""
+    cell = target.astype(np.int64) * classes + predicted
+    return np.bincount(cell, weight, minlength=classes * classes).reshape(classes, classes)
+
+
+def log_loss(target: Array, probabilities: Array, weight: Array | None = None) -> float:
+    """Return the mean negative log probability of the true class, in nats.
+
+    Probabilities are clipped to [eps, 1 - eps] with eps = 2**-52, so the value is finite.
+    Multi-label: the mean over labels of each label's own log loss.
+    """
+    eps = np.finfo(np.float64).eps
+    chance = np.clip(np.asarray(probabilities, np.float64), eps, 1.0 - eps)
+    if target.ndim == 1 and chance.ndim == 2:
+        return _mean(-np.log(np.take_along_axis(chance, target[:, None], axis=1)[:, 0]), weight)
+    losses = -np.where(target > 0, np.log(chance), np.log1p(-chance))
+    return _mean(losses if losses.ndim == 1 else losses.mean(axis=1), weight)
+
+
+def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) -> float:
+    """Return the area under the ROC curve: one class against the rest, plain mean over classes.
+
+    With two classes the score is the positive class's probability.  A class or label with no row,
+    or with every row, has no curve and is left out; nan if none is left.
+    """
+    scores = np.asarray(probabilities, np.float64)
+    if scores.ndim == 2 and target.ndim == 1:
+        if scores.shape[1] == 2:
+            return _area(target == 1, scores[:, 1], weight)
+        columns = [(target == k, scores[:, k]) for k in range(scores.shape[1])]
+    elif target.ndim == 2:
+        columns = [(target[:, k] > 0, scores[:, k]) for k in range(target.shape[1])]
+    else:
+        return _area(target > 0, scores, weight)
+    areas = [_area(positive, score, weight) for positive, score in columns]
+    known = [area for area in areas if not np.isnan(area)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return 1 - residual / total sum of squares, the plain mean over outputs.
+
+    A constant output scores 1 if it is predicted exactly and 0 if not; one row alone gives nan.
+    """
+    target, predicted = _columns(target), _columns(predicted)
+    if len(target) < 2:
+        return float("nan")
+    rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
+    center = np.average(target, axis=0, weights=rows)
+    total = rows @ (target - center) ** 2
+    residual = rows @ (target - predicted) ** 2
+    flat = np.where(residual == 0, 1.0, 0.0)
+    ratio = np.divide(residual, total, out=np.zeros_like(total), where=total > 0)
+    return float(np.where(total > 0, 1.0 - ratio, flat).mean())
+
+
+def mae(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the mean absolute error, in the target's units."""
+    return _mean(np.abs(_columns(target) - _columns(predicted)).mean(axis=1), weight)
+
+
+def rmse(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the root of the mean squared error of each output, averaged, in the target's units."""
+    squares = (_columns(target) - _columns(predicted)) ** 2
+    return float(np.sqrt(np.average(squares, axis=0, weights=weight)).mean())
+
+
+def _mean(values: Array, weight: Array | None) -> float:
+    if len(values) == 0:
+        return float("nan")
+    return float(np.average(values, weights=weight))
+
+
+def _columns(values: Array) -> Array:
+    values = np.asarray(values, np.float64)
+    return values.reshape(len(values), -1)
+
+
+def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Array, Array, Array]:
+    """Return per class, or per label: hits, predictions, actual rows (all weighted)."""
+    if target.ndim == 2:
+        rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
+        return rows @ ((target > 0) & (predicted > 0)), rows @ (predicted > 0), rows @ (target > 0)
+    size = int(max(target.max(initial=-1), predicted.max(initial=-1))) + 1
+    rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
+    right = target == predicted
+    hits = np.bincount(target[right], rows[right], minlength=size)
+    predictions = np.bincount(predicted, rows, minlength=size)
+    return hits, predictions, np.bincount(target, rows, minlength=size)
+
+
+def _area(positive: Array, score: Array, weight: Array | None) -> float:
+    """Return the area under the ROC curve of one class; rows of equal score are one point."""
+    order = np.argsort(-score, kind="stable")
+    rows = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)[order]
+    positive = positive[order]
+    last_of_ties = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
+    true = np.append(0.0, np.cumsum(rows * positive)[last_of_ties])
+    false = np.append(0.0, np.cumsum(rows * ~positive)[last_of_ties])
+    if true[-1] == 0 or false[-1] == 0:
+        return float("nan")
+    return float(np.trapezoid(true, false) / (true[-1] * false[-1]))
