@@ -1,0 +1,9 @@
+"""Dense networks: the face of the engine that most people use."""
+
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.initializers import INITIALIZERS
+from mlpengine.nn.layers import ACTIVATIONS
+from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.scratch import Scratch
+
+__all__ = ["ACTIVATIONS", "INITIALIZERS", "Gradients", "Mlp", "Scratch"]

@@ -1,0 +1,158 @@
+"""Gradients of one Mlp: a flat vector laid out like the parameters, and those of activations."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlpengine.errors import ShapeError, TapeError
+from mlpengine.spec import Array, Call
+from mlpengine.tape.backward import BackwardPlan
+from mlpengine.tape.binding import Arena
+from mlpengine.tape.flat import Flat
+from mlpengine.tape.norm import GlobalNorm, clip_coefficient
+from mlpengine.tape.program import Backward
+
+if TYPE_CHECKING:
+    from mlpengine.nn.mlp import Mlp
+    from mlpengine.nn.scratch import Scratch
+
+
+class Gradients:
+    """Buffers that every `Mlp.backward` overwrites; make it with `Mlp.gradients`.
+
+    Attributes:
+        d_output: (batch, out_dim), where a loss writes its gradient.
+        d_input: (batch, in_dim), the gradient of the input, or None unless asked for.
+        d_weights: by layer, (out_dim, in_dim).
+        d_biases: by layer, (out_dim,).
+        flat: (parameters,), the vector of which the last two are views.
+        views: the same views by parameter name.
+    """
+
+    def __init__(
+        self,
+        mlp: "Mlp",
+        batch_size: int,
+        *,
+        input_gradient: bool = False,
+        parent: "Gradients | None" = None,
+    ) -> None:
+        self.mlp, self.batch_size = mlp, batch_size
+        self._parent = parent
+        self._params: Flat = parent._params if parent else Flat(mlp.params.specs)
+        self.flat, self.views = self._params.flat, self._params.views
+        self.d_weights = [self.views[layer.weight_name] for layer in mlp.layers]
+        self.d_biases = [self.views[layer.bias_name] for layer in mlp.layers]
+        self.d_output: Array
+        self.d_input: Array | None = None
+        if parent is None:
+            self.d_output = np.zeros((batch_size, mlp.sizes[-1]), mlp.dtype)
+            if input_gradient:
+                self.d_input = np.zeros((batch_size, mlp.sizes[0]), mlp.dtype)
+        else:
+            self.d_output = parent.d_output[:batch_size]
+            if parent.d_input is not None:
+                self.d_input = parent.d_input[:batch_size]
+        self._norm = GlobalNorm(self.flat)
+        self._scale = np.zeros((), mlp.dtype)
+        self._bound: dict[int, tuple[Scratch, Backward]] = {}
+        self._last: tuple[Scratch, Backward] | None = None
+        self._smaller: dict[int, Gradients] = {}
+
+    def bind(self, scratch: "Scratch") -> Backward:
+        """Return the backward program that reads `scratch` and writes here.  It is made once."""
+        known = self._bound.get(id(scratch))
+        if known is None:
+            known = scratch, self._bind(scratch)
+            self._bound[id(scratch)] = known
+        self._last = known
+        return known[1]
+
+    def _bind(self, scratch: "Scratch") -> Backward:
+        scratch.require_training()
+        if scratch.mlp is not self.mlp:
+            raise TapeError("backward: the scratch and the gradients belong to different networks")
+        if scratch.batch_size != self.batch_size:
+            raise ShapeError(
+                f"backward: batch sizes must match "
+                f"(scratch {scratch.batch_size}, gradients {self.batch_size})"
+            )
+        recording = scratch.recording
+        wanted = list(recording.tape.parameters)
+        gradients = {n.index: self.views[n.name] for n in wanted}
+        if self.d_input is not None:
+            wanted.append(recording.input)
+            gradients[recording.input.index] = self.d_input
+        plan = BackwardPlan(scratch.program.plan, wanted, retain=recording.pre_activations)
+        seeds = {recording.output.index: self.d_output}
+        return Backward(plan, scratch.program, gradients, seeds, self._shared_arena())
+
+    def _shared_arena(self) -> Arena | None:
+        """Return memory that an earlier binding, here or at the full batch size, already has."""
+        earlier = self._last or (self._parent and self._parent._last)
+        return earlier[1].arena if earlier else None
+
+    def calls(self, scratch: "Scratch") -> tuple[Call, ...]:
+        """Return the bound calls of the backward pass after `scratch`'s forward."""
+        return self.bind(scratch).calls
+
+    @property
+    def d_hidden(self) -> list[Array]:
+        """Gradients of the pre-activations of every layer, (batch, out_dim), as last computed.
+
+        The last is `d_output` itself where the output has no activation.
+        Raises: TapeError before the first backward.
+        """
+        if self._last is None:
+            raise TapeError("d_hidden: needs a backward first")
+        scratch, backward = self._last
+        return [backward.gradient(n) for n in scratch.recording.pre_activations]
+
+    def for_rows(self, rows: int) -> "Gradients":
+        """Return the gradients for a shorter batch: the same `flat`, views of the same memory.
+
+        Raises: ShapeError if `rows` exceeds the batch size.
+        """
+        if rows == self.batch_size:
+            return self
+        if not 0 <= rows < self.batch_size:
+            raise ShapeError(f"gradients: take up to {self.batch_size} rows (got {rows})")
+        if rows not in self._smaller:
+            self._smaller[rows] = Gradients(self.mlp, rows, parent=self)
+        return self._smaller[rows]
+
+    def zero_params(self) -> None:
+        """Set every parameter gradient to zero.  Training needs it never: backward overwrites."""
+        self.flat.fill(0)
+
+    def scale_params(self, factor: float) -> None:
+        """Multiply every parameter gradient by `factor`."""
+        self._scale[...] = factor
+        np.multiply(self.flat, self._scale, self.flat)
+
+    def global_l2_norm_params(self) -> float:
+        """Return the L2 norm of all parameter gradients together, summed in float64."""
+        return self._norm()
+
+    def clip_global_norm_params(self, max_norm: float) -> float:
+        """Scale the gradients so that their norm is at most `max_norm`; return the norm before.
+
+        Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1.
+        """
+        norm = self._norm()
+        if norm > max_norm:
+            self.scale_params(clip_coefficient(norm, max_norm))
+        return norm
+
+    def copy(self) -> "Gradients":
+        """Return gradients of the same values on memory of their own."""
+        twin = Gradients(self.mlp, self.batch_size, input_gradient=self.d_input is not None)
+        twin.flat[...] = self.flat
+        twin.d_output[...] = self.d_output
+        if twin.d_input is not None:
+            twin.d_input[...] = self.d_input
+        return twin
+
+    def __repr__(self) -> str:
+        norms = ", ".join(f"{name} {np.linalg.norm(v):.3g}" for name, v in self.views.items())
+        return f"Gradients(batch_size={self.batch_size}, norm={self._norm():.4g}; {norms})"

@@ -1,0 +1,56 @@
+"""Initial weights: He, Glorot and LeCun, normal and uniform, and zeros.
+
+Weights w (out_dim, in_dim) have mean 0 and a variance chosen by the fans; biases start at 0.
+
+Sources: He et al. 2015, arXiv 1502.01852, equation 10; Glorot and Bengio 2010, equations 12, 16;
+LeCun et al. 1998, "Efficient BackProp", section 4.6; Klambauer et al. 2017, arXiv 1706.02515,
+appendix (LeCun normal for selu).
+"""
+
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+
+from mlpengine.errors import UsageError
+from mlpengine.spec import Array
+
+VARIANCES: dict[str, Callable[[int, int], float]] = {
+    "he": lambda in_dim, _out_dim: 2 / in_dim,
+    "glorot": lambda in_dim, out_dim: 2 / (in_dim + out_dim),
+    "lecun": lambda in_dim, _out_dim: 1 / in_dim,
+}
+"""Variance of a weight by the fans."""
+
+INITIALIZERS = (*(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "uniform")), "zeros")
+
+FOR_ACTIVATION = {
+    **dict.fromkeys(("relu", "leaky_relu", "elu", "gelu", "silu", "softplus"), "he_normal"),
+    "selu": "lecun_normal",
+}
+"""The initializer that suits an activation; the others get glorot_uniform."""
+
+
+def suited_to(activation: str | None) -> str:
+    """Return the name of the initializer that suits the activation after a layer."""
+    return FOR_ACTIVATION.get(activation or "", "glorot_uniform")
+
+
+def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
+    """Fill `weight` (out_dim, in_dim) in place, drawing from `rng` in float64.
+
+    Raises: UsageError for an unknown name.
+    """
+    if name not in INITIALIZERS:
+        raise UsageError(f"initializer: must be one of {', '.join(INITIALIZERS)} (got {name!r})")
+    if name == "zeros":
+        weight[...] = 0
+        return
+    out_dim, in_dim = weight.shape
+    family, kind = name.split("_")
+    deviation = sqrt(VARIANCES[family](in_dim, out_dim))
+    if kind == "normal":
+        weight[...] = rng.normal(0, deviation, weight.shape)
+    else:
+        bound = sqrt(3) * deviation
+        weight[...] = rng.uniform(-bound, bound, weight.shape)

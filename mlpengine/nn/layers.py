@@ -1,0 +1,141 @@
+"""What an Mlp is made of: the description of its layers, and their recording on a tape."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mlpengine.errors import UsageError
+from mlpengine.ops import REGISTRY, Dropout, GradOp, Linear
+from mlpengine.spec import Spec
+from mlpengine.tape.tape import Node, Tape
+
+ACTIVATIONS = (
+    "identity",
+    "elu",
+    "gelu",
+    "leaky_relu",
+    "log_softmax",
+    "relu",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "tanh",
+)
+
+Activation = str | GradOp | None
+"""A name of `ACTIVATIONS`, an op with its own options such as ``LeakyRelu(0.2)``, or None."""
+
+
+def activation_op(activation: Activation) -> GradOp | None:
+    """Return the op of an activation; None for identity.
+
+    Raises: UsageError for an unknown name.
+    """
+    if activation is None or activation == "identity":
+        return None
+    if isinstance(activation, GradOp):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise UsageError(
+            f"activation: must be one of {', '.join(ACTIVATIONS)} (got {activation!r})"
+        )
+    return REGISTRY[activation]()
+
+
+def describe_activation(op: GradOp | None) -> dict[str, Any]:
+    """Return an activation as JSON-able data; `activation_from` reads it back."""
+    if op is None:
+        return {"name": "identity"}
+    options: dict[str, Any] = asdict(op) if is_dataclass(op) else {}
+    return {"name": op.name, **options}
+
+
+def activation_from(description: dict[str, Any]) -> GradOp | None:
+    """Return the activation that `describe_activation` described."""
+    options = dict(description)
+    name = options.pop("name")
+    if name == "identity":
+        return None
+    if name not in REGISTRY:
+        raise UsageError(f"activation: op {name!r} is not registered; import its module first")
+    return REGISTRY[name](**options)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One dense layer: weight (out_dim, in_dim), bias (out_dim,), then activation and dropout."""
+
+    in_dim: int
+    out_dim: int
+    activation: GradOp | None
+    dropout: float
+    weight_name: str
+    bias_name: str
+
+
+def plan_layers(
+    sizes: Sequence[int], activations: Sequence[GradOp | None], dropout: float
+) -> tuple[Layer, ...]:
+    """Return the layers; names count the modules of a PyTorch ``nn.Sequential`` of the same net."""
+    stride = 3 if dropout else 2
+    last = len(sizes) - 2
+    return tuple(
+        Layer(
+            in_dim,
+            out_dim,
+            activations[i],
+            dropout if i < last else 0.0,
+            f"{i * stride}.weight",
+            f"{i * stride}.bias",
+        )
+        for i, (in_dim, out_dim) in enumerate(pairwise(sizes))
+    )
+
+
+def parameter_specs(layers: Sequence[Layer], dtype: np.dtype[Any]) -> dict[str, Spec]:
+    """Return the specs of all parameters by name, in the order of the flat vector."""
+    specs: dict[str, Spec] = {}
+    for layer in layers:
+        specs[layer.weight_name] = Spec((layer.out_dim, layer.in_dim), dtype)
+        specs[layer.bias_name] = Spec((layer.out_dim,), dtype)
+    return specs
+
+
+@dataclass(frozen=True)
+class Recording:
+    """An Mlp on a tape: its input, and of each layer the pre-activation and what it passes on."""
+
+    tape: Tape
+    input: Node
+    pre_activations: tuple[Node, ...]
+    passed_on: tuple[Node, ...]
+
+    @property
+    def output(self) -> Node:
+        """The output of the net."""
+        return self.passed_on[-1]
+
+
+def record(
+    layers: Sequence[Layer], tape: Tape, batch_size: int, rng: np.random.Generator | None
+) -> Recording:
+    """Record the layers on `tape`; dropout draws from `rng` and is left out where it is None."""
+    dtype = next(iter(tape.params.specs.values())).dtype
+    x = h = tape.input((batch_size, layers[0].in_dim), dtype, name="input", wants_grad=True)
+    pre_activations, passed_on = [], []
+    for layer in layers:
+        weight = tape.parameter(tape.params.views[layer.weight_name], name=layer.weight_name)
+        bias = tape.parameter(tape.params.views[layer.bias_name], name=layer.bias_name)
+        h = tape.apply(Linear(), h, weight, bias)
+        pre_activations.append(h)
+        if layer.activation is not None:
+            h = tape.apply(layer.activation, h)
+        if layer.dropout and rng is not None:
+            h = tape.apply(Dropout(layer.dropout, rng), h)
+        passed_on.append(h)
+    return Recording(tape, x, tuple(pre_activations), tuple(passed_on))

@@ -1,0 +1,217 @@
+"""A multilayer perceptron of fixed architecture, recorded on the tape."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from mlpengine.errors import CheckpointError, ShapeError, TapeError, UsageError
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.nn.layers import (
+    Activation,
+    activation_from,
+    activation_op,
+    describe_activation,
+    parameter_specs,
+    plan_layers,
+)
+from mlpengine.nn.scratch import Scratch
+from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.ops import GradOp
+from mlpengine.spec import Array, floating
+from mlpengine.tape.binding import replay
+from mlpengine.tape.flat import Flat
+from mlpengine.tape.forward import Checkpointing
+from mlpengine.tape.program import write_into
+
+PREDICT_ROWS = 256
+"""Rows that `Mlp.predict` passes through the net at once."""
+
+
+class Mlp:
+    """Dense layers with an activation after each, and one flat vector of parameters.
+
+    Args:
+        sizes: in_dim, the hidden sizes, out_dim.
+        activation: after every hidden layer, or a sequence with one for each.
+        output_activation: after the last layer; losses take logits, so usually None.
+        dropout: probability with which a hidden activation is dropped in training.
+        initializer: of the weights, one of `INITIALIZERS`; by default the one that suits each
+            activation.
+        seed: of the initial weights and of dropout.
+        dtype: float32 or float64, of everything.
+
+    Attributes:
+        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net.
+        weights: by layer, views (out_dim, in_dim) of ``params.flat``.
+        biases: by layer, views (out_dim,).
+        rng: the generator that dropout draws from.
+
+    Raises: UsageError for sizes, names or rates that make no network; DtypeError.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        activation: Activation | Sequence[Activation] = "relu",
+        output_activation: Activation = None,
+        dropout: float = 0.0,
+        initializer: str | None = None,
+        seed: int = 0,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        self.sizes = _checked_sizes(sizes)
+        if not 0 <= dropout < 1:
+            raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {dropout})")
+        self.dropout = float(dropout)
+        self.dtype = floating(dtype, "mlp")
+        hidden = len(self.sizes) - 2
+        each = _one_each(activation, hidden)
+        if len(each) != hidden:
+            raise UsageError(
+                f"mlp: needs one activation for each of {hidden} hidden layers (got {len(each)})"
+            )
+        ops = [activation_op(a) for a in (*each, output_activation)]
+        self.layers = plan_layers(self.sizes, ops, self.dropout)
+        self.params = Flat(parameter_specs(self.layers, self.dtype))
+        self.weights = [self.params.views[layer.weight_name] for layer in self.layers]
+        self.biases = [self.params.views[layer.bias_name] for layer in self.layers]
+        weights_rng, self.rng = np.random.default_rng(seed).spawn(2)
+        for weight, op in zip(self.weights, ops, strict=True):
+            initialize(weight, initializer or suited_to(op.name if op else None), weights_rng)
+        self._local = threading.local()
+
+    def scratch(
+        self,
+        batch_size: int,
+        *,
+        training: bool = True,
+        backend: str = "auto",
+        checkpointing: Checkpointing = "keep",
+    ) -> Scratch:
+        """Return the buffers and bound calls of a forward pass over `batch_size` rows.
+
+        With `training` False dropout is left out and activations share memory.
+        """
+        return Scratch(
+            self, batch_size, training=training, backend=backend, checkpointing=checkpointing
+        )
+
+    def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
+        """Return buffers for the gradients of `batch_size` rows; `d_input` only where asked for."""
+        return Gradients(self, batch_size, input_gradient=input_gradient)
+
+    def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
+        """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
+
+        Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
+        """
+        if scratch.mlp is not self:
+            raise TapeError("forward: the scratch belongs to another network")
+        if x is not scratch.input:
+            write_into(scratch.input, np.asarray(x), "forward: x")
+        replay(scratch.calls)
+        return scratch.output
+
+    def backward(self, scratch: Scratch, grads: Gradients) -> None:
+        """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
+        replay(grads.bind(scratch).calls)
+
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the output for `x` (rows, in_dim) as a new array, without dropout.
+
+        Safe to call from several threads.  Raises: ShapeError or DtypeError.
+        """
+        rows = np.asarray(x)
+        if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
+            raise ShapeError(f"predict: x must be (rows, {self.sizes[0]}) (got {rows.shape})")
+        if not hasattr(self._local, "scratch"):
+            self._local.scratch = self.scratch(PREDICT_ROWS, training=False)
+        out = np.empty((len(rows), self.sizes[-1]), self.dtype)
+        for start in range(0, len(rows), PREDICT_ROWS):
+            part = rows[start : start + PREDICT_ROWS]
+            scratch = self._local.scratch.for_rows(len(part))
+            out[start : start + len(part)] = self.forward(part, scratch)
+        return out
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of the parameters by name (``0.weight``, ``0.bias``, ``2.weight``, ...)."""
+        return {name: view.copy() for name, view in self.params.views.items()}
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Copy parameters in, all or none.
+
+        Raises: CheckpointError listing every missing, unknown or misshapen name.
+        """
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        problems = [f"{name} is missing" for name in self.params.views if name not in arrays]
+        for name, array in arrays.items():
+            spec = self.params.specs.get(name)
+            if spec is None:
+                problems.append(f"{name} is unknown")
+            elif array.shape != spec.shape:
+                problems.append(f"{name} must be {spec.shape} (got {array.shape})")
+            elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+                problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
+        if problems:
+            raise CheckpointError(f"load_state_dict: {'; '.join(problems)}")
+        for name, array in arrays.items():
+            self.params.views[name][...] = array
+
+    def describe(self) -> dict[str, Any]:
+        """Return the architecture as JSON-able data; `Mlp.from_description` reads it back."""
+        return {
+            "sizes": list(self.sizes),
+            "activations": [describe_activation(layer.activation) for layer in self.layers],
+            "dropout": self.dropout,
+            "dtype": self.dtype.name,
+        }
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> "Mlp":
+        """Return a network of the architecture that `describe` described, all weights zero."""
+        *hidden, last = (activation_from(a) for a in description["activations"])
+        return cls(
+            description["sizes"],
+            activation=hidden,
+            output_activation=last,
+            dropout=description["dropout"],
+            dtype=description["dtype"],
+            initializer="zeros",
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write architecture and parameters to a safetensors file, whole or not at all."""
+        write_tensors(path, self.params.views, {"mlp": self.describe()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Mlp":
+        """Return the network that `save` wrote.  Raises: CheckpointError."""
+        arrays, header = read_tensors(path)
+        if "mlp" not in header:
+            raise CheckpointError(f"{path}: does not describe a network")
+        mlp = cls.from_description(header["mlp"])
+        mlp.load_state_dict(arrays)
+        return mlp
+
+    def __repr__(self) -> str:
+        arrows = "-".join(str(size) for size in self.sizes)
+        return f"Mlp({arrows}, {len(self.params):,} parameters, {self.dtype.name})"
+
+
+def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> list[Activation]:
+    if activation is None or isinstance(activation, str | GradOp):
+        return [activation] * hidden
+    return list(activation)
+
+
+def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
+    if len(sizes) < 2 or not whole or min(sizes) < 1:
+        raise UsageError(f"mlp: sizes must be two or more whole numbers from 1 (got {sizes!r})")
+    return tuple(int(n) for n in sizes)

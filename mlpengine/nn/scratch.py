@@ -1,0 +1,96 @@
+"""The forward program of one Mlp at one batch size, and the activations it owns."""
+
+from typing import TYPE_CHECKING
+
+from mlpengine.errors import ShapeError, TapeError
+from mlpengine.nn.layers import Recording, record
+from mlpengine.spec import Array
+from mlpengine.tape.forward import Checkpointing, ForwardPlan
+from mlpengine.tape.program import Forward
+from mlpengine.tape.tape import Tape
+
+if TYPE_CHECKING:
+    from mlpengine.nn.mlp import Mlp
+
+
+class Scratch:
+    """Buffers of one forward pass; make it with `Mlp.scratch`, one for each thread.
+
+    Attributes:
+        input: (batch, in_dim), the buffer that the program reads; writing the batch straight into
+            it saves a copy.
+        output: (batch, out_dim), a view, valid until the next forward.
+        calls: the bound calls of the forward pass, in order.
+    """
+
+    def __init__(
+        self,
+        mlp: "Mlp",
+        batch_size: int,
+        *,
+        training: bool,
+        backend: str,
+        checkpointing: Checkpointing,
+        parent: "Scratch | None" = None,
+    ) -> None:
+        if batch_size < 0:
+            raise ShapeError(f"scratch: batch_size must not be negative (got {batch_size})")
+        self.mlp, self.batch_size, self.training = mlp, batch_size, training
+        self.backend, self.checkpointing = backend, checkpointing
+        rng = mlp.rng if training else None
+        self.recording: Recording = record(mlp.layers, Tape.over(mlp.params), batch_size, rng)
+        tape = self.recording.tape
+        plan = ForwardPlan(
+            tape, [self.recording.output], differentiable=training, checkpointing=checkpointing
+        )
+        leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
+        if parent is not None:
+            leaves[self.recording.input.index] = parent.input[:batch_size]
+        arena = parent.program.arena if parent is not None else None
+        self.program: Forward = Forward(plan, leaves, backend, arena)
+        self.input: Array = self.program.value(self.recording.input)
+        self.output: Array = self.program.value(self.recording.output)
+        self.calls = self.program.calls
+        self._smaller: dict[int, Scratch] = {}
+
+    @property
+    def activations(self) -> list[Array]:
+        """What each layer passes on, after activation and dropout; the last is `output`.
+
+        Raises: TapeError where balanced checkpointing, or evaluation, does not keep them.
+        """
+        return [self.program.value(n) for n in self.recording.passed_on]
+
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the activations and their workspace, the input not counted."""
+        return self.program.plan.nbytes
+
+    def for_rows(self, rows: int) -> "Scratch":
+        """Return the scratch for a shorter batch, on the same memory.  It is made once.
+
+        Raises: ShapeError if `rows` exceeds the batch size.
+        """
+        if rows == self.batch_size:
+            return self
+        if not 0 <= rows < self.batch_size:
+            raise ShapeError(f"scratch: takes up to {self.batch_size} rows (got {rows})")
+        if rows not in self._smaller:
+            self._smaller[rows] = Scratch(
+                self.mlp,
+                rows,
+                training=self.training,
+                backend=self.backend,
+                checkpointing=self.checkpointing,
+                parent=self,
+            )
+        return self._smaller[rows]
+
+    def require_training(self) -> None:
+        """Raise TapeError unless backward can follow this scratch's forward."""
+        if not self.training:
+            raise TapeError("backward: the scratch was made with training=False")
+
+    def __repr__(self) -> str:
+        kind = "training" if self.training else "evaluation"
+        return f"Scratch({kind}, batch_size={self.batch_size}, {self.planned_bytes:,} bytes)"

@@ -1,0 +1,99 @@
+"""Named arrays in a safetensors file, written whole or not at all, and verified when read.
+
+The header is one metadata key holding JSON with sorted keys, so equal states give equal bytes
+(safetensors writes several keys in random order), and it carries a SHA-256 over names, dtypes,
+shapes and bytes (safetensors does not notice a flipped bit).
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from mlpengine.errors import CheckpointError
+from mlpengine.spec import Array
+
+METADATA_KEY = "mlpengine"
+
+
+def digest(arrays: Mapping[str, Array], header: Mapping[str, Any]) -> str:
+    """Return the SHA-256 over the header and over names, dtypes, shapes and bytes, as hex."""
+    total = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        total.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    return total.hexdigest()
+
+
+def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+    """Write `arrays` and the JSON-able `header` to `path`.
+
+    The file appears whole or not at all: written beside, flushed to disk, verified, renamed.
+    Raises: CheckpointError if what the disk holds is not what was written; OSError.
+    """
+    path = Path(path)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    if not all(array.flags.c_contiguous for array in contiguous.values()):
+        raise CheckpointError(f"{path}: arrays must be C-contiguous")  # stored wrongly otherwise
+    metadata = json.dumps(
+        {"header": header, "sha256": digest(contiguous, header)}, sort_keys=True, allow_nan=False
+    )
+    write_atomically(path, save(contiguous, {METADATA_KEY: metadata}))
+
+
+def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the arrays and the header of a file that `write_tensors` wrote.
+
+    Raises: CheckpointError if it is missing, damaged, or not one of ours.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path}: there is no such file")
+    try:
+        with safe_open(str(path), "numpy") as file:
+            metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, MemoryError, TypeError) as error:
+        raise CheckpointError(f"{path}: is not a readable safetensors file ({error})") from error
+    if not isinstance(metadata, dict) or not {"header", "sha256"} <= metadata.keys():
+        raise CheckpointError(f"{path}: was not written by mlpengine")
+    header: dict[str, Any] = metadata["header"]
+    if digest(arrays, header) != metadata["sha256"]:
+        raise CheckpointError(f"{path}: is damaged (its SHA-256 does not match its contents)")
+    return arrays, header
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, and have it on disk when this returns.
+
+    A single ``os.write`` may write less than asked on a full disk and report success, so it is
+    repeated until every byte is out, and what the disk holds is compared before the rename.
+    """
+    beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if beside.read_bytes() != data:
+            raise CheckpointError(f"{path}: the disk does not hold what was written")
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,51 @@
+"""Where a number stopped being finite."""
+
+import numpy as np
+
+from mlpengine.errors import TapeError
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.scratch import Scratch
+from mlpengine.spec import Array
+
+SHOWN_ROWS = 5
+"""Rows that a message lists before it only counts them."""
+
+
+def bad_rows(array: Array) -> Array:
+    """Return the indices of the rows of `array` (rows, ...) that hold a NaN or an infinity."""
+    return np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
+
+
+def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
+    """Say where the first non-finite number of the last step stands.
+
+    The input comes first, then parameters and activations in forward order, then gradients in
+    backward order.  Layers count from 0, rows from 0 within the batch.
+    """
+    rows = bad_rows(scratch.input)
+    if rows.size:
+        return f"the input is not, in {_rows(rows)}"
+    for number, layer in enumerate(scratch.mlp.layers):
+        for name in (layer.weight_name, layer.bias_name):
+            if not np.isfinite(scratch.mlp.params.views[name]).all():
+                return f"layer {number}, forward: {name} is not"
+        try:
+            rows = bad_rows(scratch.program.value(scratch.recording.passed_on[number]))
+        except TapeError:  # balanced checkpointing did not keep it
+            continue
+        if rows.size:
+            return f"layer {number}, forward: its output is not, in {_rows(rows)}"
+    for number in reversed(range(len(scratch.mlp.layers))):
+        rows = bad_rows(grads.d_hidden[number])
+        if rows.size:
+            return f"layer {number}, backward: the gradient of its output is not, in {_rows(rows)}"
+        for gradient in (grads.d_weights[number], grads.d_biases[number]):
+            if not np.isfinite(gradient).all():
+                return f"layer {number}, backward: the gradient of its parameters is not"
+    return "the loss overflows, although every output is finite"
+
+
+def _rows(rows: Array) -> str:
+    shown = ", ".join(str(r) for r in rows[:SHOWN_ROWS])
+    more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
+    return f"row{'s' if len(rows) > 1 else ''} {shown}{more} of the batch"

@@ -1,0 +1,127 @@
+"""One training step, bound whole: forward, loss, backward, clip, optimizer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from mlpengine.ops.losses import BoundLoss, Loss
+from numpy.typing import ArrayLike
+
+from mlpengine.errors import NumericalError, UsageError
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.scratch import Scratch
+from mlpengine.optim import Optimizer
+from mlpengine.spec import Call
+from mlpengine.tape.binding import replay
+from mlpengine.tape.forward import Checkpointing
+from mlpengine.tape.program import write_into
+from mlpengine.train.nonfinite import locate_nonfinite
+
+
+@dataclass(frozen=True, eq=False)
+class BoundStep:
+    """The step for one number of rows: its buffers, and the calls up to the gradients."""
+
+    scratch: Scratch
+    grads: Gradients
+    loss: BoundLoss
+    calls: tuple[Call, ...]
+
+
+class TrainingStep:
+    """A training step of one network, loss and optimizer, with everything bound once.
+
+    ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
+    of the batch before the update.  After the first step with a number of rows it allocates
+    nothing.  Batches may be shorter than `batch_size`.
+
+    Args:
+        clip_norm: largest global L2 norm of the gradients; None leaves them alone.
+        weighted: whether batches come with sample weights.
+        backend, checkpointing: as for `Mlp.scratch`.
+
+    Attributes:
+        scratch, grads: the buffers of the last step.
+        loss_value: of the last step, mean over its rows.
+        grad_norm: global norm of the last gradients, before clipping.
+
+    Raises: NumericalError from a call whose loss or gradient is not finite; the parameters and
+    the optimizer are as before that step.
+    """
+
+    def __init__(
+        self,
+        mlp: Mlp,
+        loss: Loss,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        clip_norm: float | None = None,
+        weighted: bool = False,
+        backend: str = "auto",
+        checkpointing: Checkpointing = "keep",
+    ) -> None:
+        if batch_size < 1:
+            raise UsageError(f"training step: batch_size must be at least 1 (got {batch_size})")
+        if clip_norm is not None and not clip_norm > 0:
+            raise UsageError(f"training step: clip_norm must be positive (got {clip_norm})")
+        self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
+        self.batch_size, self.clip_norm, self.weighted = batch_size, clip_norm, weighted
+        scratch = mlp.scratch(batch_size, backend=backend, checkpointing=checkpointing)
+        self._bound: dict[int, BoundStep] = {}
+        self._full = self._bind(scratch, mlp.gradients(batch_size))
+        self._bound[batch_size] = self._full
+        self._update = tuple(optimizer.calls(self._full.grads.flat))
+        self._norm: Callable[[], float] = self._full.grads.global_l2_norm_params
+        self.scratch, self.grads = self._full.scratch, self._full.grads
+        self.loss_value = float("nan")
+        self.grad_norm = float("nan")
+
+    def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
+        rows = np.asarray(x)
+        bound = self.bound(len(rows))
+        write_into(bound.scratch.input, rows, "training step: x")
+        write_into(bound.loss.target, np.asarray(y), "training step: y")
+        if bound.loss.sample_weight is not None:
+            if sample_weight is None:
+                raise UsageError("training step: made with weighted=True, needs sample_weight")
+            weights = np.asarray(sample_weight)
+            write_into(bound.loss.sample_weight, weights, "training step: sample_weight")
+        elif sample_weight is not None:
+            raise UsageError("training step: make it with weighted=True to use sample_weight")
+        return self.run(bound)
+
+    def bound(self, rows: int) -> BoundStep:
+        """Return the step for `rows` rows: write ``scratch.input`` and ``loss.target``, then `run`.
+
+        Raises: ShapeError if `rows` exceeds the batch size.
+        """
+        found = self._bound.get(rows)
+        if found is None:
+            full = self._full
+            found = self._bind(full.scratch.for_rows(rows), full.grads.for_rows(rows))
+            self._bound[rows] = found
+        return found
+
+    def run(self, bound: BoundStep) -> float:
+        """Train on what the buffers of `bound` hold; return the mean loss before the update."""
+        self.scratch, self.grads = bound.scratch, bound.grads
+        replay(bound.calls)
+        self.loss_value = value = float(bound.loss.value)
+        self.grad_norm = norm = self._norm()
+        if not (isfinite(value) and isfinite(norm)):
+            step = self.optimizer.steps + 1
+            place = locate_nonfinite(bound.scratch, bound.grads)
+            raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
+        if self.clip_norm is not None and norm > self.clip_norm:
+            self._full.grads.scale_params(self.clip_norm / (norm + 1e-6))
+        replay(self._update)
+        return value
+
+    def _bind(self, scratch: Scratch, grads: Gradients) -> BoundStep:
+        loss = self.loss.bind(scratch.output, grads.d_output, weighted=self.weighted)
+        calls = (*scratch.calls, *loss.calls, *grads.calls(scratch))
+        return BoundStep(scratch, grads, loss, calls)
