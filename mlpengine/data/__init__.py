@@ -1,0 +1,37 @@
+"""From a file to arrays that a network reads: tables, preprocessing, splits and batches.
+
+>>> table = read_table("digits")
+>>> split = split_rows(table.n_rows, labels=table["digit"].values)
+>>> preprocessor = Preprocessor("digit").fit(table, split.train)
+>>> train = preprocessor.transform(table, split.train)
+>>> train.features.shape, preprocessor.task, preprocessor.n_outputs
+((1259, 64), 'classification', 10)
+"""
+
+from mlpengine.data.batches import Batches, gather
+from mlpengine.data.kinds import kind_of, task_of
+from mlpengine.data.preprocessing import Dataset, Preprocessor
+from mlpengine.data.reader import DATASETS, load_dataset, read_table
+from mlpengine.data.splits import Split, split_rows
+from mlpengine.data.table import Column, Table
+from mlpengine.data.targets import ClassTarget, MultiLabelTarget, NumberTarget, class_weights
+
+__all__ = [
+    "DATASETS",
+    "Batches",
+    "ClassTarget",
+    "Column",
+    "Dataset",
+    "MultiLabelTarget",
+    "NumberTarget",
+    "Preprocessor",
+    "Split",
+    "Table",
+    "class_weights",
+    "gather",
+    "kind_of",
+    "load_dataset",
+    "read_table",
+    "split_rows",
+    "task_of",
+]

@@ -1,0 +1,133 @@
+"""From cells of text to numbers, dates, booleans or codes, a slice of one column at a time."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from mlpengine.spec import Array
+
+MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
+"""Spellings of a missing cell; `missing=` of the reader replaces them."""
+
+EXACT = 2.0**53
+"""Whole numbers from here on are not exact in float64: such a column is kept as text."""
+
+WORDS = {"true": 1.0, "false": 0.0}
+
+_DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:,\d+)?(?:[eE][+-]?\d+)?")
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+
+
+def numbers(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
+    """Return the cells as float64 with NaN where missing, or None if one is not a number.
+
+    A number is what Python's `float` reads, in ASCII and without underscores, blanks around it
+    allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them.
+    """
+    try:
+        values = np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        try:
+            filled = ["nan" if cell.strip() in missing else cell for cell in cells]
+            values = np.fromiter(map(float, filled), np.float64, len(cells))
+        except ValueError:
+            return None
+    joined = "".join(cells)
+    if "_" in joined or not joined.isascii():
+        return None
+    large = np.flatnonzero(np.abs(values) >= EXACT).tolist()
+    if any(cells[row].strip().lstrip("+-").isdigit() for row in large):
+        return None
+    return values
+
+
+def dates(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
+    """Return ISO 8601 dates as seconds since 1970, UTC if they have no offset, or None."""
+    values = np.empty(len(cells), np.float64)
+    known: dict[str, float] = {}
+    for row, raw in enumerate(cells):
+        cell = raw.strip()
+        if cell not in known:
+            seconds = np.nan if cell in missing else _seconds(cell)
+            if seconds is None:
+                return None
+            known[cell] = seconds
+        values[row] = known[cell]
+    return values
+
+
+def _seconds(cell: str) -> float | None:
+    if not _DATE.fullmatch(cell):
+        return None
+    try:
+        moment = datetime.fromisoformat(cell)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return moment.timestamp()
+    except (OverflowError, ValueError):
+        return None
+
+
+class Codes:
+    """Text as int32 codes: each new spelling gets the next code, missing cells get -1."""
+
+    def __init__(self, missing: frozenset[str]) -> None:
+        self.missing = missing
+        self.known: dict[str, int] = {}
+        self.levels: dict[str, int] = {}
+
+    def __call__(self, cells: Sequence[str]) -> Array:
+        """Return the codes of these cells, learning the new ones."""
+        known = self.known
+        for cell in set(cells).difference(known):
+            text = cell.strip()
+            code = -1 if text in self.missing else self.levels.setdefault(text, len(self.levels))
+            known[cell] = code
+        return np.fromiter(map(known.__getitem__, cells), np.int32, len(cells))
+
+
+def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """Renumber codes so that the levels stand in sorted order, whatever the order of rows."""
+    order = sorted(range(len(levels)), key=levels.__getitem__)
+    rank = np.empty(len(levels) + 1, np.int32)
+    rank[order] = np.arange(len(levels), dtype=np.int32)
+    rank[-1] = -1
+    return rank[codes], tuple(levels[i] for i in order)
+
+
+def booleans(levels: Sequence[str]) -> list[float] | None:
+    """Return 0 or 1 per level if the levels are spellings of true and false, else None."""
+    values = [WORDS.get(level.lower()) for level in levels]
+    found = [value for value in values if value is not None]
+    return found if len(found) == len(values) and found else None
+
+
+def decimal_commas(levels: Sequence[str], decimal: str | None) -> list[float] | str | None:
+    """Return numbers written as 1,5 per level, None if they are something else.
+
+    `1,234` may be 1.234 or 1234: if every level with a comma looks like that and `decimal` does
+    not settle it, the level itself is returned for the message.
+    """
+    if not any("," in level for level in levels):
+        return None
+    if decimal == ".":
+        plain = [level.replace(",", "") for level in levels]
+        return [float(level) for level in plain] if all(map(_is_plain, plain)) else None
+    if not all(map(_DECIMAL_COMMA.fullmatch, levels)):
+        return None
+    with_comma = [level for level in levels if "," in level]
+    if decimal is None and all(map(_GROUPED.fullmatch, with_comma)):
+        return with_comma[0]
+    return [float(level.replace(",", ".")) for level in levels]
+
+
+def _is_plain(level: str) -> bool:
+    return numbers([level], frozenset()) is not None

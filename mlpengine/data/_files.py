@@ -1,0 +1,94 @@
+"""Opening data files as bytes, and saying cleanly why one cannot be read."""
+
+import gzip
+import io
+import os
+import zlib
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from mlpengine.errors import DataError
+
+Opener = Callable[[], BinaryIO]
+
+BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
+"""Compressed data that grow beyond both are refused; real tables shrink 5 to 50 times."""
+
+_BLOCK = 1 << 20
+
+
+class GuardedGzip(gzip.GzipFile):
+    """A gzip file that refuses to unpack into far more than a table ever would."""
+
+    def read1(self, size: int = -1) -> bytes:
+        """Return some unpacked bytes."""
+        block = super().read1(size)
+        refuse_bomb(self.tell(), self.fileobj.tell(), str(self.name))  # type: ignore[union-attr]
+        return block
+
+
+def refuse_bomb(unpacked: int, packed: int, where: str) -> None:
+    """Refuse compressed data that unpack into suspiciously many bytes.
+
+    Raises: DataError beyond both BOMB_BYTES and BOMB_RATIO.
+    """
+    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * max(packed, 1):
+        raise DataError(
+            f"{where}: {packed:,} compressed bytes unpack into {unpacked:,} or more; "
+            "unpack it yourself if that is meant"
+        )
+
+
+@contextmanager
+def readable(where: str) -> Iterator[None]:
+    """Turn what the operating system and gzip say into a DataError that names the file."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{where}: the gzip data are damaged or cut short ({error})") from error
+    except OSError as error:
+        raise DataError(f"{where}: cannot be read ({error.strerror or error})") from error
+
+
+def opener(path: str | os.PathLike[str]) -> Opener:
+    """Return how to open a file as bytes, unpacking it if its name ends in .gz."""
+    if os.fspath(path).endswith(".gz"):
+        return lambda: GuardedGzip(path, "rb")  # type: ignore[return-value]
+    return lambda: open(path, "rb")
+
+
+def buffered(stream: BinaryIO) -> Opener:
+    """Return how to read an open stream more than once: by keeping its bytes."""
+    content = stream.read()
+    return lambda: io.BytesIO(content)
+
+
+def encoding_error(open_file: Opener, where: str) -> DataError:
+    """Return the error for a file that is not UTF-8, with the place of the first bad byte."""
+    decoder = getincrementaldecoder("utf-8")()
+    done = lines = pending = 0
+    with open_file() as stream:
+        while block := stream.read(_BLOCK):
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError as error:
+                place = done - pending + error.start
+                line = lines + block[: max(error.start - pending, 0)].count(b"\n") + 1
+                byte = error.object[error.start]
+                return DataError(
+                    f"{where}: line {line}: must be UTF-8 (byte 0x{byte:02x} at offset {place}); "
+                    + _encoding_fix(open_file)
+                )
+            pending = len(decoder.getstate()[0])
+            done += len(block)
+            lines += block.count(b"\n")
+    return DataError(f"{where}: must be UTF-8 (it ends in the middle of a character)")
+
+
+def _encoding_fix(open_file: Opener) -> str:
+    with open_file() as stream:
+        start = stream.read(2)
+    found = "UTF-16" if start in (b"\xff\xfe", b"\xfe\xff") else "another encoding such as Latin-1"
+    return f"it looks like {found}: save it as UTF-8"

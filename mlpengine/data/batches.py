@@ -1,0 +1,110 @@
+"""The order in which rows are learned from, and gathering them without allocating."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+
+class Batches:
+    """Row numbers, in a new random order each epoch, a batch at a time.
+
+    `rows` is a number of rows or an array of row numbers. The order lives in one int64 buffer
+    that is shuffled in place; batches are views of it, the last one short if it must be.
+
+    >>> batches = Batches(5, 2, shuffle=False)
+    >>> [indices.tolist() for indices in batches.epoch()]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        rows: int | Array,
+        batch_size: int,
+        *,
+        seed: int | np.random.Generator = 0,
+        shuffle: bool = True,
+    ) -> None:
+        if isinstance(rows, int | np.integer):
+            self.order = np.arange(rows, dtype=np.int64)
+        else:
+            self.order = np.array(rows, np.int64)
+        if self.order.ndim != 1 or not self.order.size:
+            raise DataError(f"batches: at least one row is needed (shape {self.order.shape})")
+        if batch_size < 1:
+            raise DataError(f"batches: batch_size must be at least 1 ({batch_size})")
+        self.batch_size = int(batch_size)
+        self.shuffle = shuffle
+        self.cursor = self.n_rows
+        if isinstance(seed, np.random.Generator):
+            self.generator = seed
+        else:
+            self.generator = np.random.Generator(np.random.PCG64(seed))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in an epoch."""
+        return len(self.order)
+
+    def __len__(self) -> int:
+        return -(-self.n_rows // self.batch_size)
+
+    def epoch(self) -> Iterator[Array]:
+        """Yield the batches of the next epoch, or those left of the current one.
+
+        The cursor stands behind a batch from the moment it is yielded, so a state taken while
+        the batch is in use goes on with the next one.
+        """
+        if self.cursor >= self.n_rows:
+            if self.shuffle:
+                self.generator.shuffle(self.order)
+            self.cursor = 0
+        while self.cursor < self.n_rows:
+            start, self.cursor = self.cursor, min(self.cursor + self.batch_size, self.n_rows)
+            yield self.order[start : self.cursor]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that decides the batches to come: order (a copy), cursor, generator."""
+        return {
+            "order": self.order.copy(),
+            "cursor": self.cursor,
+            "generator": self.generator.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where `state_dict` was called.
+
+        Raises: DataError if the state is of other rows.
+        """
+        order, cursor = np.asarray(state["order"], np.int64), int(state["cursor"])
+        if order.shape != self.order.shape or not np.array_equal(
+            np.sort(order), np.sort(self.order)
+        ):
+            raise DataError(
+                f"batches: the saved order is one of other rows "
+                f"({order.size} saved, {self.n_rows} here)"
+            )
+        if not 0 <= cursor <= self.n_rows:
+            raise DataError(f"batches: the cursor must lie within the rows ({cursor})")
+        self.generator.bit_generator.state = state["generator"]
+        self.order[:] = order
+        self.cursor = cursor
+
+
+def gather(rows: Array, indices: Array, out: Array) -> None:
+    """Copy `rows[indices]` into `out` without allocating, from a memory-mapped array too.
+
+    The indices must lie within the rows (they are clipped, not checked).
+
+    Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
+        NumPy would then copy far more than the batch, each time.
+    """
+    if not rows.flags.c_contiguous or rows.dtype != out.dtype:
+        raise DataError(
+            f"gather: C-contiguous rows of dtype {out.dtype} are needed (strides {rows.strides} "
+            f"of {rows.dtype})"
+        )
+    rows.take(indices, 0, out, "clip")

@@ -1,0 +1,112 @@
+"""Category features: each text becomes a number, an unknown one included."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlpengine.data.table import Column, Table, number_text
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+UNKNOWN, MISSING = "(unknown)", "(missing)"
+
+MAX_ONE_HOT = 1_000
+"""A category with more levels than this is not one-hot encoded: use embeddings, or drop it."""
+
+
+class Category:
+    """One category column: its levels, then "(unknown)", then "(missing)" if it had gaps.
+
+    Levels seen in fewer than `min_count` training rows count as unknown, so that the unknown
+    bucket is trained; a missing cell is unknown too if training had none.
+    """
+
+    def __init__(
+        self, column: str, levels: list[str], *, gaps: bool, embedded: bool, strict: bool
+    ) -> None:
+        self.column, self.levels = column, levels
+        self.gaps, self.embedded, self.strict = gaps, embedded, strict
+
+    @classmethod
+    def fit(
+        cls, table: Table, column: str, *, min_count: int, embed_above: int | None, strict: bool
+    ) -> "Category":
+        """Collect the levels of a column.
+
+        Raises: DataError for a missing cell if `strict`, or for too many levels to one-hot.
+        """
+        codes, texts = coded(table[column])
+        _refuse_gap(table, column, codes, strict)
+        counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+        levels = sorted(texts[i] for i in np.flatnonzero(counts >= max(1, min_count)))
+        embedded = embed_above is not None and len(levels) > embed_above
+        if len(levels) > MAX_ONE_HOT and not embedded:
+            raise DataError(
+                f"{table.where(column)}: {len(levels):,} categories are too many to one-hot "
+                f"(at most {MAX_ONE_HOT:,}); drop the column, raise min_count or use embeddings"
+            )
+        gaps = bool((codes < 0).any())
+        return cls(column, levels, gaps=gaps, embedded=embedded, strict=strict)
+
+    @property
+    def size(self) -> int:
+        """Number of codes: levels, unknown and missing."""
+        return len(self.levels) + 1 + self.gaps
+
+    @property
+    def names(self) -> list[str]:
+        """One name per code."""
+        labels = [*self.levels, UNKNOWN] + [MISSING] * self.gaps
+        return [f"{self.column}={label}" for label in labels]
+
+    def encode(self, table: Table) -> Array:
+        """Return one int64 code per row, between 0 and `size`.
+
+        Raises: DataError for a missing cell if training was told to refuse them.
+        """
+        codes, texts = coded(table[self.column])
+        _refuse_gap(table, self.column, codes, self.strict)
+        known = {level: code for code, level in enumerate(self.levels)}
+        unknown = len(self.levels)
+        lookup = np.array([known.get(text, unknown) for text in texts] + [unknown + self.gaps])
+        return lookup[codes].astype(np.int64)
+
+    def unknown_rows(self, table: Table) -> Array:
+        """Return the rows whose text training did not see, or saw too rarely."""
+        return np.flatnonzero(self.encode(table) == len(self.levels))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {
+            "column": self.column,
+            "levels": self.levels,
+            "gaps": self.gaps,
+            "embedded": self.embedded,
+            "strict": self.strict,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Category":
+        """Return the category that `state_dict` described."""
+        rest = {name: state[name] for name in ("gaps", "embedded", "strict")}
+        return cls(state["column"], list(state["levels"]), **rest)
+
+
+def coded(column: Column) -> tuple[Array, list[str]]:
+    """Return any column as codes into texts, -1 where missing."""
+    if column.kind == "text":
+        return column.values, list(column.levels)
+    distinct = column.distinct()
+    codes = np.searchsorted(distinct, column.values).astype(np.int32)
+    codes[column.missing] = -1
+    return codes, [number_text(column.kind, float(value)) for value in distinct]
+
+
+def _refuse_gap(table: Table, column: str, codes: Array, strict: bool) -> None:
+    if strict and (codes < 0).any():
+        row = int(np.flatnonzero(codes < 0)[0])
+        raise DataError(
+            f"{table.where(column, row)}: is missing, and missing is error; fill it, or choose "
+            "mean, median or indicator"
+        )

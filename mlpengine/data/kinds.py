@@ -1,0 +1,83 @@
+"""What a column of a table means to a network, found out from its cells."""
+
+from typing import Literal
+
+import numpy as np
+
+from mlpengine.data import _cells
+from mlpengine.data.table import Column
+
+FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
+Task = Literal["classification", "regression", "multilabel"]
+
+FEW_LEVELS = 20
+"""A text column with at most this many levels is always a category, and a whole-numbered target
+with at most this many values may be classes."""
+
+ROWS_PER_CLASS = 5
+"""Whole numbers are classes if each value stands in this many rows on average."""
+
+MIXED_SHARE = 0.9
+"""A text column in which this share of the levels are numbers is a damaged column of numbers."""
+
+
+def kind_of(column: Column) -> FeatureKind:
+    """Return what a column is as a feature.
+
+    A text column is a `category` if its levels repeat: at most half as many levels as filled
+    cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
+    It is `mixed` if nearly all of its levels are numbers. An `integer` column is fed like a
+    number; naming it under `categorical` makes it a category.
+    """
+    if column.kind != "text":
+        if column.missing.all():
+            return "empty"
+        if column.kind == "number":
+            return "integer" if column.is_integer else "number"
+        return column.kind
+    filled = int((column.values >= 0).sum())
+    levels = [column.levels[code] for code in column.distinct()]
+    if not levels:
+        return "empty"
+    if len(levels) > FEW_LEVELS and _number_share(levels) >= MIXED_SHARE:
+        return "mixed"
+    return "category" if len(levels) <= max(FEW_LEVELS, filled / 2) else "text"
+
+
+def first_text(column: Column) -> int | None:
+    """Return the first row of a text column that is not a number, None if all of them are."""
+    words = [not _is_number(level) for level in column.levels]
+    rows = np.flatnonzero(np.append(words, False)[column.values])
+    return int(rows[0]) if len(rows) else None
+
+
+def task_of(columns: list[Column]) -> Task:
+    """Return the task that target columns imply.
+
+    One column of text or booleans is classification, and so are whole numbers with two values, or
+    with at most FEW_LEVELS values that each stand in ROWS_PER_CLASS rows on average. Several
+    columns of only 0 and 1 (or booleans) are multi-label. Anything else is regression.
+    """
+    if len(columns) > 1:
+        return "multilabel" if all(map(is_binary, columns)) else "regression"
+    (column,) = columns
+    if column.kind in ("text", "boolean"):
+        return "classification"
+    values = column.distinct()
+    few = len(values) <= 2 or (
+        len(values) <= FEW_LEVELS and len(column.values) >= ROWS_PER_CLASS * len(values)
+    )
+    return "classification" if column.is_integer and few else "regression"
+
+
+def is_binary(column: Column) -> bool:
+    """Whether a column holds nothing but 0 and 1."""
+    return column.kind in ("number", "boolean") and bool(np.isin(column.distinct(), (0, 1)).all())
+
+
+def _number_share(levels: list[str]) -> float:
+    return sum(map(_is_number, levels)) / len(levels)
+
+
+def _is_number(level: str) -> bool:
+    return _cells.numbers([level], frozenset()) is not None

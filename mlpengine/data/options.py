@@ -1,0 +1,48 @@
+"""What a preprocessor is told to do."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from mlpengine.data.kinds import Task
+from mlpengine.data.numbers import Filling, Scaling
+from mlpengine.errors import DataError
+
+FILLINGS = ("mean", "median", "indicator", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a `Preprocessor` was told: see there."""
+
+    target: tuple[str, ...] = ()
+    task: Task | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    weight: str | None = None
+    standardize: Scaling = "standard"
+    missing: Filling = "mean"
+    standardize_target: bool = True
+    min_count: int = 3
+    embed_above: int | None = None
+
+
+def check(options: Options) -> None:
+    """Check the options of a preprocessor.
+
+    Raises: DataError for the first that is wrong.
+    """
+    if options.standardize not in get_args(Scaling):
+        known = ", ".join(get_args(Scaling))
+        raise DataError(f"standardize: must be one of {known} ({options.standardize!r})")
+    number = isinstance(options.missing, int | float) and not isinstance(options.missing, bool)
+    if not (number or options.missing in FILLINGS):
+        known = ", ".join(FILLINGS)
+        raise DataError(f"missing: must be one of {known}, or a number ({options.missing!r})")
+    if number and not abs(float(options.missing)) < 1e38:
+        raise DataError(f"missing: the number must be finite ({options.missing!r})")
+    if options.task not in (*get_args(Task), None):
+        raise DataError(f"task: must be one of {', '.join(get_args(Task))} ({options.task!r})")
+    used = [*options.target, *options.drop, *([options.weight] if options.weight else [])]
+    twice = sorted({name for name in used if used.count(name) > 1})
+    if twice:
+        raise DataError(f"target, weight and drop: a column can have one role ({twice})")

@@ -1,0 +1,266 @@
+"""From a table to the arrays of a network, fitted on training rows and stored with the model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlpengine.data.categories import Category
+from mlpengine.data.kinds import FeatureKind, Task, kind_of
+from mlpengine.data.numbers import Filling, Numbers, Scaling, Source, check_numeric, date_sources
+from mlpengine.data.options import Options, check
+from mlpengine.data.table import Table
+from mlpengine.data.targets import Label, Target, fit_target, row_weights, target_from_state
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The arrays of one part of a table, row for row.
+
+    Shapes: features (n, d) float32; codes (n, e) int64, or None without embedded columns; target
+        (n,) int64 classes or (n, k) float32, or None; weights (n,) float32, or None.
+    """
+
+    features: Array
+    codes: Array | None = None
+    target: Array | None = None
+    weights: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+class Preprocessor:
+    """Fits on training rows, then turns any table with the same columns into arrays.
+
+    `target` is a column or several (None to prepare features only) and `task` is inferred from it
+    if None. `drop` are columns that are no features (ids, groups, times), `categorical` columns
+    to be taken as categories whatever they look like, `weight` the column of sample weights.
+    `standardize` scales numbers: "standard", "minmax", "robust" or "none". `missing` fills their
+    gaps: "mean", "median", "indicator" (mean, and a 0/1 feature), "error", or a number; a missing
+    category is a category. Levels in fewer than `min_count` rows are unknown, and categories of
+    more than `embed_above` levels become embedding codes instead of one-hot features. Regression
+    targets are standardized unless `standardize_target` is false.
+
+    Features stand in this order: numbers, booleans and dates as in the table, their indicators,
+    then the one-hot categories. A feature that is constant in training is 0 everywhere.
+
+    Raises: DataError for options that are wrong.
+    """
+
+    def __init__(
+        self,
+        target: str | Sequence[str] | None = None,
+        *,
+        task: Task | None = None,
+        drop: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        weight: str | None = None,
+        standardize: Scaling = "standard",
+        missing: Filling = "mean",
+        standardize_target: bool = True,
+        min_count: int = 3,
+        embed_above: int | None = None,
+    ) -> None:
+        targets = (target,) if isinstance(target, str) else tuple(target or ())
+        self.options = Options(
+            targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
+            standardize_target, min_count, embed_above,
+        )  # fmt: skip
+        check(self.options)
+        self.kinds: dict[str, FeatureKind] = {}
+        self.numbers: Numbers | None = None
+        self.categories: list[Category] = []
+        self.target: Target | None = None
+
+    def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
+        """Fit on the given rows of a table (all by default); only kinds come from all of them.
+
+        Raises: DataError listing every column that cannot be used, or naming the first bad cell.
+        """
+        options = self.options
+        special = [*options.target, *([options.weight] if options.weight else [])]
+        table.require([*special, *options.drop, *options.categorical], "the config")
+        skipped = {*special, *options.drop}
+        names = [name for name in table.names if name not in skipped]
+        if not names:
+            raise DataError(f"{table.source}: no column is left to learn from")
+        self.kinds = {
+            name: "category" if name in options.categorical else kind_of(table[name])
+            for name in names
+        }
+        self._refuse_unusable(table)
+        part = table if rows is None else table.rows(rows)
+        if not part.n_rows:
+            raise DataError(f"{table.source}: there are no training rows")
+        if options.target:
+            self.target = fit_target(part, options.target, options.task, options.standardize_target)
+        self.numbers = Numbers.fit(part, self._sources(part), options.standardize, options.missing)
+        self.categories = [
+            Category.fit(
+                part,
+                name,
+                min_count=options.min_count,
+                embed_above=options.embed_above,
+                strict=options.missing == "error",
+            )
+            for name, kind in self.kinds.items()
+            if kind == "category"
+        ]
+        return self
+
+    def _refuse_unusable(self, table: Table) -> None:
+        problems = []
+        for name, kind in self.kinds.items():
+            column = table[name]
+            if kind == "text":
+                count = len(column.distinct())
+                problems.append(
+                    f"{table.where(name)}: {count} different texts in {table.n_rows} rows cannot "
+                    "be learned from; put it under drop, or under categorical"
+                )
+            elif kind == "mixed":
+                try:
+                    check_numeric(table, name)
+                except DataError as error:
+                    problems.append(str(error))
+        if problems:
+            raise DataError("\n".join(problems))
+
+    def _sources(self, table: Table) -> list[Source]:
+        dates = [name for name, kind in self.kinds.items() if kind == "date"]
+        by_column = {name: [Source(name)] for name in self.kinds}
+        for source in date_sources(table, dates):
+            if source != Source(source.column):
+                by_column[source.column].append(source)
+        return [
+            source
+            for name, kind in self.kinds.items()
+            if kind != "category"
+            for source in by_column[name]
+        ]
+
+    def transform(self, table: Table, rows: Array | None = None) -> Dataset:
+        """Return the arrays of the given rows of a table (all by default).
+
+        Columns may stand in any order and there may be others. The target and the weights are
+        None where the table lacks their columns.
+
+        Raises: DataError naming the columns that are missing, or the first cell that is unusable.
+        """
+        numbers = self._fitted()
+        table.require(self.columns, "the model")
+        part = table if rows is None else table.rows(rows)
+        features = np.empty((part.n_rows, self.n_features), np.float32)
+        width = len(numbers.names)
+        numbers.encode(part, features[:, :width])
+        codes = []
+        for category in self.categories:
+            found = category.encode(part)
+            if category.embedded:
+                codes.append(found)
+                continue
+            block = features[:, width : width + category.size]
+            np.equal(found[:, None], np.arange(category.size), out=block, casting="unsafe")
+            width += category.size
+        return Dataset(
+            features,
+            np.column_stack(codes) if codes else None,
+            self._encoded_target(part),
+            self._weights(part),
+        )
+
+    def _encoded_target(self, table: Table) -> Array | None:
+        if self.target is None or not all(name in table for name in self.target.columns):
+            return None
+        return self.target.encode(table)
+
+    def _weights(self, table: Table) -> Array | None:
+        weight = self.options.weight
+        return row_weights(table, weight) if weight is not None and weight in table else None
+
+    def _fitted(self) -> Numbers:
+        if self.numbers is None:
+            raise DataError("preprocessor: fit must be called first")
+        return self.numbers
+
+    @property
+    def task(self) -> Task | None:
+        """The task, None without a target."""
+        return self.target.task if self.target else None
+
+    @property
+    def classes(self) -> list[Label]:
+        """The labels by class number; empty unless the task is classification."""
+        return list(getattr(self.target, "classes", []))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that `transform` needs."""
+        return list(self.kinds)
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The category columns, which `read_table(text=...)` should not take for numbers."""
+        return [category.column for category in self.categories]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The name of each column of the feature matrix."""
+        one_hot = [name for c in self.categories if not c.embedded for name in c.names]
+        return self._fitted().names + one_hot
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the feature matrix."""
+        return len(self.feature_names)
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs that the target needs: classes, or columns."""
+        return self.target.n_outputs if self.target else 0
+
+    @property
+    def embedding_sizes(self) -> dict[str, int]:
+        """Number of codes of each embedded column, in the order of `Dataset.codes`."""
+        return {c.column: c.size for c in self.categories if c.embedded}
+
+    @property
+    def constant(self) -> list[str]:
+        """Features that did not vary in training and are 0 everywhere."""
+        return self._fitted().constant
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON, which keeps every float exactly."""
+        options = {name: getattr(self.options, name) for name in Options.__slots__}
+        return {
+            "version": 1,
+            "options": {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
+            "kinds": dict(self.kinds),
+            "numbers": self._fitted().state_dict(),
+            "categories": [category.state_dict() for category in self.categories],
+            "target": self.target.state_dict() if self.target else None,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Preprocessor":
+        """Return the fitted preprocessor that `state_dict` described.
+
+        Raises: DataError if the state is not one that `state_dict` wrote.
+        """
+        try:
+            if state["version"] != 1:
+                raise DataError(f"preprocessor: version 1 can be read ({state['version']!r})")
+            found = cls(**state["options"])
+            found.kinds = dict(state["kinds"])
+            found.numbers = Numbers.from_state(state["numbers"])
+            found.categories = [Category.from_state(one) for one in state["categories"]]
+            found.target = target_from_state(state["target"]) if state["target"] else None
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"preprocessor: the saved state is damaged ({error!r})") from error
+        return found

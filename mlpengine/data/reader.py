@@ -1,0 +1,214 @@
+"""Reading tables: CSV, Parquet, `.npy`, `.npz`, and the data sets that ship with the package."""
+
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from importlib.resources import as_file, files
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from mlpengine.data._cells import MISSING
+from mlpengine.data._csv import DELIMITERS, CsvOptions, read_csv
+from mlpengine.data._files import buffered, opener, readable, refuse_bomb
+from mlpengine.data.table import Column, Table, column_of
+from mlpengine.errors import DataError, MissingExtraError
+from mlpengine.spec import Array
+
+DATASETS: Mapping[str, str] = {"diabetes": "progression", "digits": "digit", "penguins": "species"}
+"""The data sets that ship with the package, and the target column of each."""
+
+SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".npy", ".npz", ".parquet")
+
+
+def read_table(
+    source: str | os.PathLike[str] | BinaryIO,
+    *,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    missing: Iterable[str] | None = None,
+    text: Iterable[str] = (),
+) -> Table:
+    r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
+
+    CSV has a header; the delimiter (comma, semicolon or tab) is found out, quoted cells may hold
+    delimiters and line breaks, the text is UTF-8, blanks around cells and blank lines are dropped.
+    Cells spelled as in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
+    Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
+    numbers beyond 2**53 is text. ISO 8601 dates and true/false are recognized.
+    `.npy` is memory-mapped: a matrix has columns "x0", "x1", ...; `.npz` has one column per 1-D
+    array and "name0", "name1", ... per matrix. Parquet needs the extra `data`.
+
+    >>> read_table("penguins")
+    Table('penguins', 344 rows, 7 columns)
+
+    Raises: DataError if it cannot be read; MissingExtraError for Parquet without the extra.
+    """
+    options = _options(delimiter, decimal, missing, text)
+    if not isinstance(source, str | os.PathLike):
+        return read_csv(buffered(source), "standard input", options)
+    name = os.fspath(source)
+    if name in DATASETS and not os.path.exists(name):
+        return load_dataset(name)
+    lower = name.lower()
+    if lower.endswith(".npy"):
+        return _read_npy(name)
+    if lower.endswith(".npz"):
+        return _read_npz(name)
+    if lower.endswith((".parquet", ".pq")):
+        return _read_parquet(name)
+    if not lower.endswith(SUFFIXES) and not os.path.exists(name):
+        raise DataError(
+            f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
+        )
+    return read_csv(opener(name), name, options)
+
+
+def load_dataset(name: str) -> Table:
+    """Return one of the data sets that ship with the package.
+
+    Raises: DataError for an unknown name.
+    """
+    if name not in DATASETS:
+        raise DataError(f"{name}: the data sets are {', '.join(sorted(DATASETS))}")
+    with as_file(files("mlpengine.datasets").joinpath(f"{name}.csv.gz")) as path:
+        return read_csv(opener(path), name, CsvOptions())
+
+
+def _options(
+    delimiter: str | None,
+    decimal: str | None,
+    missing: Iterable[str] | None,
+    text: Iterable[str],
+) -> CsvOptions:
+    if delimiter is not None and delimiter not in DELIMITERS:
+        raise DataError(f"delimiter: must be a comma, a semicolon or a tab ({delimiter!r})")
+    if decimal not in (None, ".", ","):
+        raise DataError(f"decimal: must be '.' or ',' ({decimal!r})")
+    spellings = MISSING if missing is None else frozenset(map(str.strip, missing)) | {""}
+    return CsvOptions(delimiter, decimal, spellings, frozenset(text))
+
+
+def _read_npy(path: str) -> Table:
+    with readable(path):
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, SyntaxError) as error:
+            raise DataError(f"{path}: is not a whole .npy file of numbers ({error})") from error
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: is not an .npy file; give it the name of what it is")
+    return _from_array(np.asarray(array), path)
+
+
+def _from_array(array: Array, path: str) -> Table:
+    if array.ndim not in (1, 2) or array.shape[0] == 0:
+        raise DataError(f"{path}: rows and columns are needed (shape {array.shape})")
+    if array.dtype.names:
+        columns = {name: _checked(array[name], path, name) for name in array.dtype.names}
+        return Table(columns, path)
+    return Table.from_arrays(array, source=path)
+
+
+def _checked(values: Array, path: str, name: str) -> Column:
+    if values.ndim != 1:
+        raise DataError(f"{path}: column {name!r} must be 1-D (shape {values.shape})")
+    return column_of(values, f"{path}: column {name!r}")
+
+
+def _read_npz(path: str) -> Table:
+    columns: dict[str, Column] = {}
+    with readable(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    name = info.filename.removesuffix(".npy")
+                    columns |= _named(name, _member(archive, info, path), path)
+        except (
+            zipfile.BadZipFile,
+            ValueError,
+            EOFError,
+            SyntaxError,
+            NotImplementedError,
+        ) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{path}: is not a whole .npz file of numbers ({error})") from error
+    if not columns or len(next(iter(columns.values())).values) == 0:
+        raise DataError(f"{path}: holds no rows")
+    return Table(columns, path)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Array:
+    """Return one array of an archive, after checking that its header is not a bomb."""
+    refuse_bomb(info.file_size, info.compress_size, f"{path}: {info.filename}")
+    with archive.open(info) as stream:
+        version = np.lib.format.read_magic(stream)
+        read: Any = np.lib.format.read_array_header_1_0
+        shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
+            stream
+        )
+        if prod(shape) * dtype.itemsize > info.file_size:
+            raise DataError(
+                f"{path}: {info.filename}: its header promises more than the file holds "
+                f"(shape {shape} of {dtype})"
+            )
+    with archive.open(info) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def _named(name: str, array: Array, path: str) -> dict[str, Column]:
+    if array.ndim == 1:
+        return {name: _checked(array, path, name)}
+    if array.ndim != 2:
+        raise DataError(f"{path}: array {name!r} must be 1-D or 2-D (shape {array.shape})")
+    names = [f"{name}{i}" for i in range(array.shape[1])]
+    return Table.from_arrays(array, names=names, source=path).columns if names else {}
+
+
+def _read_parquet(path: str) -> Table:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("reading Parquet", "data") from None
+    with readable(path):
+        try:
+            table = parquet.read_table(Path(path), use_threads=False)
+        except pyarrow.ArrowException as error:
+            raise DataError(f"{path}: is not a whole Parquet file ({error})") from error
+    if not table.num_rows:
+        raise DataError(f"{path}: holds no rows")
+    names = table.column_names
+    if len(set(names)) < len(names) or "" in names:
+        raise DataError(f"{path}: every column needs a name of its own ({names})")
+    return Table({name: _arrow_column(table[name], path, name) for name in names}, path)
+
+
+def _arrow_column(values: Any, path: str, name: str) -> Column:
+    from pyarrow import compute, types
+
+    kind = values.type
+    if types.is_dictionary(kind):
+        values, kind = values.cast(kind.value_type), kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind):
+        levels, codes = np.unique(
+            np.array(compute.fill_null(values, "").to_pylist(), object), return_inverse=True
+        )
+        missing = compute.is_null(values).to_numpy(zero_copy_only=False)
+        return Column(np.where(missing, -1, codes).astype(np.int32), "text", tuple(levels))
+    if types.is_boolean(kind):
+        return Column(_arrow_numbers(compute.cast(values, "int8")), "boolean")
+    if types.is_timestamp(kind) or types.is_date(kind):
+        moments = compute.cast(compute.cast(values, "timestamp[us]"), "int64")
+        return Column(_arrow_numbers(moments) / 1e6, "date")
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return Column(_arrow_numbers(values))
+    raise DataError(f"{path}: column {name!r}: type {kind} is not supported; drop or convert it")
+
+
+def _arrow_numbers(values: Any) -> Array:
+    from pyarrow import compute
+
+    return np.asarray(compute.cast(values, "float64", safe=False).fill_null(np.nan).to_numpy())

@@ -1,0 +1,150 @@
+"""Cutting the rows of a table into a training, a validation and a test part."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Sorted int64 row numbers of each part; no row is in two of them."""
+
+    train: Array
+    validation: Array
+    test: Array
+
+    def parts(self) -> dict[str, Array]:
+        """Return the parts by name, the empty ones too."""
+        return {name: getattr(self, name) for name in PARTS}
+
+
+def split_rows(
+    n_rows: int,
+    fractions: Sequence[float] = (0.7, 0.15, 0.15),
+    *,
+    seed: int = 0,
+    labels: Array | None = None,
+    groups: Array | None = None,
+    times: Array | None = None,
+) -> Split:
+    """Split rows at random, the same way for the same seed (PCG64).
+
+    With `labels` each class is split in these proportions, to within one row: it is in every
+    part if it has as many rows as there are parts, and a class of one row is in training only.
+    With `groups` the rows of a group stay together. With `times` the earliest rows train and the
+    latest test, chance plays no part, and rows of the same moment stay together.
+
+    Raises: DataError for wrong fractions, too few rows or groups, a missing time, or more than
+        one of labels, groups and times.
+    """
+    shares = _shares(fractions)
+    used = int((shares > 0).sum())
+    given = {"labels": labels, "groups": groups, "times": times}
+    named = {name: values for name, values in given.items() if values is not None}
+    if len(named) > 1:
+        raise DataError(
+            f"split: at most one of labels, groups and times is allowed ({list(named)})"
+        )
+    for name, values in named.items():
+        if np.shape(values) != (n_rows,):
+            raise DataError(f"split: {name} needs one entry per row ({n_rows} rows)")
+    if n_rows < used:
+        raise DataError(f"split: {used} parts need at least {used} rows ({n_rows} found)")
+    generator = np.random.Generator(np.random.PCG64(seed))
+    if times is not None:
+        part = _by_time(np.asarray(times), shares)
+    elif groups is not None:
+        part = _by_group(np.asarray(groups), shares, generator)
+    else:
+        classes = np.zeros(n_rows, np.int64) if labels is None else np.asarray(labels)
+        part = _by_class(classes, shares, generator)
+    return Split(*(np.flatnonzero(part == number) for number in range(3)))
+
+
+def _shares(fractions: Sequence[float]) -> Array:
+    shares = np.asarray(fractions, np.float64)
+    if shares.shape not in ((2,), (3,)) or not (shares >= 0).all() or shares[0] == 0:
+        raise DataError(
+            "split: fractions for train, validation and test are needed, none of them "
+            f"negative and that of train positive ({list(fractions)})"
+        )
+    if abs(shares.sum() - 1) > 1e-6:
+        raise DataError(f"split: the fractions must add up to 1 ({shares.sum():g})")
+    result: Array = np.append(shares, 0.0)[:3] / shares.sum()
+    return result
+
+
+def part_sizes(count: int, shares: Array) -> Array:
+    """Return how many of `count` rows each part gets: within one of its share, none starved.
+
+    While rows last, every part with a share gets one, training first.
+    """
+    sizes = np.floor(count * shares + 1e-9).astype(np.int64)
+    rest = count * shares - sizes
+    for part in np.argsort(-rest, kind="stable")[: count - sizes.sum()]:
+        sizes[part] += 1
+    for part in np.flatnonzero(shares > 0)[:count]:
+        if sizes[part] == 0:
+            sizes[np.argmax(sizes)] -= 1
+            sizes[part] = 1
+    return sizes
+
+
+def _by_class(labels: Array, shares: Array, generator: np.random.Generator) -> Array:
+    part = np.empty(len(labels), np.int64)
+    _, classes = np.unique(labels, return_inverse=True)
+    order = np.argsort(classes, kind="stable")
+    for rows in np.split(order, np.cumsum(np.bincount(classes))[:-1]):
+        part[generator.permutation(rows)] = np.repeat(np.arange(3), part_sizes(len(rows), shares))
+    return part
+
+
+def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> Array:
+    names, members, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    wanted = np.flatnonzero(shares > 0)
+    if len(names) < len(wanted):
+        raise DataError(
+            f"split: {len(wanted)} parts need at least as many groups ({len(names)} found)"
+        )
+    filled = np.zeros(3)
+    part_of = np.empty(len(names), np.int64)
+    for position, group in enumerate(generator.permutation(len(names))):
+        short = shares * len(groups) - filled
+        # the last groups go to the parts that are still empty, if there are just as many
+        empty = wanted[filled[wanted] == 0]
+        choice = empty if len(empty) == len(names) - position else wanted
+        part = choice[np.argmax(short[choice])]
+        part_of[group] = part
+        filled[part] += counts[group]
+    return part_of[members]
+
+
+def _by_time(times: Array, shares: Array) -> Array:
+    if times.dtype.kind == "f" and np.isnan(times).any():
+        row = int(np.flatnonzero(np.isnan(times))[0])
+        raise DataError(f"split: a time is missing (row {row + 1}); fill it or drop the row")
+    order = np.argsort(times, kind="stable")
+    ordered = times[order]
+    cuts = np.cumsum(part_sizes(len(times), shares))[:2]
+    moved = [
+        int(np.searchsorted(ordered, ordered[min(cut, len(times) - 1)], "left"))
+        if 0 < cut < len(times)
+        else int(cut)
+        for cut in cuts
+    ]
+    part = np.repeat(np.arange(3), np.diff([0, *moved, len(times)]))
+    sizes = np.bincount(part, minlength=3)
+    if (sizes[shares > 0] == 0).any():
+        raise DataError(
+            "split: too many rows share one time to cut there "
+            f"(train, validation and test would get {sizes.tolist()} rows)"
+        )
+    result = np.empty(len(times), np.int64)
+    result[order] = part
+    return result

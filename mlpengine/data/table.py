@@ -1,0 +1,236 @@
+"""Tables in memory: named columns of numbers or of coded text, and where they came from."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+import numpy as np
+
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+Kind = Literal["number", "boolean", "date", "text"]
+
+MAX_COLUMNS = 100_000
+"""More columns than this are refused: at that width the file is broken or hostile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    `values` holds numbers with NaN where a cell is missing (booleans as 0 and 1, dates as
+    seconds since 1970), or, when `kind` is "text", int32 codes into `levels`, -1 where missing.
+    """
+
+    values: Array
+    kind: Kind = "number"
+    levels: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> Array:
+        """One bool per row: whether the cell is missing."""
+        if self.kind == "text":
+            return self.values < 0
+        if self.values.dtype.kind == "f":
+            return np.isnan(self.values)
+        return np.zeros(len(self.values), bool)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is a column of numbers, all of them whole."""
+        if self.kind != "number":
+            return False
+        if self.values.dtype.kind != "f":
+            return True
+        present = self.values[np.isfinite(self.values)]
+        return bool(len(present) and (present == np.floor(present)).all())
+
+    def distinct(self) -> Array:
+        """Return the distinct values (or codes) that occur, sorted, without the missing one."""
+        return np.unique(self.values[~self.missing])
+
+    def take(self, rows: Array) -> "Column":
+        """Return the column at these rows."""
+        return Column(self.values[rows], self.kind, self.levels)
+
+    def cell(self, row: int) -> str:
+        """Return one cell as text, empty if it is missing."""
+        value = self.values[row]
+        if self.kind == "text":
+            return self.levels[value] if value >= 0 else ""
+        return "" if value != value else number_text(self.kind, float(value))
+
+
+def number_text(kind: Kind, value: float) -> str:
+    """Return a value of a number, boolean or date column as a person would write it."""
+    if kind == "boolean":
+        return "true" if value else "false"
+    if kind == "date":
+        moment = np.datetime64(round(value * 1e6), "us")
+        return str(moment.astype("datetime64[s]") if value == round(value) else moment)
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+class Table:
+    """Columns of equal length in order, read from `source`; never changed once built.
+
+    `first_line` is the line of the file that row 0 stands in, if each row has a line; `origin`
+    says which rows of the source these are, if they are not all of them.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        source: str = "table",
+        *,
+        first_line: int | None = None,
+        origin: Array | None = None,
+    ) -> None:
+        self.columns = dict(columns)
+        self.source = source
+        self.first_line = first_line
+        self.origin = origin
+        if not self.columns:
+            raise DataError(f"{source}: a table needs a column")
+        if len(self.columns) > MAX_COLUMNS:
+            raise DataError(
+                f"{source}: at most {MAX_COLUMNS:,} columns are read ({len(self.columns):,})"
+            )
+        lengths = {name: len(column.values) for name, column in self.columns.items()}
+        self.n_rows = next(iter(lengths.values()))
+        for name, length in lengths.items():
+            if length != self.n_rows:
+                raise DataError(
+                    f"{source}: columns must have equal lengths "
+                    f"({self.names[0]!r} has {self.n_rows}, {name!r} has {length})"
+                )
+
+    @property
+    def names(self) -> list[str]:
+        """The column names in order."""
+        return list(self.columns)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    def __getitem__(self, name: str) -> Column:
+        self.require([name])
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        return f"Table({self.source!r}, {self.n_rows} rows, {len(self.columns)} columns)"
+
+    def require(self, names: Iterable[str], purpose: str = "") -> None:
+        """Check that these columns exist.
+
+        Raises: DataError naming every missing column and the nearest name that exists.
+        """
+        problems = []
+        for name in names:
+            if name not in self.columns:
+                near = get_close_matches(name, self.names, 1, 0.6)
+                problems.append(f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+        if problems:
+            have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
+            wanted = f"{purpose} needs column" if purpose else "no column"
+            raise DataError(f"{self.source}: {wanted} {', '.join(problems)}; it has {have}")
+
+    def select(self, names: Iterable[str]) -> "Table":
+        """Return a table of these columns, in this order."""
+        wanted = list(names)
+        self.require(wanted)
+        columns = {name: self.columns[name] for name in wanted}
+        return Table(columns, self.source, first_line=self.first_line, origin=self.origin)
+
+    def drop(self, names: Iterable[str]) -> "Table":
+        """Return a table without these columns."""
+        gone = set(names)
+        self.require(gone)
+        return self.select(name for name in self.columns if name not in gone)
+
+    def rows(self, index: Array) -> "Table":
+        """Return a table of these rows (row numbers or a mask)."""
+        columns = {name: column.take(index) for name, column in self.columns.items()}
+        origin = (np.arange(self.n_rows) if self.origin is None else self.origin)[index]
+        return Table(columns, self.source, first_line=self.first_line, origin=origin)
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for a message: its line in the file if that is known."""
+        number = row if self.origin is None else int(self.origin[row])
+        return (
+            f"row {number + 1}" if self.first_line is None else f"line {number + self.first_line}"
+        )
+
+    def where(self, name: str, row: int | None = None) -> str:
+        """Return the head of a message about a column, and about one row of it if given."""
+        place = "" if row is None else f"{self.place(row)}, "
+        return f"{self.source}: {place}column {name!r}"
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: object,
+        y: object = None,
+        *,
+        names: Sequence[str] | None = None,
+        source: str = "array",
+    ) -> "Table":
+        """Return a table of the columns of `x`, then of `y`, without copying numbers.
+
+        Columns are called "x0", "x1", ... unless `names` are given; `y` is called "y", or
+        "y0", "y1", ... if it has several columns.
+
+        Raises: DataError unless both are 1-D or 2-D arrays of equal length.
+        """
+        found = _matrix_columns(np.asarray(x), "x", names, source)
+        if y is not None:
+            array = np.asarray(y)
+            labels = ["y"] if array.ndim == 1 else None
+            found |= _matrix_columns(array, "y", labels, source)
+        return cls(found, source)
+
+
+def column_of(values: Array, where: str) -> Column:
+    """Return a 1-D array of numbers, booleans, text or dates as a column.
+
+    Raises: DataError for any other dtype.
+    """
+    kind = values.dtype.kind
+    if kind == "b":
+        return Column(values.astype(np.float64), "boolean")
+    if kind in "iuf":
+        return Column(values)
+    if kind == "M":
+        seconds = values.astype("datetime64[us]").astype(np.float64) / 1e6
+        return Column(np.where(np.isnat(values), np.nan, seconds), "date")
+    if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in values)):
+        levels, codes = np.unique(values, return_inverse=True)
+        return Column(codes.astype(np.int32), "text", tuple(map(str, levels)))
+    raise DataError(f"{where}: numbers, booleans, dates or text are needed (dtype {values.dtype})")
+
+
+def _matrix_columns(
+    matrix: Array, prefix: str, names: Sequence[str] | None, source: str
+) -> dict[str, Column]:
+    if matrix.ndim not in (1, 2):
+        raise DataError(f"{source}: {prefix} must be 1-D or 2-D (shape {matrix.shape})")
+    columns = matrix[:, None] if matrix.ndim == 1 else matrix
+    if columns.shape[1] > MAX_COLUMNS:
+        raise DataError(
+            f"{source}: at most {MAX_COLUMNS:,} columns are read ({columns.shape[1]:,})"
+        )
+    labels = [f"{prefix}{i}" for i in range(columns.shape[1])] if names is None else list(names)
+    if len(labels) != columns.shape[1] or len(set(labels)) != len(labels):
+        raise DataError(
+            f"{source}: one distinct name per column is needed "
+            f"({len(set(labels))} distinct names, {columns.shape[1]} columns)"
+        )
+    return {
+        name: column_of(columns[:, i], f"{source}: column {name!r}")
+        for i, name in enumerate(labels)
+    }

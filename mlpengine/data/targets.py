@@ -1,0 +1,278 @@
+"""What is learned: target columns to arrays, and predictions back to labels and units."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mlpengine.data.kinds import Task, is_binary, task_of
+from mlpengine.data.table import Column, Table, number_text
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+Label = str | int | float | bool
+
+
+class Target(ABC):
+    """The target columns of one task, fitted on training rows."""
+
+    task: ClassVar[Task]
+    columns: list[str]
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Outputs that a network needs: classes, or columns."""
+
+    @abstractmethod
+    def encode(self, table: Table) -> Array:
+        """Return the targets of a table: int64 (n,) class numbers, or float32 (n, columns)."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+
+
+class ClassTarget(Target):
+    """One column of classes; class number i stands for `classes[i]`, in sorted order."""
+
+    task = "classification"
+
+    def __init__(self, column: str, classes: Sequence[Label]) -> None:
+        self.columns = [column]
+        self.classes = list(classes)
+
+    @classmethod
+    def fit(cls, table: Table, column: str) -> "ClassTarget":
+        """Collect the classes of a column.
+
+        Raises: DataError if a cell is missing or there is only one class.
+        """
+        _complete(table, column)
+        values = table[column]
+        if values.kind == "date":
+            raise DataError(f"{table.where(column)}: a date cannot be a class")
+        classes: list[Label] = [_label(values, value) for value in values.distinct()]
+        if len(classes) < 2:
+            raise DataError(
+                f"{table.where(column)}: at least two classes are needed (only {classes[0]!r})"
+            )
+        return cls(column, classes)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def encode(self, table: Table) -> Array:
+        """Return int64 class numbers.
+
+        Raises: DataError naming the first row whose label is missing or was not trained on.
+        """
+        (name,) = self.columns
+        _complete(table, name)
+        values = table[name]
+        known = {_text(label): number for number, label in enumerate(self.classes)}
+        distinct, place = np.unique(values.values, return_inverse=True)
+        numbers = np.array([known.get(_text(_label(values, value)), -1) for value in distinct])
+        codes = numbers[place].astype(np.int64)
+        if (codes < 0).any():
+            row = int(np.flatnonzero(codes < 0)[0])
+            raise DataError(
+                f"{table.where(name, row)}: {values.cell(row)!r} is not one of the classes in the "
+                f"training rows ({', '.join(map(repr, self.classes[:10]))})"
+            )
+        return codes
+
+    def decode(self, codes: Array) -> list[Label]:
+        """Return the label of each class number."""
+        return [self.classes[code] for code in codes]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {"task": self.task, "columns": self.columns, "classes": self.classes}
+
+
+class NumberTarget(Target):
+    """One or more columns of numbers, standardized as (y - center) / scale."""
+
+    task = "regression"
+
+    def __init__(self, columns: Sequence[str], center: Sequence[float], scale: Sequence[float]):
+        self.columns = list(columns)
+        self.center = np.array(center, np.float64)
+        self.scale = np.array(scale, np.float64)
+
+    @classmethod
+    def fit(cls, table: Table, columns: Sequence[str], standardize: bool) -> "NumberTarget":
+        """Take mean and standard deviation of each column, or 0 and 1 if not to standardize.
+
+        Raises: DataError if a cell is missing, infinite or not a number.
+        """
+        count = len(columns)
+        if not standardize:
+            for name in columns:
+                _numbers(table, name)
+            return cls(columns, [0.0] * count, [1.0] * count)
+        values = [_numbers(table, name) for name in columns]
+        spread = [float(column.std()) for column in values]
+        return cls(columns, [float(column.mean()) for column in values], [s or 1.0 for s in spread])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    def encode(self, table: Table) -> Array:
+        """Return standardized float32 values, one column per target."""
+        values = np.column_stack([_numbers(table, name) for name in self.columns])
+        return np.ascontiguousarray((values - self.center) / self.scale, np.float32)
+
+    def inverse(self, outputs: Array) -> Array:
+        """Return outputs of the network in the units of the target, in float64."""
+        return outputs.astype(np.float64) * self.scale + self.center
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {
+            "task": self.task,
+            "columns": self.columns,
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+        }
+
+
+class MultiLabelTarget(Target):
+    """Several columns of 0 and 1, each a yes or no of its own."""
+
+    task = "multilabel"
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = list(columns)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    def encode(self, table: Table) -> Array:
+        """Return float32 zeros and ones, one column per label.
+
+        Raises: DataError naming the first cell that is neither.
+        """
+        for name in self.columns:
+            _complete(table, name)
+            if not is_binary(table[name]):
+                row = int(np.flatnonzero(~np.isin(table[name].values, (0, 1)))[0])
+                raise DataError(
+                    f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
+                    f"({table[name].cell(row)!r})"
+                )
+        values = np.column_stack([table[name].values for name in self.columns])
+        return np.ascontiguousarray(values, np.float32)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {"task": self.task, "columns": self.columns}
+
+
+def fit_target(
+    table: Table, columns: Sequence[str], task: Task | None, standardize: bool
+) -> Target:
+    """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
+
+    Raises: DataError if the columns do not suit the task.
+    """
+    table.require(columns, "the target")
+    for name in columns:
+        _complete(table, name)
+    chosen = task or task_of([table[name] for name in columns])
+    if chosen == "classification":
+        if len(columns) != 1:
+            raise DataError(
+                f"{table.source}: classification has one target column ({', '.join(columns)}); "
+                "for several yes/no columns use task multilabel"
+            )
+        return ClassTarget.fit(table, columns[0])
+    if chosen == "regression":
+        return NumberTarget.fit(table, columns, standardize)
+    target = MultiLabelTarget(columns)
+    target.encode(table)
+    return target
+
+
+def target_from_state(state: Mapping[str, Any]) -> Target:
+    """Return the target that `state_dict` described."""
+    if state["task"] == "classification":
+        return ClassTarget(state["columns"][0], state["classes"])
+    if state["task"] == "regression":
+        return NumberTarget(state["columns"], state["center"], state["scale"])
+    return MultiLabelTarget(state["columns"])
+
+
+def class_weights(codes: Array, n_classes: int) -> Array:
+    """Return a float64 weight per class, n / (classes * count): rare classes weigh more.
+
+    A class without rows gets 0. The weights of all rows add up to the number of rows.
+    """
+    counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
+    present = counts > 0
+    weights = np.zeros(n_classes)
+    weights[present] = len(codes) / (present.sum() * counts[present])
+    return weights
+
+
+def row_weights(table: Table, column: str) -> Array:
+    """Return the sample weights of a table as float32.
+
+    Raises: DataError naming the first weight that is missing, negative or not finite.
+    """
+    values = _numbers(table, column)
+    if (values < 0).any() or not values.sum() > 0:
+        row = int(np.argmin(values))
+        raise DataError(
+            f"{table.where(column, row)}: sample weights must be 0 or more, and some more than 0 "
+            f"({table[column].cell(row)})"
+        )
+    return values.astype(np.float32)
+
+
+def _label(column: Column, value: Any) -> Label:
+    if column.kind == "text":
+        return column.levels[int(value)]
+    if column.kind == "boolean":
+        return bool(value)
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+def _text(label: Label) -> str:
+    """Return a label as cells spell it, so that 1 and 1.0, True and true are one label."""
+    if isinstance(label, bool):
+        return number_text("boolean", float(label))
+    return label if isinstance(label, str) else number_text("number", float(label))
+
+
+def _complete(table: Table, name: str) -> None:
+    missing = np.flatnonzero(table[name].missing)
+    if len(missing):
+        raise DataError(
+            f"{table.where(name, int(missing[0]))}: the target is missing here and in "
+            f"{len(missing) - 1} other rows; fill them or delete the rows"
+        )
+
+
+def _numbers(table: Table, name: str) -> Array:
+    _complete(table, name)
+    column = table[name]
+    if column.kind not in ("number", "boolean"):
+        raise DataError(f"{table.where(name, 0)}: numbers are needed ({column.cell(0)!r})")
+    values = column.values.astype(np.float64)
+    wrong = np.flatnonzero(~(np.abs(values) < 1e38))
+    if len(wrong):
+        raise DataError(
+            f"{table.where(name, int(wrong[0]))}: must be finite and within float32 "
+            f"({values[wrong[0]]})"
+        )
+    return values
