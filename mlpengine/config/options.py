@@ -1,0 +1,256 @@
+"""The named options of a config: losses, optimizers and schedules with their settings.
+
+A name alone (``optimizer: adam``) and a mapping with the name (``{name: adam, lr: 1e-3}``) mean the
+same; a mapping without one takes the default's name.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
+
+
+class Section(BaseModel):
+    """A mapping of a config: no unknown keys, no silent conversions, no infinities."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, validate_default=True
+    )
+
+
+Positive: TypeAlias = Annotated[float, Field(gt=0)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0)]
+Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+
+
+class Short:
+    """Annotation of a field that accepts a short form and completes it before validation."""
+
+    def __init__(self, complete: Callable[[Any], Any], schema: dict[str, Any]) -> None:
+        self.complete, self.schema = complete, schema
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Complete the value, then validate it as usual."""
+        return no_info_before_validator_function(self.complete, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Let editors accept the short form, too."""
+        return {"anyOf": [handler(schema), self.schema]}
+
+
+def named(default: str, *names: str) -> Short:
+    """Return the short form of an option by its name alone; a mapping may leave out the default."""
+
+    def complete(value: Any) -> Any:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and "name" not in value:
+            return {"name": default, **value}
+        return value
+
+    return Short(complete, {"enum": [default, *names]})
+
+
+class AutoLoss(Section):
+    """Cross-entropy for classes, BCE for several labels, MSE for numbers."""
+
+    name: Literal["auto"] = Field(default="auto", description="Chosen by the task.")
+
+
+class MseLoss(Section):
+    """Mean squared error."""
+
+    name: Literal["mse"] = Field(default="mse", description="Mean squared error.")
+
+
+class MaeLoss(Section):
+    """Mean absolute error."""
+
+    name: Literal["mae"] = Field(default="mae", description="Mean absolute error.")
+
+
+class HuberLoss(Section):
+    """Quadratic near zero, linear beyond `delta`."""
+
+    name: Literal["huber"] = Field(
+        default="huber", description="Squared near zero, absolute beyond delta."
+    )
+    delta: Positive = Field(
+        default=1.0, description="Where it turns linear, in standardized units."
+    )
+
+
+class BceLoss(Section):
+    """Binary cross-entropy on logits, for two classes or several labels."""
+
+    name: Literal["bce_with_logits"] = Field(
+        default="bce_with_logits",
+        description="Binary cross-entropy: two classes, or several labels.",
+    )
+    pos_weight: Positive | None = Field(default=None, description="Weight of positive targets.")
+
+
+class CrossEntropyLoss(Section):
+    """Softmax cross-entropy on logits."""
+
+    name: Literal["softmax_cross_entropy"] = Field(
+        default="softmax_cross_entropy", description="Cross-entropy over classes."
+    )
+    label_smoothing: Fraction = Field(
+        default=0.0, description="Share of each target spread evenly."
+    )
+
+
+Loss = Annotated[
+    AutoLoss | MseLoss | MaeLoss | HuberLoss | BceLoss | CrossEntropyLoss,
+    Field(discriminator="name"),
+    named("auto", "mse", "mae", "huber", "bce_with_logits", "softmax_cross_entropy"),
+]
+
+
+class _Optimizer(Section):
+    lr: Positive = Field(default=1e-3, description="Learning rate.")
+    weight_decay: NonNegative = Field(
+        default=0.0, description="Decoupled decay of weights, times the learning rate."
+    )
+    decay_biases: bool = Field(
+        default=False, description="Whether weight decay acts on biases, too."
+    )
+
+
+class SgdOptimizer(_Optimizer):
+    """Gradient descent, with momentum where asked for."""
+
+    name: Literal["sgd"] = Field(default="sgd", description="Gradient descent.")
+    lr: Positive = Field(default=1e-2, description="Learning rate.")
+    momentum: Fraction = Field(default=0.0, description="Share of the last update kept.")
+    nesterov: bool = Field(default=False, description="Look ahead along the momentum.")
+
+
+class AdamOptimizer(_Optimizer):
+    """Adam."""
+
+    name: Literal["adam"] = Field(default="adam", description="Adam (Kingma and Ba 2015).")
+    betas: list[Fraction] = Field(
+        default=[0.9, 0.999], min_length=2, max_length=2, description="Decay of the two moments."
+    )
+    eps: Positive = Field(default=1e-8, description="Added to the root of the second moment.")
+
+
+class AdamWOptimizer(AdamOptimizer):
+    """Adam with weight decay on by default."""
+
+    name: Literal["adamw"] = Field(default="adamw", description="Adam with decoupled weight decay.")  # type: ignore[assignment]
+    weight_decay: NonNegative = Field(
+        default=1e-2, description="Decoupled decay of weights, times the learning rate."
+    )
+
+
+class RmsPropOptimizer(_Optimizer):
+    """RMSprop."""
+
+    name: Literal["rmsprop"] = Field(default="rmsprop", description="RMSprop (Hinton 2012).")
+    alpha: Fraction = Field(default=0.99, description="Decay of the mean square.")
+    eps: Positive = Field(default=1e-8, description="Added to its root.")
+    momentum: Fraction = Field(default=0.0, description="Share of the last update kept.")
+
+
+Optimizer = Annotated[
+    SgdOptimizer | AdamOptimizer | AdamWOptimizer | RmsPropOptimizer,
+    Field(discriminator="name"),
+    named("adam", "adamw", "rmsprop", "sgd"),
+]
+
+
+class _Schedule(Section):
+    warmup_epochs: NonNegative = Field(
+        default=0.0, description="Epochs over which the learning rate first rises from near zero."
+    )
+
+
+class ConstantSchedule(_Schedule):
+    """The base learning rate throughout."""
+
+    name: Literal["constant"] = Field(
+        default="constant", description="The same learning rate throughout."
+    )
+
+
+class StepSchedule(_Schedule):
+    """Times `factor` every so many epochs."""
+
+    name: Literal["step"] = Field(default="step", description="Times factor every so many epochs.")
+    every_epochs: Positive = Field(default=10, description="Epochs between two drops.")
+    factor: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.5, description="What remains at a drop."
+    )
+
+
+class ExponentialSchedule(_Schedule):
+    """Times `factor` per epoch, smoothly."""
+
+    name: Literal["exponential"] = Field(
+        default="exponential", description="Falls by factor per epoch."
+    )
+    factor: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.95, description="What remains of it after each epoch."
+    )
+
+
+class CosineSchedule(_Schedule):
+    """Half a cosine from 1 to `final`."""
+
+    name: Literal["cosine"] = Field(
+        default="cosine", description="Half a cosine wave down to final."
+    )
+    final: Fraction = Field(default=0.0, description="Share of the base learning rate at the end.")
+
+
+class LinearSchedule(_Schedule):
+    """A straight line from 1 to `final`."""
+
+    name: Literal["linear"] = Field(default="linear", description="A straight line down to final.")
+    final: Fraction = Field(default=0.0, description="Share of the base learning rate at the end.")
+
+
+class OneCycleSchedule(_Schedule):
+    """Up to the base learning rate and down again."""
+
+    name: Literal["one_cycle"] = Field(
+        default="one_cycle", description="Up to lr, then down again."
+    )
+    rise: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.3, description="Share spent rising."
+    )
+
+
+class PlateauSchedule(_Schedule):
+    """Times `factor` where the monitored metric stopped getting better."""
+
+    name: Literal["plateau"] = Field(
+        default="plateau", description="Drops where validation stalls."
+    )
+    factor: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.5, description="What remains at a drop."
+    )
+    patience: Count = Field(default=5, description="Epochs without a better value before a drop.")
+
+
+Schedule = Annotated[
+    ConstantSchedule
+    | StepSchedule
+    | ExponentialSchedule
+    | CosineSchedule
+    | LinearSchedule
+    | OneCycleSchedule
+    | PlateauSchedule,
+    Field(discriminator="name"),
+    named("constant", "step", "exponential", "cosine", "linear", "one_cycle", "plateau"),
+]

@@ -1,0 +1,147 @@
+"""What is wrong with a config, in words: pydantic's findings with key paths and suggestions."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from mlpengine.config.reader import Document, KeyPath, dotted
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "model_type": "a mapping of keys",
+    "model_attributes_type": "a mapping of keys",
+    "dict_type": "a mapping of keys",
+    "finite_number": "a finite number",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
+    "literal_error": "one of {expected}",
+    "union_tag_invalid": "one of {expected_tags}",
+    "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
+}
+
+
+def report_all(error: ValidationError, document: Document, model: type[BaseModel]) -> None:
+    """Note every finding of `error` in `document`; several about one value become one."""
+    expected: dict[KeyPath, list[str]] = {}
+    names: dict[KeyPath, list[str]] = {}
+    for found in error.errors(include_url=False):
+        path = _real_path(found["loc"], document.data)
+        context: Mapping[str, Any] = found.get("ctx", {})
+        match found["type"]:
+            case "missing":
+                path = (*path, *found["loc"][-1:])
+                document.report(path, f"this key is required ({_description(model, path)})")
+            case "extra_forbidden":
+                document.report(path, _unknown_key(path, document.data, model))
+            case "rule":
+                document.report((*path, *context["at"]), context["text"])
+            case kind:
+                path = (*path, "name") if kind == "union_tag_invalid" else path
+                text = _EXPECTED.get(kind, found["msg"]).format(**context)
+                names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))
+                expected.setdefault(path, []).append(_listed(text))
+    for path, texts in expected.items():
+        value = _value_at(path, document.data)
+        text = f"must be {' or '.join(texts)} (got {shown(value)})"
+        document.report(path, text + suggestion(value, names[path]))
+
+
+def suggestion(wrong: Any, names: Iterable[str]) -> str:
+    """Return `` - did you mean 'x'?`` for the nearest of `names`, or nothing."""
+    near = get_close_matches(str(wrong).lower(), list(names), 1, 0.6)
+    return f" - did you mean {near[0]!r}?" if near else ""
+
+
+def shown(value: Any) -> str:
+    """Return a value as it may be quoted in a message."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if value is None:
+        return "nothing"
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _listed(text: str) -> str:
+    """Write a list of names without a conjunction, so that several texts can be joined by one."""
+    return text.replace("' or '", "', '") if text.count("'") > 2 else text.removeprefix("one of ")
+
+
+def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
+    """Drop the steps that pydantic adds for the members of a union."""
+    path: list[int | str] = []
+    for key in loc:
+        inside = isinstance(data, dict) and key in data
+        if inside or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
+            data = data[key]
+            path.append(key)
+    return tuple(path)
+
+
+def _value_at(path: KeyPath, data: Any) -> Any:
+    for key in path:
+        if isinstance(data, dict | list):
+            data = data[key]  # type: ignore[index]
+    return data
+
+
+def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
+    *parent, key = path
+    valid = list(_fields(model, tuple(parent), data))
+    near = suggestion(key, valid)
+    if near:
+        return f"unknown key{near}"
+    elsewhere = [p for p in _paths(model) if p[-1] == key and p != path]
+    if elsewhere:
+        return f"unknown key - did you mean {dotted(elsewhere[0])!r}?"
+    return f"unknown key (valid here: {', '.join(valid)})"
+
+
+def _description(model: type[BaseModel], path: KeyPath) -> str:
+    for key in path[:-1]:
+        model = next(_members(model.model_fields[str(key)].annotation))
+    return model.model_fields[str(path[-1])].description or "it has no default"
+
+
+def _fields(model: type[BaseModel], path: KeyPath, data: Any) -> Iterator[str]:
+    """Yield the valid keys of the section at `path`; of a named option, those of its name."""
+    for key in path:
+        data = data[key]
+        field = model.model_fields[str(key)]
+        members = {
+            m.model_fields["name"].default: m
+            for m in _members(field.annotation)
+            if "name" in m.model_fields
+        }
+        name = data.get("name", getattr(field.default, "name", None))
+        model = members[name] if name in members else next(_members(field.annotation))
+    yield from model.model_fields
+
+
+def _members(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the sections among the members of an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _members(member)
+
+
+def _paths(model: type[BaseModel], start: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the key paths of all options below `model`."""
+    for name, field in model.model_fields.items():
+        yield (*start, name)
+        for member in _members(field.annotation):
+            yield from _paths(member, (*start, name))

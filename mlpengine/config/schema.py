@@ -1,0 +1,207 @@
+"""The shape of a config: every section and option, with its default and its limits."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from mlpengine.config.options import (
+    AdamOptimizer,
+    AutoLoss,
+    ConstantSchedule,
+    Count,
+    Fraction,
+    Loss,
+    NonNegative,
+    Optimizer,
+    Positive,
+    Schedule,
+    Section,
+    Short,
+)
+from mlpengine.nn import ACTIVATIONS, INITIALIZERS
+
+
+def one_of(names: Sequence[str]) -> tuple[AfterValidator, WithJsonSchema]:
+    """Return the annotations of a text field that must be one of `names`."""
+    listed = " or ".join(repr(name) for name in names)
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise PydanticCustomError("literal_error", "one of {expected}", {"expected": listed})
+        return value
+
+    return AfterValidator(check), WithJsonSchema({"enum": list(names)})
+
+
+def rule(text: str, *at: str) -> PydanticCustomError:
+    """Return the error of a rule between fields, to be shown at the key path `at`."""
+    return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
+
+
+ActivationName = Annotated[str, *one_of(ACTIVATIONS)]
+InitializerName = Annotated[str, *one_of(INITIALIZERS)]
+
+SWITCH = Short(
+    lambda value: (
+        {True: "standard", False: "none"}.get(value, value) if isinstance(value, bool) else value
+    ),
+    {"type": "boolean"},
+)
+NAME_OR_NAMES = Short(
+    lambda value: [value] if isinstance(value, str) else value, {"type": "string"}
+)
+OFF_OR_DEFAULTS = Short(
+    lambda value: ({} if value else None) if isinstance(value, bool) else value, {"type": "boolean"}
+)
+
+
+class SplitSection(Section):
+    """How rows are divided; what is left over trains."""
+
+    validation: Fraction = Field(
+        default=0.15, description="Share of rows that choose the best epoch."
+    )
+    test: Fraction = Field(default=0.15, description="Share of rows held out for the final score.")
+    stratify: bool = Field(default=True, description="Keep each class's share (classification).")
+    group: str | None = Field(default=None, description="Column whose equal values stay together.")
+    time: str | None = Field(
+        default=None, description="Column to order by: the newest rows are the test."
+    )
+
+    @model_validator(mode="after")
+    def _leave_rows_to_train(self) -> "SplitSection":
+        if self.validation + self.test >= 1:
+            taken = self.validation + self.test
+            raise rule(f"validation and test must leave rows to train on (they take {taken:g})")
+        if self.group and self.time:
+            raise rule("give group or time, not both", "time")
+        return self
+
+
+class DataSection(Section):
+    """Where the rows come from and how they become numbers."""
+
+    source: str = Field(
+        description="digits, diabetes, penguins, or a file (.csv .tsv .npy .npz .parquet)."
+    )
+    validation_source: str | None = Field(
+        default=None, description="A file of its own for validation."
+    )
+    test_source: str | None = Field(default=None, description="A file of its own for the test.")
+    target: Annotated[list[str], NAME_OR_NAMES] | None = Field(
+        default=None, description="Column to predict, or several; shipped data sets know theirs."
+    )
+    task: Literal["auto", "classification", "regression", "multilabel"] = Field(
+        default="auto", description="What to predict; auto looks at the target."
+    )
+    drop: Annotated[list[str], NAME_OR_NAMES] = Field(
+        default=[], description="Columns to leave out."
+    )
+    categorical: Annotated[list[str], NAME_OR_NAMES] = Field(
+        default=[], description="Columns of numbers that are really names."
+    )
+    weight: str | None = Field(default=None, description="Column of sample weights.")
+    class_weights: Literal["none", "balanced"] = Field(
+        default="none", description="balanced: rare classes count more in the loss."
+    )
+    split: SplitSection = Field(default=SplitSection(), description="Shares of rows.")
+    standardize: Annotated[Literal["standard", "minmax", "robust", "none"], SWITCH] = Field(
+        default="standard", description="Scaling of features, fitted on the training rows."
+    )
+    standardize_target: bool = Field(
+        default=True, description="Train on standardized targets; metrics are in their own units."
+    )
+    missing: Literal["mean", "median", "indicator", "error"] | float = Field(
+        default="median", description="What stands in for a missing number."
+    )
+
+
+class ModelSection(Section):
+    """The network between the features and the target."""
+
+    hidden: list[Count] = Field(
+        default=[64, 64], max_length=1000, description="Sizes of hidden layers."
+    )
+    activation: Annotated[list[ActivationName], NAME_OR_NAMES] = Field(
+        default=["relu"],
+        min_length=1,
+        description="After every hidden layer, or a list with one for each.",
+    )
+    dropout: Fraction = Field(
+        default=0.0, description="Share of hidden units dropped while training."
+    )
+    initializer: InitializerName | None = Field(
+        default=None, description="Of the weights; by default what suits the activation."
+    )
+
+    @model_validator(mode="after")
+    def _one_activation_each(self) -> "ModelSection":
+        if len(self.activation) not in (1, len(self.hidden)):
+            counts = f"{len(self.activation)} for {len(self.hidden)}"
+            raise rule(f"give one activation, or one for each layer ({counts})", "activation")
+        return self
+
+
+class EarlyStoppingSection(Section):
+    """When to end before the last epoch."""
+
+    monitor: Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"] = Field(
+        default="loss", description="The validation metric to watch."
+    )
+    patience: Count = Field(
+        default=20, description="Epochs without a better value before stopping."
+    )
+    min_delta: NonNegative = Field(default=0.0, description="Least change that counts as better.")
+
+
+class TrainingSection(Section):
+    """How long and how the network learns."""
+
+    epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
+    batch_size: Count = Field(default=32, description="Rows per step.")
+    clip_norm: Positive | None = Field(default=None, description="Largest global gradient norm.")
+    early_stopping: Annotated[EarlyStoppingSection | None, OFF_OR_DEFAULTS] = Field(
+        default=None, description="false, true, or its settings."
+    )
+    threads: Literal["auto"] | Count = Field(
+        default="auto", description="BLAS threads; auto: by shapes."
+    )
+    backend: Literal["auto", "numpy", "numexpr"] = Field(
+        default="auto", description="Who computes."
+    )
+    dtype: Literal["float32", "float64"] = Field(default="float32", description="Of all numbers.")
+
+
+class Config(Section):
+    """A training run from data to model."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = Field(
+        None, description="Of the run's folder; by default that of the config file."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        default=0, description="Of the split, the initial weights, the order of rows and dropout."
+    )
+    data: DataSection = Field(description="Where the rows come from.")
+    model: ModelSection = Field(default=ModelSection(), description="The network.")
+    loss: Loss = Field(default=AutoLoss(), description="What training makes small.")
+    optimizer: Optimizer = Field(default=AdamOptimizer(), description="How weights change.")
+    schedule: Schedule = Field(default=ConstantSchedule(), description="How lr changes.")
+    training: TrainingSection = Field(default=TrainingSection(), description="How long it learns.")
+
+    @model_validator(mode="after")
+    def _early_stopping_needs_rows(self) -> "Config":
+        split = self.data.split.validation or self.data.validation_source
+        if self.training.early_stopping and not split:
+            raise rule(
+                "early stopping needs validation rows (data.split.validation is 0)",
+                "training",
+                "early_stopping",
+            )
+        return self
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema that editors use to complete and check configs."""
+    return Config.model_json_schema()
