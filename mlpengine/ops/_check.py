@@ -5,8 +5,8 @@ import numpy as np
 from mlpengine.errors import DtypeError, ShapeError
 from mlpengine.spec import Spec
 
-WIDE = np.dtype(np.int64)
-"""The dtype of indices, wherever an op makes some itself."""
+WIDE = np.dtype(np.intp)
+"""The dtype of indices that ops compute; any other would be cast in a buffer of its own."""
 
 
 def listing(**operands: Spec | None) -> str:
@@ -33,3 +33,13 @@ def normal_axis(where: str, axis: int, x: Spec) -> int:
     if not -rank <= axis < rank:
         raise ShapeError(f"{where}: the operand must have the axis (axis {axis}, {listing(x=x)})")
     return axis % rank
+
+
+def broadcast_shape(
+    where: str, a: tuple[int, ...], b: tuple[int, ...], operands: str
+) -> tuple[int, ...]:
+    """Return the shape that both broadcast to; raise ShapeError, naming `operands`, if none."""
+    try:
+        return np.broadcast_shapes(a, b)
+    except ValueError:
+        raise ShapeError(f"{where}: leading axes must broadcast ({operands})") from None

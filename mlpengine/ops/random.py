@@ -6,6 +6,7 @@ import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.ops._check import need_floats
+from mlpengine.ops._constant import constant
 from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
@@ -40,10 +41,9 @@ class Dropout(GradOp, name="dropout"):
         return {"mask": x}
 
     def forward(self, x: Array, *, out: Array, mask: Array) -> Calls:
-        rate, scale = (np.asarray(v, x.dtype) for v in (self.rate, 1 / (1 - self.rate)))
         yield call(self.rng.random, None, x.dtype, mask)  # uniform in [0, 1)
-        yield call(np.greater_equal, mask, rate, mask)
-        yield call(np.multiply, mask, scale, mask)
+        yield call(np.greater_equal, mask, constant(self.rate, mask), mask)
+        yield call(np.multiply, mask, constant(1 / (1 - self.rate), mask), mask)
         yield call(np.multiply, x, mask, out)
 
     def backward(self, dy: Array, *, out: Slots, mask: Array) -> Calls:

@@ -1,0 +1,90 @@
+"""The geometry of kernels that slide over images (batch, channels, height, width)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from mlpengine.errors import ShapeError, UsageError
+from mlpengine.spec import Array, Spec
+
+Pair = tuple[int, int]
+
+
+def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
+    """Return `value` for height and width; raise UsageError unless both are at least `lowest`."""
+    found = (value, value) if isinstance(value, int) else tuple(value)
+    if len(found) != 2 or min(found) < lowest:
+        raise UsageError(f"{where}: {name} must be one or two integers from {lowest} ({value})")
+    return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A kernel that slides over padded images; every pair is (height, width)."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair = (1, 1)
+
+    def places(self, where: str, x: Spec) -> Pair:
+        """Return how many windows fit in each direction; raise ShapeError if none does."""
+        spans = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
+        rooms = [n + 2 * p for n, p in zip(x.shape[2:], self.padding, strict=True)]
+        if any(room < span for room, span in zip(rooms, spans, strict=True)):
+            raise ShapeError(
+                f"{where}: the kernel must fit into the padded image "
+                f"(kernel spans {spans[0]} x {spans[1]}, padding {self.padding}, x {x})"
+            )
+        found = [
+            (room - span) // step + 1
+            for room, span, step in zip(rooms, spans, self.stride, strict=True)
+        ]
+        return found[0], found[1]
+
+    def framed(self, x: Spec) -> Spec:
+        """Return the spec of the padded images, empty where there is no padding."""
+        top, left = self.padding
+        padded = (*x.shape[:2], x.shape[2] + 2 * top, x.shape[3] + 2 * left)
+        return Spec(padded if top or left else (0,), x.dtype)
+
+    def inner(self, frame: Array) -> Array:
+        """Return the images inside the padded ones."""
+        (top, left), (height, width) = self.padding, frame.shape[2:]
+        return frame[:, :, top : height - top, left : width - left]
+
+    def patches(self, frame: Array, places: tuple[int, ...]) -> Array:
+        """Return the view (channels, kh, kw, batch, rows, columns) of what each window sees."""
+        batch, channels, *sides = frame.strides
+        steps = [s * d for s, d in zip(sides, self.dilation, strict=True)]
+        jumps = [s * d for s, d in zip(sides, self.stride, strict=True)]
+        shape = (frame.shape[1], *self.kernel, frame.shape[0], *places)
+        return as_strided(frame, shape, (channels, *steps, batch, *jumps))
+
+    def sights(self, x: Array, places: Pair) -> Iterator[tuple[Array, tuple[slice, ...]]]:
+        """Yield for each entry of the kernel what it sees of x, unpadded, and in which windows."""
+        for entry in product(*map(range, self.kernel)):
+            seen: list[slice] = [slice(None), slice(None)]
+            windows: list[slice] = [slice(None), slice(None)]
+            for at, n, s, p, count in zip(
+                entry, x.shape[2:], self.stride, self.padding, places, strict=True
+            ):
+                first = max(0, -((at - p) // s))
+                stop = max(first, min(count, (n - 1 + p - at) // s + 1))
+                start = first * s + at - p
+                seen.append(
+                    slice(start, start + (stop - first - 1) * s + 1 if stop > first else start, s)
+                )
+                windows.append(slice(first, stop))
+            yield x[tuple(seen)], tuple(windows)
+
+    def first_inside(self, places: Pair) -> Array:
+        """Return the number of the first kernel entry of each window that is not padding."""
+        rows, columns = (
+            np.maximum(0, p - s * np.arange(n))
+            for n, s, p in zip(places, self.stride, self.padding, strict=True)
+        )
+        return rows[:, None] * self.kernel[1] + columns

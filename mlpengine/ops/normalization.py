@@ -1,0 +1,263 @@
+"""Normalizations: over the features of a row, or over the rows of a feature.
+
+Both see x as a cube (rows, features, rest). Sums are products with ones: `numpy.add.reduce` over
+rows of 512 takes 3.9 times as long, over rows of 8 almost 10 times.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from mlpengine.errors import ShapeError
+from mlpengine.ops._check import listing, need_floats
+from mlpengine.ops._constant import constant, ones
+from mlpengine.ops._op import GradOp
+from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
+
+Means = Callable[[Array, Array], Calls]
+"""Yields the calls that write the means of a cube into a column."""
+
+
+class _Normalization(GradOp):
+    """y = xhat * scale + bias, where xhat = (x - mean) * rstd and rstd = 1 / sqrt(variance + eps).
+
+    Forward stores xhat and rstd for backward. Subclasses say what is averaged.
+    """
+
+    eps: float
+
+    def infer(self, x: Spec, scale: Spec | None = None, bias: Spec | None = None) -> Spec:
+        need_floats(self.name, x=x, scale=scale, bias=bias)
+        features = Spec(self._cube(x)[1:2], x.dtype)
+        if not features.size or any(s not in (None, features) for s in (scale, bias)):
+            raise ShapeError(
+                f"{self.name}: scale and bias need one entry per feature, one or more "
+                f"({listing(x=x, scale=scale, bias=bias)})"
+            )
+        return x
+
+    def work(self, x: Spec, scale: Spec | None = None, bias: Spec | None = None) -> dict[str, Spec]:
+        shape = self._cube(x)
+        cube, column = Spec(shape, x.dtype), Spec(self._column(shape), x.dtype)
+        sums = Spec(shape[:2], x.dtype)
+        shared = {"xhat": cube, "rstd": column, "mean": column, "sums": sums}
+        return shared | {"product": cube, "dmean": column, "dsums": sums}
+
+    def _cube(self, x: Spec) -> tuple[int, int, int]:
+        """Return the shape (rows, features, rest) as which the rules see x."""
+        raise NotImplementedError
+
+    def _column(self, cube: tuple[int, int, int]) -> tuple[int, ...]:
+        """Return the shape of the statistics, which broadcasts to the cube."""
+        raise NotImplementedError
+
+    def _means(self, sums: Array) -> Means:
+        """Return how to average a cube into a column, with room for sums (rows, features)."""
+        raise NotImplementedError
+
+    def forward(
+        self, x: Array, scale: Array | None, bias: Array | None, *,
+        out: Array, xhat: Array, rstd: Array, mean: Array, sums: Array,
+    ) -> Calls:  # fmt: skip
+        y = out.reshape(xhat.shape)
+        yield from self._centered(x.reshape(xhat.shape), y, xhat, rstd, mean, sums)
+        yield call(np.add, rstd, constant(self.eps, rstd), rstd)
+        yield call(np.sqrt, rstd, rstd)
+        yield call(np.reciprocal, rstd, rstd)
+        yield call(np.multiply, xhat, rstd, xhat)
+        yield from _scaled(xhat, scale, bias, y)
+
+    def backward(
+        self, dy: Array, scale: Array | None, *,
+        out: Slots, xhat: Array, rstd: Array, product: Array, dmean: Array, dsums: Array,
+    ) -> Calls:  # fmt: skip
+        dx, dscale, dbias = out
+        dy = dy.reshape(xhat.shape)
+        if dscale is not None:
+            yield call(np.multiply, dy, xhat, product)
+            yield from _feature_sums(product, dscale, dsums)
+        if dbias is not None:
+            yield from _feature_sums(dy, dbias, dsums)
+        if dx is not None:
+            h = dx.reshape(xhat.shape)
+            yield from _scaled(dy, scale, None, h)
+            yield from self._pulled_back(h, xhat, product, dmean, self._means(dsums))
+            yield call(np.multiply, h, rstd, h)
+
+    def _centered(
+        self, x: Array, room: Array, xhat: Array, variance: Array, mean: Array, sums: Array
+    ) -> Calls:
+        """Yield the calls that write x - mean, and mean and variance."""
+        means = self._means(sums)
+        yield from means(x, mean)
+        yield call(np.subtract, x, mean, xhat)
+        yield call(np.multiply, xhat, xhat, room)
+        yield from means(room, variance)
+
+    def _pulled_back(
+        self, h: Array, xhat: Array, product: Array, mean: Array, means: Means
+    ) -> Calls:
+        """Yield the calls that turn h into h - mean(h) - xhat * mean(h * xhat)."""
+        yield call(np.multiply, h, xhat, product)
+        yield from means(product, mean)
+        yield call(np.multiply, xhat, mean, product)
+        yield from means(h, mean)
+        yield call(np.subtract, h, mean, h)
+        yield call(np.subtract, h, product, h)
+
+
+@dataclass(frozen=True)
+class LayerNorm(_Normalization, name="layer_norm"):
+    """Normalization over the last axis, y = (x - mean) / sqrt(variance + eps) * scale + bias.
+
+    The variance is the biased one. Forward stores what backward needs: xhat = (x - mean) * rstd
+    and rstd = 1 / sqrt(variance + eps).
+
+    Shapes: x, y (..., features), scale and bias (features,), each may be left out.
+    Backward: dx = (h - mean(h) - xhat * mean(h * xhat)) * rstd, h = dy * scale;
+    dscale = dy * xhat and dbias = dy, both summed over the rows.
+    Raises: ShapeError unless scale and bias have one entry per feature.
+    Source: Ba, Kiros and Hinton 2016, equation 4.
+    """
+
+    eps: float = 1e-5
+
+    def _cube(self, x: Spec) -> tuple[int, int, int]:
+        features = x.shape[-1] if x.shape else 0
+        return prod(x.shape[:-1]), features, 1
+
+    def _column(self, cube: tuple[int, int, int]) -> tuple[int, ...]:
+        return cube[0], 1, 1
+
+    def _means(self, sums: Array) -> Means:
+        return _row_means
+
+
+class RunningStatistics:
+    """Means and variances that `BatchNorm` moves in training and uses in evaluation.
+
+    Shapes: mean, variance (features,); they start at 0 and 1.
+    """
+
+    def __init__(self, features: int, dtype: DTypeLike = "float32", momentum: float = 0.1) -> None:
+        self.mean: Array = np.zeros(features, floating(dtype, "batch_norm"))
+        self.variance: Array = np.ones(features, self.mean.dtype)
+        self.momentum = momentum
+
+    def moved(self, mean: Array, variance: Array, count: int, room: Array) -> Calls:
+        """Yield the calls that move both towards those of a batch of `count` rows.
+
+        `variance` is the biased one; the running variance follows the unbiased one.
+        """
+        unbiased = count / (count - 1)
+        for running, found, factor in ((self.mean, mean, 1), (self.variance, variance, unbiased)):
+            yield call(np.multiply, found, constant(self.momentum * factor, room), room)
+            yield call(np.multiply, running, constant(1 - self.momentum, room), running)
+            yield call(np.add, running, room, running)
+
+
+@dataclass(frozen=True)
+class BatchNorm(_Normalization, name="batch_norm"):
+    """Normalization of each feature over the batch, y = xhat * scale + bias, as in `LayerNorm`.
+
+    Training takes the batch's mean and biased variance, and moves `running` by them; evaluation
+    takes those of `running` and changes nothing.
+
+    Shapes: x, y (batch, features, ...), averaged over all axes but the second; scale and bias
+    (features,), each may be left out.
+    Backward: as `LayerNorm`, per feature; in evaluation dx = dy * scale * rstd.
+    Raises: ShapeError for a single row in training, or for parameters that do not fit x.
+    Source: Ioffe and Szegedy 2015, algorithms 1 and 2.
+    """
+
+    running: RunningStatistics | None = None
+    training: bool = True
+    eps: float = 1e-5
+
+    cheap = False  # a second forward would move the running statistics again
+
+    def infer(self, x: Spec, scale: Spec | None = None, bias: Spec | None = None) -> Spec:
+        super().infer(x, scale, bias)
+        _check_running(self.running, self.training, x)
+        return x
+
+    def _cube(self, x: Spec) -> tuple[int, int, int]:
+        features = x.shape[1] if len(x.shape) > 1 else 0
+        return prod(x.shape[:1]), features, prod(x.shape[2:])
+
+    def _column(self, cube: tuple[int, int, int]) -> tuple[int, ...]:
+        return cube[1], 1
+
+    def _means(self, sums: Array) -> Means:
+        return partial(_feature_means, sums=sums)
+
+    def _centered(
+        self, x: Array, room: Array, xhat: Array, variance: Array, mean: Array, sums: Array
+    ) -> Calls:
+        if self.training:
+            yield from super()._centered(x, room, xhat, variance, mean, sums)
+            if self.running is not None:
+                count = x.size // len(mean)
+                yield from self.running.moved(mean[:, 0], variance[:, 0], count, sums[0])
+        elif self.running is not None:
+            yield call(np.subtract, x, self.running.mean[:, None], xhat)
+            yield call(np.copyto, variance[:, 0], self.running.variance)
+
+    def _pulled_back(
+        self, h: Array, xhat: Array, product: Array, mean: Array, means: Means
+    ) -> Calls:
+        if self.training:  # in evaluation the statistics are constants
+            yield from super()._pulled_back(h, xhat, product, mean, means)
+
+
+def _check_running(running: RunningStatistics | None, training: bool, x: Spec) -> None:
+    """Raise ShapeError unless there are statistics for x where needed, and rows to average."""
+    rows = x.size // x.shape[1]
+    if training and rows < 2:
+        raise ShapeError(f"batch_norm: training needs two rows or more per feature (x {x})")
+    if not training and running is None:
+        raise ShapeError(f"batch_norm: evaluation needs running statistics (x {x})")
+    needed = Spec(x.shape[1:2], x.dtype)
+    if running is not None and Spec.of(running.mean) != needed:
+        raise ShapeError(
+            f"batch_norm: running statistics must be {needed} ({Spec.of(running.mean)}, x {x})"
+        )
+
+
+def _scaled(cube: Array, scale: Array | None, bias: Array | None, out: Array) -> Calls:
+    """Yield the calls that write cube * scale + bias, either left out where it is None."""
+    if scale is not None:
+        yield call(np.multiply, cube, scale[:, None], out)
+        cube = out
+    if bias is not None:
+        yield call(np.add, cube, bias[:, None], out)
+    elif scale is None:
+        yield call(np.copyto, out, cube)
+
+
+def _row_means(cube: Array, out: Array) -> Calls:
+    """Yield the calls that average over the features; the cube's rest is 1."""
+    features = cube.shape[1]
+    yield call(np.dot, cube.reshape(-1, features), ones(features, cube.dtype), out.reshape(-1))
+    yield call(np.divide, out, constant(features, out), out)
+
+
+def _feature_means(cube: Array, out: Array, sums: Array) -> Calls:
+    """Yield the calls that average over rows and rest."""
+    yield from _feature_sums(cube, out.reshape(-1), sums)
+    yield call(np.divide, out, constant(cube.shape[0] * cube.shape[2], out), out)
+
+
+def _feature_sums(cube: Array, out: Array, sums: Array) -> Calls:
+    """Yield the calls that sum over rows and rest, through sums (rows, features)."""
+    rows, features, rest = cube.shape
+    if rest == 1:
+        sums = cube.reshape(rows, features)
+    else:
+        matrix = cube.reshape(rows * features, rest)
+        yield call(np.dot, matrix, ones(rest, cube.dtype), sums.reshape(-1))
+    yield call(np.dot, ones(rows, cube.dtype), sums, out)

@@ -1,0 +1,206 @@
+"""Ops that move values and compute none: reshape, join, split, slice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import prod
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from mlpengine.errors import IndexRangeError, ShapeError, TapeError
+from mlpengine.ops._check import listing, normal_axis
+from mlpengine.ops._op import GradOp
+from mlpengine.spec import Array, Calls, Slots, Spec, call
+
+Key = int | slice | EllipsisType | None
+"""One entry of a basic index; None is a new axis."""
+
+_BASIC = (int, np.integer, slice, EllipsisType, type(None))
+
+
+@dataclass(frozen=True)
+class Reshape(GradOp, name="reshape"):
+    """The same values in another shape; one entry of `shape` may be -1.
+
+    Shapes: x (...), y `shape`.
+    Backward: dx = dy in the shape of x.
+    Raises: ShapeError if the sizes differ.
+    """
+
+    shape: tuple[int, ...]
+
+    view = True
+
+    def infer(self, x: Spec) -> Spec:
+        known = prod(n for n in self.shape if n != -1)
+        free = self.shape.count(-1)
+        rest = x.size // known if free and known else 1
+        shape = tuple(rest if n == -1 else n for n in self.shape)
+        if free > 1 or min(self.shape, default=0) < -1 or prod(shape) != x.size:
+            raise ShapeError(
+                f"reshape: x must have as many values as {self.shape} ({listing(x=x)})"
+            )
+        return Spec(shape, x.dtype)
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield from _moved(x, out)
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield from _moved(dy, dx)
+
+
+@dataclass(frozen=True)
+class Cat(GradOp, name="cat"):
+    """Operands joined along an existing axis.
+
+    `sizes` are the operands' lengths along the axis. They may be left out unless operands
+    without a gradient lie both before and behind one with a gradient.
+
+    Shapes: xs equal but for `axis`; y as long there as all of them together.
+    Backward: each operand gets its part of dy.
+    Raises: ShapeError unless the operands agree on rank, dtype and all other axes.
+    """
+
+    axis: int = 0
+    sizes: tuple[int, ...] | None = None
+
+    def infer(self, *xs: Spec) -> Spec:
+        if not xs:
+            raise ShapeError("cat: there must be at least one operand (got none)")
+        axis = normal_axis("cat", self.axis, xs[0])
+        for x in xs:
+            if len(x.shape) != len(xs[0].shape) or _but(x, axis) != _but(xs[0], axis):
+                raise ShapeError(
+                    f"cat: operands must agree on all but axis {axis} "
+                    f"({listing(**{f'x{i}': x for i, x in enumerate(xs)})})"
+                )
+        sizes = tuple(x.shape[axis] for x in xs)
+        if self.sizes not in (None, sizes):
+            raise ShapeError(f"cat: sizes must be those of the operands ({self.sizes} for {sizes})")
+        return Spec((*xs[0].shape[:axis], sum(sizes), *xs[0].shape[axis + 1 :]), xs[0].dtype)
+
+    def forward(self, *xs: Array, out: Array) -> Calls:
+        axis = self.axis % out.ndim
+        for x, part in zip(xs, _parts(out, axis, [x.shape[axis] for x in xs]), strict=True):
+            yield call(np.copyto, part, x)
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        axis = self.axis % dy.ndim
+        sizes = self.sizes or _sizes_of(out, axis, dy.shape[axis])
+        for dx, part in zip(out, _parts(dy, axis, sizes), strict=True):
+            if dx is not None:
+                yield call(np.copyto, dx, part)
+
+
+@dataclass(frozen=True)
+class Chunk(GradOp, name="chunk"):
+    """`parts` equal pieces along an axis, as one op with several outputs.
+
+    Shapes: x (...), ys: each as x, with 1/parts of its length along `axis`.
+    Backward: dx = the pieces' gradients joined; a piece that nobody used sends zeros.
+    Raises: ShapeError if the axis does not divide evenly.
+    """
+
+    parts: int
+    axis: int = 0
+
+    def infer(self, x: Spec) -> tuple[Spec, ...]:
+        axis = normal_axis("chunk", self.axis, x)
+        if self.parts < 1 or x.shape[axis] % self.parts:
+            raise ShapeError(
+                f"chunk: axis {axis} must divide evenly into {self.parts} parts ({listing(x=x)})"
+            )
+        length = x.shape[axis] // self.parts
+        shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+        return (Spec(shape, x.dtype),) * self.parts
+
+    def forward(self, x: Array, *, out: tuple[Array, ...]) -> Calls:
+        for y, part in zip(_tuple(out), np.split(x, self.parts, self.axis), strict=True):
+            yield call(np.copyto, y, part)
+
+    def backward(self, dy: tuple[Array, ...], *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            for part, dpart in zip(np.split(dx, self.parts, self.axis), _tuple(dy), strict=True):
+                yield call(np.copyto, part, dpart)
+
+
+@dataclass(frozen=True)
+class Slice(GradOp, name="slice"):
+    """Basic slicing, y = x[key]; integers, slices, an ellipsis and new axes (None).
+
+    Shapes: x (...), y as NumPy gives it.
+    Backward: dx = dy where y came from, 0 elsewhere.
+    Raises: IndexRangeError for an integer outside its axis or too many of them; TapeError for an
+    index that is not basic.
+    """
+
+    key: Key | tuple[Key, ...]
+
+    def infer(self, x: Spec) -> Spec:
+        for entry in self._entries():
+            if isinstance(entry, bool) or not isinstance(entry, _BASIC):
+                raise TapeError(
+                    f"slice: an index must be made of integers and slices; use gather or "
+                    f"index_select for arrays (got {entry!r})"
+                )
+        try:
+            return Spec.of(self._view(np.broadcast_to(np.empty((), x.dtype), x.shape)))
+        except (IndexError, ValueError) as error:
+            raise IndexRangeError(f"slice: {error} (key {self.key!r}, x {x})") from None
+
+    def _entries(self) -> tuple[Any, ...]:
+        return self.key if isinstance(self.key, tuple) else (self.key,)
+
+    def _view(self, x: Array) -> Array:
+        """Return x[key], an array also where the key leaves no axis."""
+        key = self._entries()
+        return x[key if any(entry is ... for entry in key) else (*key, ...)]
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield call(np.copyto, out, self._view(x))
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield call(dx.fill, 0)
+            yield call(np.copyto, self._view(dx), dy)
+
+
+def _moved(source: Array, target: Array) -> Calls:
+    """Yield a copy into another shape, or nothing where both are the same memory."""
+    if source.ctypes.data != target.ctypes.data:
+        yield call(np.copyto, target, source.reshape(target.shape))
+
+
+def _but(x: Spec, axis: int) -> tuple[object, ...]:
+    return (*x.shape[:axis], *x.shape[axis + 1 :], x.dtype)
+
+
+def _tuple(arrays: Any) -> tuple[Array, ...]:
+    return (arrays,) if isinstance(arrays, np.ndarray) else tuple(arrays)
+
+
+def _parts(x: Array, axis: int, sizes: Any) -> Iterator[Array]:
+    """Yield consecutive views of `x` of the given lengths along `axis`."""
+    before = (slice(None),) * axis
+    for start, stop in pairwise(accumulate(sizes, initial=0)):
+        yield x[(*before, slice(start, stop))]
+
+
+def _sizes_of(slots: Slots, axis: int, total: int) -> list[int]:
+    """Return the operands' lengths, those of one run of unwanted slots as if its first had all."""
+    sizes = [0 if slot is None else slot.shape[axis] for slot in slots]
+    unwanted = [i for i, slot in enumerate(slots) if slot is None]
+    if unwanted and unwanted[-1] - unwanted[0] >= len(unwanted):
+        raise TapeError(
+            f"cat: sizes must be given where operands without gradient lie between others "
+            f"(operands {unwanted} of {len(slots)})"
+        )
+    if unwanted:
+        sizes[unwanted[0]] = total - sum(sizes)
+    return sizes
