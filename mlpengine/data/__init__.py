@@ -9,8 +9,9 @@
 """
 
 from mlpengine.data.batches import Batches, gather
+from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import kind_of, task_of
-from mlpengine.data.preprocessing import Dataset, Preprocessor
+from mlpengine.data.preprocessing import Preprocessor
 from mlpengine.data.reader import DATASETS, load_dataset, read_table
 from mlpengine.data.splits import Split, split_rows
 from mlpengine.data.table import Column, Table
@@ -26,6 +27,7 @@ __all__ = [
     "NumberTarget",
     "Preprocessor",
     "Split",
+    "Stream",
     "Table",
     "class_weights",
     "gather",

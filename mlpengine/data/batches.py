@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.data.dataset import Stream
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
@@ -94,14 +95,17 @@ class Batches:
         self.cursor = cursor
 
 
-def gather(rows: Array, indices: Array, out: Array) -> None:
-    """Copy `rows[indices]` into `out` without allocating, from a memory-mapped array too.
+def gather(rows: Array | Stream, indices: Array, out: Array) -> None:
+    """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
 
     The indices must lie within the rows (they are clipped, not checked).
 
     Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
         NumPy would then copy far more than the batch, each time.
     """
+    if isinstance(rows, Stream):
+        rows.gather(indices, out)
+        return
     if not rows.flags.c_contiguous or rows.dtype != out.dtype:
         raise DataError(
             f"gather: C-contiguous rows of dtype {out.dtype} are needed (strides {rows.strides} "

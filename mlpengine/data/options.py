@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from mlpengine.data.kinds import Task
-from mlpengine.data.numbers import Filling, Scaling
+from mlpengine.data.statistics import Filling, Scaling
 from mlpengine.errors import DataError
 
 FILLINGS = ("mean", "median", "indicator", "error")

@@ -1,36 +1,22 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mlpengine.data.categories import Category
+from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import FeatureKind, Task, kind_of
-from mlpengine.data.numbers import Filling, Numbers, Scaling, Source, check_numeric, date_sources
+from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options, check
+from mlpengine.data.sources import Source, check_numeric, date_sources
+from mlpengine.data.statistics import Filling, Scaling
 from mlpengine.data.table import Table
 from mlpengine.data.targets import Label, Target, fit_target, row_weights, target_from_state
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """The arrays of one part of a table, row for row.
-
-    Shapes: features (n, d) float32; codes (n, e) int64, or None without embedded columns; target
-        (n,) int64 classes or (n, k) float32, or None; weights (n,) float32, or None.
-    """
-
-    features: Array
-    codes: Array | None = None
-    target: Array | None = None
-    weights: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.features)
 
 
 class Preprocessor:
@@ -88,29 +74,28 @@ class Preprocessor:
         names = [name for name in table.names if name not in skipped]
         if not names:
             raise DataError(f"{table.source}: no column is left to learn from")
-        self.kinds = {
-            name: "category" if name in options.categorical else kind_of(table[name])
-            for name in names
-        }
+        self.kinds = {name: self._kind(table, name) for name in names}
         self._refuse_unusable(table)
-        part = table if rows is None else table.rows(rows)
-        if not part.n_rows:
+        if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
+        strict = options.missing == "error"
+        self.numbers = Numbers.fit(
+            table, self._sources(table), options.standardize, options.missing, rows
+        )
+        picked = [name for name, kind in self.kinds.items() if kind == "category"]
+        part = _part(table, [*picked, *options.target], rows)
         if options.target:
             self.target = fit_target(part, options.target, options.task, options.standardize_target)
-        self.numbers = Numbers.fit(part, self._sources(part), options.standardize, options.missing)
-        self.categories = [
-            Category.fit(
-                part,
-                name,
-                min_count=options.min_count,
-                embed_above=options.embed_above,
-                strict=options.missing == "error",
-            )
-            for name, kind in self.kinds.items()
-            if kind == "category"
-        ]
+        fit = partial(Category.fit, part, min_count=options.min_count, strict=strict)
+        self.categories = [fit(column=name, embed_above=options.embed_above) for name in picked]
         return self
+
+    def _kind(self, table: Table, name: str) -> FeatureKind:
+        if name in self.options.categorical:
+            return "category"
+        # a matrix holds numbers: do not read a file larger than memory once per column
+        known = table.block is not None and name in table.block.positions
+        return "number" if known else kind_of(table[name])
 
     def _refuse_unusable(self, table: Table) -> None:
         problems = []
@@ -143,20 +128,23 @@ class Preprocessor:
             for source in by_column[name]
         ]
 
-    def transform(self, table: Table, rows: Array | None = None) -> Dataset:
+    def transform(
+        self, table: Table, rows: Array | None = None, *, targets: bool = True
+    ) -> Dataset:
         """Return the arrays of the given rows of a table (all by default).
 
-        Columns may stand in any order and there may be others. The target and the weights are
-        None where the table lacks their columns.
+        Columns may stand in any order and there may be others. Target and weights are None where
+        the table lacks their columns, or if `targets` is false.
 
         Raises: DataError naming the columns that are missing, or the first cell that is unusable.
         """
         numbers = self._fitted()
-        table.require(self.columns, "the model")
-        part = table if rows is None else table.rows(rows)
-        features = np.empty((part.n_rows, self.n_features), np.float32)
+        self._check_columns(table)
+        part = _part(table, [*self.text_columns, *(self._extra(table) if targets else [])], rows)
+        n_rows = table.n_rows if rows is None else len(rows)
+        features = np.empty((n_rows, self.n_features), np.float32)
         width = len(numbers.names)
-        numbers.encode(part, features[:, :width])
+        numbers.encode(table, features[:, :width], rows)
         codes = []
         for category in self.categories:
             found = category.encode(part)
@@ -166,21 +154,53 @@ class Preprocessor:
             block = features[:, width : width + category.size]
             np.equal(found[:, None], np.arange(category.size), out=block, casting="unsafe")
             width += category.size
-        return Dataset(
-            features,
-            np.column_stack(codes) if codes else None,
-            self._encoded_target(part),
-            self._weights(part),
-        )
+        embedded = np.column_stack(codes) if codes else None
+        return Dataset(features, embedded, *self._targets(part))
 
-    def _encoded_target(self, table: Table) -> Array | None:
-        if self.target is None or not all(name in table for name in self.target.columns):
-            return None
-        return self.target.encode(table)
+    def stream(self, table: Table, rows: Array | None = None, *, batch_size: int) -> Dataset:
+        """Return the same as `transform`, with features that are read when they are gathered.
 
-    def _weights(self, table: Table) -> Array | None:
+        Raises: DataError unless all features are numbers in one matrix, such as an `.npy` file.
+        """
+        numbers = self._fitted()
+        self._check_columns(table)
+        block = table.block
+        if block is None or self.categories or not all(c in block.positions for c in self.columns):
+            raise DataError(
+                f"{table.source}: only a matrix of numbers (.npy) can be streamed; set stream to "
+                "false"
+            )
+        part = _part(table, self._extra(table), rows)
+        return Dataset(Stream(table, block, numbers, rows, batch_size), None, *self._targets(part))
+
+    def _check_columns(self, table: Table) -> None:
+        table.require(self.columns, "the model")
+        for name, kind in self.kinds.items():
+            column = table[name]
+            if kind == "category" or column.kind == "text" or column.missing.all():
+                continue
+            if (kind == "date") != (column.kind == "date"):
+                wanted = "a date" if kind == "date" else "a number"
+                row = int(np.flatnonzero(~column.missing)[0])
+                raise DataError(
+                    f"{table.where(name, row)}: {wanted} is needed, as in training "
+                    f"({column.cell(row)!r})"
+                )
+
+    def _extra(self, table: Table) -> list[str]:
+        """Return the target and weight columns that the table has, targets all or none."""
+        targets = self.target.columns if self.target else []
+        found = list(targets) if all(name in table for name in targets) else []
         weight = self.options.weight
-        return row_weights(table, weight) if weight is not None and weight in table else None
+        return found + ([weight] if weight is not None and weight in table else [])
+
+    def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
+        target, weight = self.target, self.options.weight
+        has_target = target is not None and all(name in part for name in target.columns)
+        return (
+            target.encode(part) if target is not None and has_target else None,
+            row_weights(part, weight) if weight is not None and weight in part else None,
+        )
 
     def _fitted(self) -> Numbers:
         if self.numbers is None:
@@ -264,3 +284,8 @@ class Preprocessor:
                 raise
             raise DataError(f"preprocessor: the saved state is damaged ({error!r})") from error
         return found
+
+
+def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:
+    part = table.select(dict.fromkeys(names))
+    return part if rows is None else part.rows(rows)

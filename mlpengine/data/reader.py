@@ -38,7 +38,8 @@ def read_table(
     Cells spelled as in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text. ISO 8601 dates and true/false are recognized.
-    `.npy` is memory-mapped: a matrix has columns "x0", "x1", ...; `.npz` has one column per 1-D
+    `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
+    the file; `.npz` has one column per 1-D
     array and "name0", "name1", ... per matrix. Parquet needs the extra `data`.
 
     >>> read_table("penguins")
@@ -108,7 +109,9 @@ def _from_array(array: Array, path: str) -> Table:
     if array.dtype.names:
         columns = {name: _checked(array[name], path, name) for name in array.dtype.names}
         return Table(columns, path)
-    return Table.from_arrays(array, source=path)
+    return Table.from_arrays(
+        array, names=[Path(path).stem] if array.ndim == 1 else None, source=path
+    )
 
 
 def _checked(values: Array, path: str, name: str) -> Column:

@@ -73,6 +73,14 @@ def number_text(kind: Kind, value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A matrix (memory-mapped perhaps) that columns of a table are views of."""
+
+    matrix: Array
+    positions: dict[str, int]
+
+
 class Table:
     """Columns of equal length in order, read from `source`; never changed once built.
 
@@ -87,19 +95,19 @@ class Table:
         *,
         first_line: int | None = None,
         origin: Array | None = None,
+        block: Block | None = None,
     ) -> None:
         self.columns = dict(columns)
         self.source = source
         self.first_line = first_line
         self.origin = origin
-        if not self.columns:
-            raise DataError(f"{source}: a table needs a column")
+        self.block = block
         if len(self.columns) > MAX_COLUMNS:
             raise DataError(
                 f"{source}: at most {MAX_COLUMNS:,} columns are read ({len(self.columns):,})"
             )
         lengths = {name: len(column.values) for name, column in self.columns.items()}
-        self.n_rows = next(iter(lengths.values()))
+        self.n_rows = next(iter(lengths.values()), 0)
         for name, length in lengths.items():
             if length != self.n_rows:
                 raise DataError(
@@ -145,7 +153,13 @@ class Table:
         wanted = list(names)
         self.require(wanted)
         columns = {name: self.columns[name] for name in wanted}
-        return Table(columns, self.source, first_line=self.first_line, origin=self.origin)
+        return Table(
+            columns,
+            self.source,
+            first_line=self.first_line,
+            origin=self.origin,
+            block=self.block,
+        )
 
     def drop(self, names: Iterable[str]) -> "Table":
         """Return a table without these columns."""
@@ -187,12 +201,32 @@ class Table:
 
         Raises: DataError unless both are 1-D or 2-D arrays of equal length.
         """
-        found = _matrix_columns(np.asarray(x), "x", names, source)
+        features = np.asarray(x)
+        found = _matrix_columns(features, "x", names, source)
+        block = None
+        if features.ndim == 2 and features.dtype.kind in "iuf":
+            block = Block(features, {name: i for i, name in enumerate(found)})
         if y is not None:
             array = np.asarray(y)
             labels = ["y"] if array.ndim == 1 else None
             found |= _matrix_columns(array, "y", labels, source)
-        return cls(found, source)
+        return cls(found, source, block=block)
+
+    def join(self, other: "Table") -> "Table":
+        """Return a table with the columns of both, row by row.
+
+        Raises: DataError if they share a name or differ in length.
+        """
+        shared = sorted(set(self.names) & set(other.names))
+        if shared:
+            raise DataError(f"{self.source}, {other.source}: both have columns {shared}")
+        return Table(
+            self.columns | other.columns,
+            self.source,
+            first_line=self.first_line,
+            origin=self.origin,
+            block=self.block,
+        )
 
 
 def column_of(values: Array, where: str) -> Column:
@@ -217,8 +251,8 @@ def column_of(values: Array, where: str) -> Column:
 def _matrix_columns(
     matrix: Array, prefix: str, names: Sequence[str] | None, source: str
 ) -> dict[str, Column]:
-    if matrix.ndim not in (1, 2):
-        raise DataError(f"{source}: {prefix} must be 1-D or 2-D (shape {matrix.shape})")
+    if matrix.ndim not in (1, 2) or 0 in matrix.shape[1:]:
+        raise DataError(f"{source}: {prefix} must be 1-D, or 2-D with columns ({matrix.shape})")
     columns = matrix[:, None] if matrix.ndim == 1 else matrix
     if columns.shape[1] > MAX_COLUMNS:
         raise DataError(

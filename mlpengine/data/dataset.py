@@ -1,0 +1,91 @@
+"""The arrays of a part of a table, in memory or left in a memory-mapped file."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.data.numbers import Numbers
+from mlpengine.data.sources import LIMIT
+from mlpengine.data.table import Block, Table
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The arrays of one part of a table, row for row.
+
+    Shapes: features (n, d) float32, a Stream where they stay in the file; codes (n, e) int64, or
+        None without embedded columns; target (n,) int64 classes or (n, k) float32, or None;
+        weights (n,) float32, or None.
+    """
+
+    features: "Array | Stream"
+    codes: Array | None = None
+    target: Array | None = None
+    weights: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+class Stream:
+    """The feature matrix of some rows of a file larger than memory, computed when gathered.
+
+    It has the `shape` and `dtype` of the matrix that it stands for and the same values.
+    """
+
+    def __init__(
+        self, table: Table, block: Block, numbers: Numbers, rows: Array | None, batch_size: int
+    ) -> None:
+        self.table, self.matrix, self.numbers = table, block.matrix, numbers
+        if not self.matrix.flags.c_contiguous:
+            raise DataError(
+                f"{table.source}: rows must lie one after another to be streamed; save the "
+                "array in C order"
+            )
+        self.rows = np.arange(table.n_rows) if rows is None else rows.astype(np.int64)
+        self.columns = np.array([block.positions[source.column] for source in numbers.sources])
+        self.flagged = np.array(numbers.flagged, np.int64)
+        wide, width = self.matrix.shape[1], len(self.columns)
+        self.index = np.empty(batch_size, np.int64)
+        self.raw = np.empty((batch_size, wide), self.matrix.dtype)
+        self.picked = np.empty((batch_size, width), self.matrix.dtype)
+        self.work = np.empty((batch_size, width))
+        self.missing = np.empty((batch_size, width), bool)
+        self.indicators = np.empty((batch_size, len(self.flagged)), bool)
+        self.shape = (len(self.rows), width + len(self.flagged))
+        self.dtype = np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def gather(self, indices: Array, out: Array) -> None:
+        """Write the features of these rows into float32 `out`, at most `batch_size` of them.
+
+        Raises: DataError naming the first cell that is infinite, or missing and not allowed to.
+        """
+        count, width = len(indices), len(self.columns)
+        work, missing = self.work[:count], self.missing[:count]
+        index = self.index[:count]
+        self.rows.take(indices, 0, index, "clip")
+        self.matrix.take(index, 0, self.raw[:count], "clip")
+        self.raw[:count].take(self.columns, 1, self.picked[:count], "clip")
+        np.copyto(work, self.picked[:count])
+        np.isnan(work, out=missing)
+        np.copyto(work, self.numbers.fill, where=missing)
+        if work.size and not (work.max() <= LIMIT and work.min() >= -LIMIT):
+            self._refuse(index)
+        if self.numbers.strict and missing.any():
+            self._refuse(index)
+        np.subtract(work, self.numbers.center, out=work)
+        np.multiply(work, self.numbers.factor, out=work)
+        np.copyto(out[:, :width], work, casting="same_kind")
+        if len(self.flagged):
+            missing.take(self.flagged, 1, self.indicators[:count], "clip")
+            np.copyto(out[:, width:], self.indicators[:count])
+
+    def _refuse(self, index: Array) -> None:
+        """Raise the error of the first bad cell, by reading these rows the careful way."""
+        out = np.empty((len(index), self.shape[1]), np.float32)
+        self.numbers.encode(self.table, out, index)

@@ -1,0 +1,78 @@
+"""Statistics of numeric features over the rows of a table, in two passes over its slices."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from mlpengine.data.sources import Source, read_block, read_slices
+from mlpengine.data.table import Table
+from mlpengine.spec import Array
+
+Scaling = Literal["standard", "minmax", "robust", "none"]
+Filling = Literal["mean", "median", "indicator", "error"] | float
+
+SAMPLE = 1_000_000
+"""Quantiles of longer columns are taken from this many evenly spaced rows."""
+
+SAMPLE_NUMBERS = 1 << 25
+"""And from so few rows that the sample of all features together stays below this."""
+
+
+class Statistics:
+    """Mean, deviation, range and, when asked, quantiles of every feature, over the filled cells."""
+
+    def __init__(
+        self, table: Table, sources: Sequence[Source], strict: bool, rows: Array | None
+    ) -> None:
+        self.table, self.sources, self.rows = table, sources, rows
+        self.n_rows = table.n_rows if rows is None else len(rows)
+        width = len(sources)
+        self.count = np.zeros(width)
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+        total = np.zeros(width)
+        for _, values, missing in read_slices(table, sources, strict, rows):
+            self.count += len(values) if missing is None else len(values) - missing.sum(axis=0)
+            total += np.nansum(values, axis=0)
+            np.fmin(self.low, np.fmin.reduce(values, axis=0), out=self.low)
+            np.fmax(self.high, np.fmax.reduce(values, axis=0), out=self.high)
+        self.missing = self.count < self.n_rows
+        self.mean = total / np.maximum(self.count, 1)
+        squares = np.zeros(width)
+        for _, values, _ in read_slices(table, sources, strict, rows):
+            squares += np.nansum(np.square(values - self.mean), axis=0)
+        self.deviation = np.sqrt(squares / np.maximum(self.count, 1))
+
+    def quantiles(self, shares: Sequence[float]) -> Array:
+        """Return one row per share, one column per feature."""
+        limit = max(1, min(SAMPLE, SAMPLE_NUMBERS // max(1, len(self.sources))))
+        sample = slice(0, self.n_rows, -(-self.n_rows // limit))
+        values = read_block(
+            self.table, self.sources, sample if self.rows is None else self.rows[sample]
+        )
+        result = np.zeros((len(shares), len(self.sources)))
+        for i, column in enumerate(values.T):
+            known = column[~np.isnan(column)]
+            if len(known):
+                result[:, i] = np.quantile(known, shares)
+        return result
+
+    def scale(self, scaling: Scaling) -> tuple[Array, Array]:
+        """Return center and spread of every feature."""
+        if scaling == "standard":
+            return self.mean, self.deviation
+        if scaling == "minmax":
+            known = self.count > 0
+            low = np.where(known, self.low, 0.0)
+            return low, np.where(known, self.high, 0.0) - low
+        if scaling == "robust":
+            lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
+            # most cells equal: no quartile range, but a deviation
+            return middle, np.where(upper > lower, upper - lower, self.deviation)
+        return np.zeros(len(self.sources)), np.ones(len(self.sources))
+
+    def filling(self, filling: Filling) -> Array:
+        """Return what a missing cell of every feature is replaced by."""
+        if isinstance(filling, int | float):
+            return np.full(len(self.sources), float(filling))
+        return self.quantiles((0.5,))[0] if filling == "median" else self.mean
