@@ -64,7 +64,7 @@ class Window:
         shape = (frame.shape[1], *self.kernel, frame.shape[0], *places)
         return as_strided(frame, shape, (channels, *steps, batch, *jumps))
 
-    def sights(self, x: Array, places: Pair) -> Iterator[tuple[Array, tuple[slice, ...]]]:
+    def sights(self, x: Array, places: tuple[int, ...]) -> Iterator[tuple[Array, tuple[slice, ...]]]:
         """Yield for each entry of the kernel what it sees of x, unpadded, and in which windows."""
         for entry in product(*map(range, self.kernel)):
             seen: list[slice] = [slice(None), slice(None)]
@@ -81,7 +81,7 @@ class Window:
                 windows.append(slice(first, stop))
             yield x[tuple(seen)], tuple(windows)
 
-    def first_inside(self, places: Pair) -> Array:
+    def first_inside(self, places: tuple[int, ...]) -> Array:
         """Return the number of the first kernel entry of each window that is not padding."""
         rows, columns = (
             np.maximum(0, p - s * np.arange(n))

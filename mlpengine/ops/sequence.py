@@ -1,5 +1,7 @@
 """Recurrences over time."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from mlpengine.errors import ShapeError
@@ -20,15 +22,7 @@ class SsmScan(GradOp, name="ssm_scan"):
 
     def infer(self, a: Spec, b: Spec, x: Spec, h0: Spec | None = None) -> Spec:
         need_floats("ssm_scan", a=a, b=b, x=x, h0=h0)
-        if not (a.shape == b.shape == x.shape and len(x.shape) >= 2 and x.shape[-2]):
-            raise ShapeError(
-                f"ssm_scan: operands must have one shape (..., time, channels) with a step or more "
-                f"({listing(a=a, b=b, x=x)})"
-            )
-        if h0 is not None and h0.shape != (*x.shape[:-2], x.shape[-1]):
-            raise ShapeError(
-                f"ssm_scan: h0 must be x without its time axis ({listing(x=x, h0=h0)})"
-            )
+        _check_shapes(a, b, x, h0)
         return x
 
     def work(self, a: Spec, b: Spec, x: Spec, h0: Spec | None = None) -> dict[str, Spec]:
@@ -49,22 +43,37 @@ class SsmScan(GradOp, name="ssm_scan"):
         self, dy: Array, a: Array, b: Array, x: Array, y: Array, h0: Array | None,
         *, out: Slots, dcarry: Array, dh: Array,
     ) -> Calls:  # fmt: skip
-        yield call(np.copyto, dh, dy)
-        dh_steps, a_steps = _steps(dh), _steps(a)
-        for t in range(len(a_steps) - 2, -1, -1):
-            yield call(np.multiply, a_steps[t + 1], dh_steps[t + 1], dcarry)
-            yield call(np.add, dh_steps[t], dcarry, dh_steps[t])
         da, db, dx, dh0 = out
+        yield from _accumulated(dy, a, dh, dcarry)
         if da is not None:
-            first = _steps(da)[0]
+            first = da[..., 0, :]
             yield call(np.multiply, dh[..., 1:, :], y[..., :-1, :], da[..., 1:, :])
-            yield call(first.fill, 0) if h0 is None else call(np.multiply, dh_steps[0], h0, first)
+            yield call(first.fill, 0) if h0 is None else call(np.multiply, dh[..., 0, :], h0, first)
         if db is not None:
             yield call(np.multiply, dh, x, db)
         if dx is not None:
             yield call(np.multiply, dh, b, dx)
         if dh0 is not None:
-            yield call(np.multiply, a_steps[0], dh_steps[0], dh0)
+            yield call(np.multiply, a[..., 0, :], dh[..., 0, :], dh0)
+
+
+def _check_shapes(a: Spec, b: Spec, x: Spec, h0: Spec | None) -> None:
+    if not (a.shape == b.shape == x.shape and len(x.shape) >= 2 and x.shape[-2]):
+        raise ShapeError(
+            f"ssm_scan: operands must have one shape (..., time, channels) with a step or more "
+            f"({listing(a=a, b=b, x=x)})"
+        )
+    if h0 is not None and h0.shape != (*x.shape[:-2], x.shape[-1]):
+        raise ShapeError(f"ssm_scan: h0 must be x without its time axis ({listing(x=x, h0=h0)})")
+
+
+def _accumulated(dy: Array, a: Array, dh: Array, dcarry: Array) -> Calls:
+    """Yield the calls that write dh_t = dy_t + a_(t+1) dh_(t+1), the last step first."""
+    yield call(np.copyto, dh, dy)
+    steps = list(zip(_steps(a), _steps(dh), strict=True))
+    for (a_after, dh_after), (_, dh_t) in pairwise(reversed(steps)):
+        yield call(np.multiply, a_after, dh_after, dcarry)
+        yield call(np.add, dh_t, dcarry, dh_t)
 
 
 def _steps(x: Array) -> list[Array]:
