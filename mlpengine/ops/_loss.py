@@ -1,0 +1,272 @@
+"""What every loss is: an op whose value is one number, and a callable for hand-written loops."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlpengine.errors import DtypeError, ShapeError
+from mlpengine.ops._check import listing, need_floats
+from mlpengine.ops._op import Direction, GradOp, operand_names, residual_names, work_names
+from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
+
+VALUE = Spec((), np.dtype(np.float64))
+"""The value of a loss: a sum in float64, whatever the dtype of the operands."""
+
+REMEMBERED = 8
+"""Bindings that a loss keeps: train and validation, full and last short batch, weighted or not."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundLoss:
+    """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
+
+    `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
+    empty where there is no `d_output` to write.
+    """
+
+    output: Array
+    d_output: Array | None
+    target: Array
+    sample_weight: Array | None
+    value: Array
+    forward: tuple[Call, ...]
+    backward: tuple[Call, ...]
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of both directions, in order."""
+        return [*self.forward, *self.backward]
+
+
+class Loss(GradOp):
+    """Base of the losses: operands output, target and one optional weight per row.
+
+    As a callable, ``loss(output, target, d_output)`` returns the value as a Python float and
+    overwrites `d_output` with the gradient by `output`.  It binds itself to those two arrays once,
+    so a loop that calls it with the same two allocates nothing.
+
+    The rules take ``dy=None`` for the loss that nothing follows, whose gradient is 1.
+    """
+
+    @abstractmethod
+    def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
+        """Return the spec of the target buffer, given what the caller brings (None: the usual).
+
+        Raises: ShapeError or DtypeError if `target` does not fit.
+        """
+
+    def __call__(
+        self,
+        output: Array,
+        target: ArrayLike,
+        d_output: Array | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return the value; overwrite `d_output`, where given, with the gradient by `output`.
+
+        Raises: ShapeError, DtypeError or IndexRangeError for targets or weights that do not fit.
+        """
+        target = np.asarray(target)
+        weighted = sample_weight is not None
+        key = (id(output), id(d_output), target.dtype.kind, target.ndim, weighted)
+        bindings: dict[object, BoundLoss] = self.__dict__.setdefault("_bindings", {})
+        bound = bindings.get(key)
+        if bound is None:
+            if len(bindings) >= REMEMBERED:
+                del bindings[next(iter(bindings))]
+            brought = Spec.of(target)
+            bound = self.bind(output, d_output, weighted=weighted, target=brought)
+            bindings[key] = bound  # it holds the arrays, so their ids stay theirs
+        _write(bound.target, target, f"{self.name}: target")
+        if bound.sample_weight is not None:
+            _write(bound.sample_weight, np.asarray(sample_weight), f"{self.name}: sample_weight")
+        for step in bound.forward:
+            step()
+        for step in bound.backward:
+            step()
+        return float(bound.value.item())
+
+    def bind(
+        self,
+        output: Array,
+        d_output: Array | None,
+        *,
+        weighted: bool = False,
+        target: Spec | None = None,
+    ) -> BoundLoss:
+        """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
+
+        `target` tells which of several kinds of targets will come; left out, the usual one.
+        """
+        x = Spec.of(output)
+        if d_output is not None and Spec.of(d_output) != x:
+            d_x = Spec.of(d_output)
+            raise ShapeError(
+                f"{self.name}: d_output must be as output is ({listing(output=x, d_output=d_x)})"
+            )
+        t = self.target_spec(x, target)
+        w = Spec(x.shape[:1], x.dtype) if weighted else None
+        self.infer(x, t, w)
+        specs = {**self.work(x, t, w), "target": t, "weight": w}
+        named = {k: s if s is None else np.zeros(s.shape, s.dtype) for k, s in specs.items()}
+        named |= {"output": output, "dy": None}
+        value = np.zeros((), np.float64)
+        operands = [named[name] for name in operand_names(type(self))]
+        forward = tuple(self.forward(*operands, out=value, **self._pick(named, "forward")))
+        backward: tuple[Call, ...] = ()
+        if d_output is not None:
+            residuals = [named[name] for name in residual_names(type(self))]
+            slots = (d_output, None, None)
+            work = self._pick(named, "backward")
+            backward = tuple(self.backward(*residuals, out=slots, **work))
+        buffers = (named["target"], named["weight"], value)
+        return BoundLoss(output, d_output, *buffers, forward, backward)  # type: ignore[arg-type]
+
+    def _pick(self, named: dict[str, Array | None], rule: Direction) -> dict[str, Array | None]:
+        return {name: named[name] for name in work_names(type(self), rule)}
+
+
+class EntryLoss(Loss):
+    """Base of the losses that are a mean over entries: target and output have one shape.
+
+    Shapes: output (batch, ...), target as output, weight (batch,).
+    An entry's loss is ``value_scale * entry`` and its derivative ``slope_scale * slope``, with
+    what `entries` writes.  A weight multiplies its row's losses; the mean divides by the number of
+    entries, not by the sum of the weights, and is 0 for an empty batch.
+    """
+
+    value_scale: ClassVar[float] = 1.0
+    slope_scale: ClassVar[float] = 1.0
+
+    def room(self, output: Spec) -> Spec:
+        """Return the spec of the buffer that `entries` may use besides."""
+        return Spec((0,), output.dtype)
+
+    @abstractmethod
+    def entries(
+        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
+    ) -> Calls:
+        """Yield the calls that write each entry's loss and its derivative by the output."""
+
+    def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
+        if target is not None and target.shape != output.shape:
+            raise ShapeError(
+                f"{self.name}: target must have the shape of output "
+                f"({listing(output=output, target=target)})"
+            )
+        return output
+
+    def infer(self, output: Spec, target: Spec, weight: Spec | None = None) -> Spec:
+        need_floats(self.name, output=output, target=target, weight=weight)
+        self.target_spec(output, target)
+        need_row_weights(self.name, output, weight)
+        return VALUE
+
+    def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
+        return {
+            "entry": output,
+            "slope": output,
+            "room": self.room(output),
+            "rows": Spec((2, 0) if weight is None else (2, *weight.shape), VALUE.dtype),
+            "factor": Spec((), output.dtype),
+        }
+
+    def forward(
+        self,
+        output: Array,
+        target: Array,
+        weight: Array | None,
+        *,
+        out: Array,
+        entry: Array,
+        slope: Array,
+        room: Array,
+        rows: Array,
+    ) -> Calls:
+        yield from self.entries(output, target, entry, slope, room)
+        if weight is None:
+            yield call(np.add.reduce, entry.reshape(-1), 0, np.float64, out)
+        else:
+            yield call(np.add.reduce, by_row(entry), 1, np.float64, rows[0])
+            yield call(np.copyto, rows[1], weight)
+            yield call(np.dot, rows[0], rows[1], out)
+        yield call(np.multiply, out, np.array(self.value_scale / max(entry.size, 1)), out)
+
+    def gradients(
+        self,
+        dy: Array | None,
+        weight: Array | None,
+        out: Slots,
+        slope: Array,
+        rows: Array,
+        factor: Array,
+    ) -> Calls:
+        """Yield the calls for d_output and d_weight; `factor` becomes dy / entries, scaled."""
+        d_output, _, d_weight = out
+        share = 1 / max(slope.size, 1)
+        yield from scaled_dy(dy, self.slope_scale * share, factor)
+        if d_output is not None:
+            yield from times_factors(slope, factor, weight, d_output)
+        if d_weight is not None:
+            yield call(np.multiply, rows[0], np.array(self.value_scale * share), rows[1])
+            yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
+
+
+class DistanceLoss(EntryLoss):
+    """Base of the losses of output - target: d_target is the negative of d_output."""
+
+    def backward(
+        self,
+        dy: Array | None,
+        weight: Array | None,
+        *,
+        out: Slots,
+        slope: Array,
+        rows: Array,
+        factor: Array,
+    ) -> Calls:
+        yield from self.gradients(dy, weight, out, slope, rows, factor)
+        d_target = out[1]
+        if d_target is not None:
+            yield from times_factors(slope, factor, weight, d_target)
+            yield call(np.negative, d_target, d_target)
+
+
+def by_row(x: Array) -> Array:
+    """Return `x` as a matrix with one line per row of the batch."""
+    return x.reshape(len(x), x.size // max(len(x), 1))
+
+
+def times_factors(slope: Array, factor: Array, weight: Array | None, out: Array) -> Calls:
+    """Yield the calls that write slope * factor, times each row's weight, into `out`."""
+    yield call(np.multiply, slope, factor, out)
+    if weight is not None:
+        yield call(np.multiply, by_row(out), weight[:, None], by_row(out))
+
+
+def scaled_dy(dy: Array | None, scale: float, factor: Array) -> Calls:
+    """Yield the call that writes ``dy * scale`` into `factor`, or write it now where dy is 1."""
+    if dy is None:
+        factor[...] = scale
+    else:
+        yield call(np.multiply, dy, np.array(scale), factor)
+
+
+def need_row_weights(where: str, output: Spec, weight: Spec | None) -> None:
+    """Raise ShapeError unless `weight` is left out or has one entry per row of `output`."""
+    if weight is not None and (not output.shape or weight.shape != output.shape[:1]):
+        raise ShapeError(
+            f"{where}: weight needs one entry per row ({listing(output=output, weight=weight)})"
+        )
+
+
+def _write(buffer: Array, value: Array, where: str) -> None:
+    """Copy `value` into `buffer` without broadcasting and without losing its kind of number."""
+    if value.shape != buffer.shape:
+        raise ShapeError(f"{where}: shape must be {buffer.shape} (got {value.shape})")
+    if value.dtype != buffer.dtype and not np.can_cast(value.dtype, buffer.dtype, "same_kind"):
+        raise DtypeError(f"{where}: dtype must be {buffer.dtype} (got {value.dtype})")
+    np.copyto(buffer, value, "same_kind")

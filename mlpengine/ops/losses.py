@@ -1,0 +1,150 @@
+"""Losses that are means over entries, each an op and a callable (see `Loss`)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.errors import UsageError
+from mlpengine.ops._constant import bounded, constant
+from mlpengine.ops._logistic import log1p_exp_of_minus_abs
+from mlpengine.ops._loss import DistanceLoss, EntryLoss, times_factors
+from mlpengine.spec import Array, Calls, Slots, Spec, call
+
+
+class MeanSquaredError(DistanceLoss, name="mse"):
+    """Mean over all entries of (output - target)**2.
+
+    Backward: d_output = dy * 2 (output - target) / entries, d_target its negative.
+    """
+
+    slope_scale = 2.0
+
+    def entries(
+        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
+    ) -> Calls:
+        yield call(np.subtract, output, target, slope)
+        yield call(np.square, slope, entry)
+
+
+class MeanAbsoluteError(DistanceLoss, name="mae"):
+    """Mean over all entries of abs(output - target).
+
+    Backward: d_output = dy * sign(output - target) / entries, 0 where they are equal; d_target
+    its negative.
+    """
+
+    def entries(
+        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
+    ) -> Calls:
+        yield call(np.subtract, output, target, entry)
+        yield call(np.sign, entry, slope)
+        yield call(np.abs, entry, entry)
+
+
+@dataclass(frozen=True)
+class Huber(DistanceLoss, name="huber"):
+    """Mean over all entries of d**2 / 2 within delta, delta (abs(d) - delta / 2) beyond it.
+
+    d is output - target; with c the d clipped to delta, both are c (2 d - c) / 2.
+    Backward: d_output = dy * c / entries, d_target its negative.
+    Raises: UsageError unless delta is positive.
+    Source: Huber 1964, section 1.
+    """
+
+    delta: float = 1.0
+
+    value_scale = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            raise UsageError(f"huber: delta must be positive (delta {self.delta})")
+
+    def entries(
+        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
+    ) -> Calls:
+        yield call(np.subtract, output, target, entry)
+        yield from bounded(np.minimum, entry, self.delta, slope)
+        yield from bounded(np.maximum, slope, -self.delta, slope)
+        yield call(np.add, entry, entry, entry)
+        yield call(np.subtract, entry, slope, entry)
+        yield call(np.multiply, entry, slope, entry)
+
+
+@dataclass(frozen=True)
+class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
+    """Mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), p = sigmoid(output).
+
+    t is the target, 0, 1 or a probability.  Both logs come from log(1 + exp(-abs(x))), which
+    neither overflows nor cancels; without a weight it is max(x, 0) - x t + log(1 + exp(-abs(x))).
+    Backward: d_output = dy * (p - t + (positive_weight - 1) (p - 1) t) / entries;
+    d_target = -dy * (output + (positive_weight - 1) log(p)) / entries.
+    Raises: UsageError unless positive_weight is positive.
+    """
+
+    positive_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.positive_weight > 0:
+            raise UsageError(
+                f"bce_with_logits: positive_weight must be positive ({self.positive_weight})"
+            )
+
+    def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
+        aside = Spec((2, *output.shape), output.dtype)
+        return {**super().work(output, target, weight), "room": output, "aside": aside}
+
+    def entries(
+        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
+    ) -> Calls:
+        yield from log1p_exp_of_minus_abs(output, entry, slope, room)
+        yield from bounded(np.minimum, output, 0.0, room)
+        yield call(np.subtract, room, entry, room)  # log(p)
+        yield from bounded(np.maximum, output, 0.0, slope)
+        yield call(np.add, slope, entry, slope)  # -log(1 - p)
+        yield from _binary_terms(target, self.positive_weight, entry, slope, room)
+
+    def backward(
+        self,
+        dy: Array | None,
+        output: Array,
+        weight: Array | None,
+        *,
+        out: Slots,
+        slope: Array,
+        rows: Array,
+        factor: Array,
+        aside: Array,
+    ) -> Calls:
+        yield from self.gradients(dy, weight, out, slope, rows, factor)
+        d_target = out[1]
+        if d_target is not None:
+            log_p, room = aside
+            yield from log1p_exp_of_minus_abs(output, log_p, room, d_target)
+            yield from bounded(np.minimum, output, 0.0, room)
+            yield call(np.subtract, log_p, room, log_p)  # -log(p)
+            yield call(np.multiply, log_p, constant(self.positive_weight - 1, log_p), log_p)
+            yield call(np.subtract, log_p, output, log_p)
+            yield from times_factors(log_p, factor, weight, d_target)
+
+
+def _binary_terms(
+    target: Array, positive_weight: float, entry: Array, slope: Array, room: Array
+) -> Calls:
+    """Yield the entry (1 - t) slope - positive_weight t room, and its derivative into `slope`.
+
+    `slope` holds -log(1 - p) and `room` log(p) before.
+    """
+    one, extra = constant(1.0, target), positive_weight - 1
+    yield call(np.subtract, one, target, entry)
+    yield call(np.multiply, entry, slope, entry)
+    yield call(np.multiply, target, room, slope)
+    if extra:
+        yield call(np.multiply, slope, constant(positive_weight, slope), slope)
+    yield call(np.subtract, entry, slope, entry)
+    yield call(np.exp, room, room)  # p
+    yield call(np.subtract, room, target, slope)
+    if extra:
+        yield call(np.subtract, room, one, room)
+        yield call(np.multiply, room, target, room)
+        yield call(np.multiply, room, constant(extra, room), room)
+        yield call(np.add, slope, room, slope)
