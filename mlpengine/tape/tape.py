@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from mlpengine.ops._op import GradOp, is_variadic, operand_names
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
+from mlpengine.tape.operand import numeric
 
 Kind = Literal["input", "parameter", "constant", "op"]
 
@@ -42,15 +44,12 @@ class Node(Expression):
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
-        nodes = [x if x is None or isinstance(x, Node) else self._lift(x) for x in operands]
+        known = Node, NoneType
+        nodes = [x if isinstance(x, known) else self._constant(x) for x in operands]
         return self.tape.apply(op, *nodes)
 
-    def _lift(self, value: ArrayLike) -> "Node":
-        """Return a constant for `value`; a Python number takes this node's dtype."""
-        array = np.asarray(value)
-        if isinstance(value, int | float) and self.spec.is_float:
-            array = array.astype(self.spec.dtype)
-        return self.tape.constant(array)
+    def _constant(self, value: ArrayLike) -> "Node":
+        return self.tape.constant(self._array(value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class Record:
     outputs: tuple[Node, ...]
 
     def __repr__(self) -> str:
-        reads = ", ".join(str(x.index) if x else "-" for x in self.operands)
+        reads = ", ".join("-" if x is None else str(x.index) for x in self.operands)
         return f"{', '.join(str(y.index) for y in self.outputs)} = {self.op.name}({reads})"
 
 
@@ -82,6 +81,7 @@ class Tape:
     nodes: list[Node] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     _params: Flat | None = None
+    _names: set[str] = field(default_factory=set)
 
     def input(
         self,
@@ -102,7 +102,7 @@ class Tape:
 
         Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use.
         """
-        value = np.asarray(array)
+        value = numeric(array, "parameter")
         if not Spec.of(value).is_float:
             raise DtypeError(f"parameter: must be float32 or float64 (got {Spec.of(value)})")
         if self._params is not None and name not in self._params.views:
@@ -114,7 +114,7 @@ class Tape:
 
     def constant(self, array: ArrayLike) -> Node:
         """Record an array that is fixed now and never gets a gradient."""
-        value = np.array(array, order="C")
+        value = np.array(numeric(array, "constant"), order="C")
         value.flags.writeable = False
         return self._leaf("constant", Spec.of(value), None, wants_grad=False, array=value)
 
@@ -173,7 +173,9 @@ class Tape:
                 continue
             if node.index in made_by:
                 record = made_by[node.index]
-                nodes = other.apply(record.op, *(x and twin[x.index] for x in record.operands))
+                nodes = other.apply(
+                    record.op, *(x if x is None else twin[x.index] for x in record.operands)
+                )
                 for mine, theirs in zip(record.outputs, _as_tuple(nodes), strict=True):
                     twin[mine.index] = theirs
             else:
@@ -202,8 +204,9 @@ class Tape:
         array: Array | None = None,
     ) -> Node:
         label = name or f"{kind}_{len(self.nodes)}"
-        if any(n.is_leaf and n.name == label for n in self.nodes):
+        if label in self._names:
             raise TapeError(f"{kind}: names of leaves must differ (got {label!r} twice)")
+        self._names.add(label)
         return self._add(label, spec, kind, wants_grad, array)
 
     def _add(

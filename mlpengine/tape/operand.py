@@ -1,0 +1,76 @@
+"""What ops apply to, and how: the common ground of recorded nodes and eager tensors."""
+
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlpengine.errors import DtypeError, TapeError
+from mlpengine.ops import GradOp
+from mlpengine.spec import Array, Spec
+
+X = TypeVar("X", bound="Operand")
+"""A kind of operand: what goes into a function comes out of it."""
+
+
+class Operand:
+    """A value with a spec.  A `Node` records the ops applied to it, a `Tensor` computes them."""
+
+    __array_ufunc__: ClassVar[None] = None  # lets ``array + operand`` come to the operand
+
+    spec: Spec
+    wants_grad: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the value."""
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.spec.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.spec.size
+
+    def _apply(self, op: GradOp, *operands: Any) -> Any:
+        """Apply `op`, taking in what is not an operand yet; None stands for one left out."""
+        raise NotImplementedError
+
+    def _array(self, value: ArrayLike) -> Array:
+        """Return `value` as an array; a Python number takes this operand's dtype."""
+        array = numeric(value, "operand")
+        if isinstance(value, int | float | np.number) and self.spec.is_float:
+            return array.astype(self.spec.dtype)
+        return array
+
+
+def numeric(value: ArrayLike, where: str) -> Array:
+    """Return `value` as an array; raise DtypeError, naming `where`, unless it holds numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise DtypeError(f"{where}: must be numeric (got {type(value).__name__} {value!r})")
+    return array
+
+
+def apply(op: GradOp, *operands: Any) -> Any:
+    """Apply `op` to operands of which at least one is a node or a tensor.
+
+    Arrays and numbers become constants; a number takes the dtype of the first floating operand.
+    Returns the output, or a tuple of them where the op has several.
+    Raises: TapeError if there is neither a node nor a tensor.
+    """
+    able = [x for x in operands if isinstance(x, Operand)]
+    if not able:
+        listed = ", ".join(type(x).__name__ for x in operands)
+        raise TapeError(f"{op.name}: needs a node or a tensor among its operands (got {listed})")
+    lead = next((x for x in able if x.spec.is_float), able[0])
+    return lead._apply(op, *operands)
