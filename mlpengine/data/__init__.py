@@ -9,8 +9,10 @@
 """
 
 from mlpengine.data.batches import Batches, gather
+from mlpengine.data.checks import ColumnProfile, Profile, profile
 from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import kind_of, task_of
+from mlpengine.data.leaks import Leak, find_leak
 from mlpengine.data.preprocessing import Preprocessor
 from mlpengine.data.reader import DATASETS, load_dataset, read_table
 from mlpengine.data.splits import Split, split_rows
@@ -22,17 +24,22 @@ __all__ = [
     "Batches",
     "ClassTarget",
     "Column",
+    "ColumnProfile",
     "Dataset",
+    "Leak",
     "MultiLabelTarget",
     "NumberTarget",
     "Preprocessor",
+    "Profile",
     "Split",
     "Stream",
     "Table",
     "class_weights",
+    "find_leak",
     "gather",
     "kind_of",
     "load_dataset",
+    "profile",
     "read_table",
     "split_rows",
     "task_of",

@@ -1,0 +1,206 @@
+"""What a table is like before anything is learned from it: types, gaps, leaks, balance."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlpengine.data.kinds import FeatureKind, Task, kind_of, task_of
+from mlpengine.data.leaks import Leak, find_leak
+from mlpengine.data.table import Column, Table, number_text
+from mlpengine.data.targets import ClassTarget
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+
+MOSTLY_MISSING = 0.5
+SMALL_CLASS = 10
+RARE_CLASS = 0.02
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProfile:
+    """What one column holds; `summary` is its range or its most frequent levels."""
+
+    name: str
+    kind: FeatureKind
+    missing: int
+    distinct: int
+    constant: bool
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The findings of `profile`; `drop` says which columns to leave out, and why."""
+
+    source: str
+    n_rows: int
+    task: Task | None
+    columns: list[ColumnProfile]
+    duplicates: int
+    classes: dict[str, int] = field(default_factory=dict)
+    leaks: list[Leak] = field(default_factory=list)
+    drop: dict[str, str] = field(default_factory=dict)
+    target_missing: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain lists and dictionaries, ready for JSON."""
+        return asdict(self)
+
+    def warnings(self) -> list[str]:
+        """Return one line per finding that a person should look at."""
+        lines = [f"column {name!r}: {reason}" for name, reason in self.drop.items()]
+        lines += [
+            f"column {column.name!r}: {column.missing} of {self.n_rows} cells are missing"
+            for column in self.columns
+            if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
+        ]
+        if self.target_missing:
+            lines.append(f"target: missing in {self.target_missing} rows, which cannot be used")
+        if self.duplicates:
+            lines.append(
+                f"{self.duplicates} of {self.n_rows} rows repeat an earlier row; after a random "
+                "split some are in two parts"
+            )
+        few = {name: n for name, n in self.classes.items() if n < max(
+            SMALL_CLASS, RARE_CLASS * self.n_rows)}  # fmt: skip
+        lines += [
+            f"class {name!r}: only {count} rows; consider class weights, or merging it"
+            for name, count in few.items()
+        ]
+        return lines
+
+    def lines(self) -> list[str]:
+        """Return the whole report as lines of text."""
+        width = max((len(column.name) for column in self.columns), default=0)
+        report = [f"{self.source}: {self.n_rows} rows, {len(self.columns)} columns"]
+        for column in self.columns:
+            gaps = f", {column.missing} missing" if column.missing else ""
+            report.append(
+                f"  {column.name:<{width}}  {column.kind:<8}  {column.distinct} distinct{gaps}; "
+                f"{column.summary}"
+            )
+        if self.task:
+            report.append(f"task: {self.task}")
+        report += [f"  class {name}: {count} rows" for name, count in self.classes.items()]
+        return report + [f"warning: {line}" for line in self.warnings()]
+
+
+def profile(
+    table: Table, target: str | Sequence[str] | None = None, *, task: Task | None = None
+) -> Profile:
+    """Look at every column of a table, and at how the columns relate to the target.
+
+    Leaks are looked for when there is one target column, for classification and regression.
+
+    Raises: DataError if a target column does not exist.
+    """
+    targets = [target] if isinstance(target, str) else list(target or ())
+    table.require(targets, "the target")
+    described = [_describe(name, column) for name, column in table.columns.items()]
+    complete = np.ones(table.n_rows, bool)
+    for name in targets:
+        complete &= ~table[name].missing
+    found = task
+    if targets and found is None:
+        found = task_of([table[name] for name in targets])
+    classes: dict[str, int] = {}
+    leaks: list[Leak] = []
+    if len(targets) == 1 and complete.any():
+        classes, leaks = _relations(table.rows(complete), targets[0], found)
+    features = [column for column in described if column.name not in targets]
+    return Profile(
+        source=table.source,
+        n_rows=table.n_rows,
+        task=found,
+        columns=described,
+        duplicates=duplicate_rows(table),
+        classes=classes,
+        leaks=leaks,
+        drop=_to_drop(table, features, leaks),
+        target_missing=int((~complete).sum()),
+    )
+
+
+def _relations(table: Table, target: str, task: Task | None) -> tuple[dict[str, int], list[Leak]]:
+    column = table[target]
+    classes: dict[str, int] = {}
+    if task == "classification":
+        try:
+            encoder = ClassTarget.fit(table, target)
+        except DataError:  # one class only: nothing can leak, training says so
+            return {column.cell(0): table.n_rows}, []
+        values = encoder.encode(table)
+        counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
+        classes = dict(zip(map(str, encoder.classes), counts, strict=True))
+    elif column.kind == "text":
+        return classes, []
+    else:
+        values = column.values.astype(np.float64)
+    if task == "multilabel" or not np.isfinite(values).all():
+        return classes, []
+    found = [
+        find_leak(name, other, values, task or "regression")
+        for name, other in table.columns.items()
+        if name != target
+    ]
+    return classes, [leak for leak in found if leak is not None]
+
+
+def duplicate_rows(table: Table) -> int:
+    """Return how many rows equal an earlier row in every column, missing cells included.
+
+    Rows are compared by a 64-bit hash of their values.
+    """
+    if not table.n_rows:
+        return 0
+    hashes = np.zeros(table.n_rows, np.uint64)
+    for column in table.columns.values():
+        values = column.values.astype(np.float64) + 0.0  # -0.0 and 0.0 are equal
+        values[column.missing] = np.nan
+        hashes ^= values.view(np.uint64)
+        hashes *= np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(0xBF58476D1CE4E5B9)
+        hashes ^= hashes >> np.uint64(32)
+    return table.n_rows - len(np.unique(hashes))
+
+
+def _describe(name: str, column: Column) -> ColumnProfile:
+    distinct = column.distinct()
+    missing = int(column.missing.sum())
+    if column.kind == "text":
+        counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
+        top = np.argsort(-counts, kind="stable")[:_SHOWN]
+        shown = [f"{column.levels[i]} ({counts[i]})" for i in top if counts[i]]
+        summary = ", ".join(shown) + (", ..." if len(distinct) > len(shown) else "")
+    elif len(distinct):
+        low, high = (number_text(column.kind, float(value)) for value in distinct[[0, -1]])
+        summary = low if low == high else f"{low} to {high}"
+    else:
+        summary = "all cells are missing"
+    constant = len(distinct) == 1 and not missing
+    return ColumnProfile(name, kind_of(column), missing, len(distinct), constant, summary)
+
+
+def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    for column in features:
+        if column.kind == "empty":
+            reasons[column.name] = "all cells are missing"
+        elif column.constant:
+            reasons[column.name] = f"constant ({column.summary})"
+        elif column.kind == "text":
+            reasons[column.name] = f"{column.distinct} different texts, almost one per row"
+        elif column.kind == "mixed":
+            reasons[column.name] = "numbers with a few texts among them; mend the texts"
+        elif column.kind == "integer" and _counts_rows(table[column.name].values):
+            reasons[column.name] = "counts the rows"
+    reasons |= {leak.column: f"nearly the answer: {leak.reason}" for leak in leaks}
+    return reasons
+
+
+def _counts_rows(values: Array) -> bool:
+    return len(values) > 2 and bool((np.diff(values) == 1).all())
