@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from mlpengine.errors import DtypeError, ShapeError
 from mlpengine.ops._check import listing, need_floats
+from mlpengine.ops._constant import BLOCK
 from mlpengine.ops._op import Direction, GradOp, operand_names, residual_names, work_names
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
@@ -170,6 +171,7 @@ class EntryLoss(Loss):
             "entry": output,
             "slope": output,
             "room": self.room(output),
+            "wide": wide_spec(output),
             "rows": Spec((2, 0) if weight is None else (2, *weight.shape), VALUE.dtype),
             "factor": Spec((), output.dtype),
         }
@@ -184,16 +186,17 @@ class EntryLoss(Loss):
         entry: Array,
         slope: Array,
         room: Array,
+        wide: Array,
         rows: Array,
     ) -> Calls:
         yield from self.entries(output, target, entry, slope, room)
+        share = self.value_scale / max(entry.size, 1)
         if weight is None:
-            yield call(np.add.reduce, entry.reshape(-1), 0, np.float64, out)
+            yield from total(entry.reshape(-1), share, wide, out)
         else:
             yield call(np.add.reduce, by_row(entry), 1, np.float64, rows[0])
-            yield call(np.copyto, rows[1], weight)
+            yield call(np.multiply, weight, np.array(share), rows[1])
             yield call(np.dot, rows[0], rows[1], out)
-        yield call(np.multiply, out, np.array(self.value_scale / max(entry.size, 1)), out)
 
     def gradients(
         self,
@@ -233,6 +236,28 @@ class DistanceLoss(EntryLoss):
         if d_target is not None:
             yield from times_factors(slope, factor, weight, d_target)
             yield call(np.negative, d_target, d_target)
+
+
+def wide_spec(x: Spec) -> Spec:
+    """Return the spec of the buffer that `total` needs for the entries of `x`."""
+    needed = x.dtype != VALUE.dtype and x.size <= BLOCK
+    return Spec((x.size if needed else 0,), VALUE.dtype)
+
+
+def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
+    """Yield the calls that write scale times the sum of the vector `x`, in float64, into `out`.
+
+    For short vectors a copy and a product with a row of `scale` cost 0.9 us; a reduction that
+    casts costs 1.1 to 2.2 us and the product of two 0-d arrays 0.9 us more.
+    """
+    if x.size > BLOCK:
+        yield call(np.add.reduce, x, 0, np.float64, out)
+        yield call(np.multiply, out, np.array(scale), out)
+        return
+    if x.dtype != out.dtype:
+        yield call(np.copyto, wide, x)
+        x = wide
+    yield call(np.dot, x, np.full(x.size, scale), out)
 
 
 def by_row(x: Array) -> Array:

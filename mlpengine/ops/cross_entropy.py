@@ -7,7 +7,7 @@ import numpy as np
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError, UsageError
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._constant import constant, ones
-from mlpengine.ops._loss import VALUE, Loss, need_row_weights
+from mlpengine.ops._loss import VALUE, Loss, need_row_weights, total, wide_spec
 from mlpengine.ops._softmax import row_max
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
@@ -55,7 +55,8 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
             "vectors": Spec((5, *batch), output.dtype),
             "flat": Spec(batch, WIDE),
             "valid": Spec(batch, np.dtype(np.bool_)),
-            "wide": Spec((2, *batch), VALUE.dtype),
+            "wide": wide_spec(Spec(batch, output.dtype)),
+            "weighted": Spec((2, *batch) if weight else (2, 0), VALUE.dtype),
             "factor": Spec((), output.dtype),
         }
 
@@ -72,6 +73,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
         flat: Array,
         valid: Array,
         wide: Array,
+        weighted: Array,
     ) -> Calls:
         shift, *_, loss = vectors
         yield from row_max(output, shift, rows)
@@ -81,7 +83,12 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
         else:
             yield from _rows_of_probabilities(self, target, rows)
         yield from _losses(probs, rows, vectors, one_sum=_sums_to_one(self) and target.ndim == 1)
-        yield from _total(loss, weight, wide, out)
+        if weight is None:
+            yield from total(loss, 1.0, wide, out)
+        else:
+            yield call(np.copyto, weighted[0], loss)
+            yield call(np.copyto, weighted[1], weight)
+            yield call(np.dot, weighted[0], weighted[1], out)
 
     def backward(
         self,
@@ -229,16 +236,6 @@ def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Call
     yield call(np.multiply, probs, total[:, None], probs)
     yield call(np.multiply, logs, mass, logs)
     yield call(np.subtract, logs, loss, loss)
-
-
-def _total(loss: Array, weight: Array | None, wide: Array, out: Array) -> Calls:
-    """Yield the calls that sum the rows' losses, weighted, in float64."""
-    if weight is None:
-        yield call(np.add.reduce, loss, 0, np.float64, out)
-    else:
-        yield call(np.copyto, wide[0], loss)
-        yield call(np.copyto, wide[1], weight)
-        yield call(np.dot, wide[0], wide[1], out)
 
 
 def _scaled(slot: Array, weight: Array | None, dy: Array | None, factor: Array) -> Calls:
