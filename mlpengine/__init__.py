@@ -1,1 +1,110 @@
-"""Train multilayer perceptrons of fixed architecture in preallocated buffers."""
+"""Train multilayer perceptrons of fixed architecture in preallocated buffers.
+
+The architecture is fixed, so everything is decided before the first step; a step then allocates
+nothing and costs the arithmetic and little more.  A whole training loop by hand:
+
+    >>> import numpy as np
+    >>> from mlpengine import Adam, Mlp, SoftmaxCrossEntropy
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((32, 64)).astype("float32")
+    >>> y = rng.integers(0, 10, 32)
+
+    >>> mlp = Mlp([64, 128, 10], activation="relu", seed=0)
+    >>> scratch, grads = mlp.scratch(batch_size=32), mlp.gradients(batch_size=32)
+    >>> loss, adam = SoftmaxCrossEntropy(), Adam(mlp, lr=1e-3)
+    >>> for step in range(100):
+    ...     _ = mlp.forward(x, scratch)
+    ...     value = loss(scratch.output, y, grads.d_output)  # writes dL/d(output)
+    ...     mlp.backward(scratch, grads)  # overwrites every gradient
+    ...     norm = grads.clip_global_norm_params(1.0)  # returns the norm before clipping
+    ...     adam.step(mlp, grads)
+    >>> value < 0.05
+    True
+
+`TrainingStep` binds the body of that loop into one call.  `Tape` and `Program` are the layer
+underneath, for networks that are not a chain of dense layers.
+"""
+
+from mlpengine.errors import (
+    CheckpointError,
+    CompileError,
+    ConfigError,
+    DataError,
+    DtypeError,
+    GradcheckError,
+    IndexRangeError,
+    MissingExtraError,
+    MlpEngineError,
+    NumericalError,
+    RunError,
+    ShapeError,
+    TapeError,
+    UsageError,
+)
+from mlpengine.nn import Gradients, Mlp, Scratch
+from mlpengine.ops import (
+    BinaryCrossEntropyWithLogits,
+    GradOp,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    SoftmaxCrossEntropy,
+)
+from mlpengine.optim import (
+    Adam,
+    AdamW,
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    LinearSchedule,
+    OneCycleSchedule,
+    PlateauSchedule,
+    RmsProp,
+    Sgd,
+    StepSchedule,
+)
+from mlpengine.tape import Program, Tape, gradcheck
+from mlpengine.train.step import TrainingStep
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adam",
+    "AdamW",
+    "BinaryCrossEntropyWithLogits",
+    "CheckpointError",
+    "CompileError",
+    "ConfigError",
+    "ConstantSchedule",
+    "CosineSchedule",
+    "DataError",
+    "DtypeError",
+    "ExponentialSchedule",
+    "GradOp",
+    "GradcheckError",
+    "Gradients",
+    "Huber",
+    "IndexRangeError",
+    "LinearSchedule",
+    "MeanAbsoluteError",
+    "MeanSquaredError",
+    "MissingExtraError",
+    "Mlp",
+    "MlpEngineError",
+    "NumericalError",
+    "OneCycleSchedule",
+    "PlateauSchedule",
+    "Program",
+    "RmsProp",
+    "RunError",
+    "Scratch",
+    "Sgd",
+    "ShapeError",
+    "SoftmaxCrossEntropy",
+    "StepSchedule",
+    "Tape",
+    "TapeError",
+    "TrainingStep",
+    "UsageError",
+    "gradcheck",
+]

@@ -108,6 +108,11 @@ class Gradients:
         scratch, backward = self._last
         return [backward.gradient(n) for n in scratch.recording.pre_activations]
 
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the hidden gradients and their workspace; 0 before the first backward."""
+        return self._last[1].plan.nbytes if self._last else 0
+
     def for_rows(self, rows: int) -> "Gradients":
         """Return the gradients for a shorter batch: the same `flat`, views of the same memory.
 

@@ -1,21 +1,22 @@
 """One training step, bound whole: forward, loss, backward, clip, optimizer."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
-from mlpengine.ops.losses import BoundLoss, Loss
+from mlpengine.ops import BoundLoss, Loss
 from numpy.typing import ArrayLike
 
 from mlpengine.errors import NumericalError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
-from mlpengine.optim import Optimizer
+from mlpengine.optim import Clip, NormClip, Optimizer
+from mlpengine.optim.clipping import Apply
 from mlpengine.spec import Call
 from mlpengine.tape.binding import replay
 from mlpengine.tape.forward import Checkpointing
+from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.program import write_into
 from mlpengine.train.nonfinite import locate_nonfinite
 
@@ -39,13 +40,14 @@ class TrainingStep:
 
     Args:
         clip_norm: largest global L2 norm of the gradients; None leaves them alone.
+        clip: another rule that scales the gradients, in place of `clip_norm`.
         weighted: whether batches come with sample weights.
         backend, checkpointing: as for `Mlp.scratch`.
 
     Attributes:
         scratch, grads: the buffers of the last step.
         loss_value: of the last step, mean over its rows.
-        grad_norm: global norm of the last gradients, before clipping.
+        grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
 
     Raises: NumericalError from a call whose loss or gradient is not finite; the parameters and
     the optimizer are as before that step.
@@ -59,25 +61,27 @@ class TrainingStep:
         batch_size: int,
         *,
         clip_norm: float | None = None,
+        clip: Clip | None = None,
         weighted: bool = False,
         backend: str = "auto",
         checkpointing: Checkpointing = "keep",
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"training step: batch_size must be at least 1 (got {batch_size})")
-        if clip_norm is not None and not clip_norm > 0:
-            raise UsageError(f"training step: clip_norm must be positive (got {clip_norm})")
+        if clip_norm is not None and clip is not None:
+            raise UsageError("training step: takes clip_norm or clip, not both")
+        self.clip = NormClip(clip_norm) if clip_norm is not None else clip
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
-        self.batch_size, self.clip_norm, self.weighted = batch_size, clip_norm, weighted
+        self.batch_size, self.weighted = batch_size, weighted
         scratch = mlp.scratch(batch_size, backend=backend, checkpointing=checkpointing)
         self._bound: dict[int, BoundStep] = {}
         self._full = self._bind(scratch, mlp.gradients(batch_size))
         self._bound[batch_size] = self._full
         self._update = tuple(optimizer.calls(self._full.grads.flat))
-        self._norm: Callable[[], float] = self._full.grads.global_l2_norm_params
+        self._clip = self._bind_clip()
         self.scratch, self.grads = self._full.scratch, self._full.grads
         self.loss_value = float("nan")
-        self.grad_norm = float("nan")
+        self.grad_norm = self.clipped_norm = float("nan")
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
@@ -111,15 +115,27 @@ class TrainingStep:
         self.scratch, self.grads = bound.scratch, bound.grads
         replay(bound.calls)
         self.loss_value = value = float(bound.loss.value)
-        self.grad_norm = norm = self._norm()
+        norm, self.clipped_norm = self._clip()
+        self.grad_norm = norm
         if not (isfinite(value) and isfinite(norm)):
             step = self.optimizer.steps + 1
             place = locate_nonfinite(bound.scratch, bound.grads)
             raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
-        if self.clip_norm is not None and norm > self.clip_norm:
-            self._full.grads.scale_params(self.clip_norm / (norm + 1e-6))
         replay(self._update)
         return value
+
+    def _bind_clip(self) -> Apply:
+        """Return what clips the gradients and returns their norm before and after."""
+        grads = self._full.grads
+        if self.clip is not None:
+            return self.clip.bind(self.mlp.params, grads)
+        norm = GlobalNorm(grads.flat)
+
+        def measure() -> tuple[float, float]:
+            value = norm()
+            return value, value
+
+        return measure
 
     def _bind(self, scratch: Scratch, grads: Gradients) -> BoundStep:
         loss = self.loss.bind(scratch.output, grads.d_output, weighted=self.weighted)

@@ -1,0 +1,91 @@
+"""Gradients: norms, clipping, scaling, short batches."""
+
+import numpy as np
+import pytest
+
+from mlpengine import Mlp, ShapeError
+
+
+@pytest.fixture
+def trained():
+    mlp = Mlp([4, 6, 3], seed=0)
+    scratch, grads = mlp.scratch(8), mlp.gradients(8, input_gradient=True)
+    rng = np.random.default_rng(0)
+    mlp.forward(rng.standard_normal((8, 4)), scratch)
+    grads.d_output[...] = rng.standard_normal((8, 3))
+    mlp.backward(scratch, grads)
+    return mlp, scratch, grads
+
+
+def test_views_tile_the_flat_vector(trained):
+    mlp, _, grads = trained
+    assert grads.flat.size == mlp.params.flat.size
+    parts = [a for pair in zip(grads.d_weights, grads.d_biases, strict=True) for a in pair]
+    np.testing.assert_array_equal(np.concatenate([p.ravel() for p in parts]), grads.flat)
+    for part in parts:
+        assert np.shares_memory(part, grads.flat)
+
+
+@pytest.mark.parametrize("max_norm", [1e-3, 1.0, 1e6])
+def test_clipping_scales_to_the_norm_and_returns_the_one_before(trained, max_norm):
+    _, _, grads = trained
+    before = grads.flat.astype("f8")
+    norm = np.linalg.norm(before)
+    assert grads.clip_global_norm_params(max_norm) == pytest.approx(norm, rel=1e-6)
+    expected = before * min(1, max_norm / (norm + 1e-6))
+    np.testing.assert_allclose(grads.flat, expected, rtol=1e-5)
+
+
+def test_scale_and_zero_touch_parameters_only(trained):
+    _, _, grads = trained
+    before, d_output, d_input = grads.flat.copy(), grads.d_output.copy(), grads.d_input.copy()
+    grads.scale_params(0.5)
+    np.testing.assert_array_equal(grads.flat, before * np.float32(0.5))
+    grads.zero_params()
+    assert not grads.flat.any()
+    np.testing.assert_array_equal(grads.d_output, d_output)
+    np.testing.assert_array_equal(grads.d_input, d_input)
+
+
+def test_copy_is_independent_and_repr_readable(trained):
+    _, _, grads = trained
+    twin = grads.copy()
+    np.testing.assert_array_equal(twin.flat, grads.flat)
+    grads.zero_params()
+    assert twin.flat.any()
+    assert "batch_size=8" in repr(twin)
+    assert "0.weight" in repr(twin)
+
+
+def test_reading_never_changes_anything(trained):
+    _, scratch, grads = trained
+    before = (grads.flat.copy(), grads.d_output.copy(), scratch.output.copy())
+    grads.global_l2_norm_params()
+    repr(grads)
+    grads.copy()
+    for old, new in zip(before, (grads.flat, grads.d_output, scratch.output), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 8])
+def test_short_batches_replay_on_the_same_memory(trained, rows):
+    mlp, scratch, grads = trained
+    short, short_grads = scratch.for_rows(rows), grads.for_rows(rows)
+    assert short is scratch.for_rows(rows)
+    assert np.shares_memory(short.input, scratch.input) or rows == 0
+    assert short_grads.flat is grads.flat
+    x = np.random.default_rng(1).standard_normal((rows, 4)).astype("f4")
+    mlp.forward(x, short)
+    short_grads.d_output[...] = 1
+    mlp.backward(short, short_grads)
+    alone, alone_grads = mlp.scratch(rows), mlp.gradients(rows)
+    mlp.forward(x, alone)
+    alone_grads.d_output[...] = 1
+    mlp.backward(alone, alone_grads)
+    np.testing.assert_array_equal(short.output, alone.output)
+    np.testing.assert_array_equal(short_grads.flat, alone_grads.flat)
+
+
+def test_too_many_rows_are_refused(trained):
+    with pytest.raises(ShapeError, match="up to 8 rows"):
+        trained[2].for_rows(9)

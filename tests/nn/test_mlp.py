@@ -1,0 +1,245 @@
+"""The network: its shapes, its values, its weights in and out, and its errors."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from mlpengine import CheckpointError, DtypeError, Mlp, ShapeError, TapeError, UsageError
+from mlpengine.nn import ACTIVATIONS, INITIALIZERS
+from mlpengine.ops import LeakyRelu
+
+
+def by_formula(mlp: Mlp, x: np.ndarray) -> np.ndarray:
+    """The output of a tanh net, straight from the definition, in float64."""
+    h = x.astype("f8")
+    for i, (w, b) in enumerate(zip(mlp.weights, mlp.biases, strict=True)):
+        h = h @ w.T.astype("f8") + b
+        if i < len(mlp.weights) - 1:
+            h = np.tanh(h)
+    return h
+
+
+def rows(n: int, width: int, dtype: str = "float64") -> np.ndarray:
+    return np.random.default_rng(n).standard_normal((n, width)).astype(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-13)])
+def test_forward_is_the_formula(dtype, tolerance):
+    mlp = Mlp([5, 8, 6, 3], activation="tanh", dtype=dtype, seed=3)
+    for bias in mlp.biases:
+        bias[...] = rows(1, len(bias))[0]
+    x = rows(7, 5, dtype)
+    scratch = mlp.scratch(7)
+    out = mlp.forward(x, scratch)
+    assert out is scratch.output
+    assert out.dtype == dtype
+    np.testing.assert_allclose(out, by_formula(mlp, x), rtol=tolerance, atol=tolerance)
+
+
+def test_backward_is_the_chain_rule():
+    mlp = Mlp([4, 6, 2], activation="tanh", dtype="float64")
+    x, d_output = rows(5, 4), rows(5, 2) * 3
+    scratch, grads = mlp.scratch(5), mlp.gradients(5, input_gradient=True)
+    grads.flat.fill(np.nan)  # overwritten, not added to
+    mlp.forward(x, scratch)
+    grads.d_output[...] = d_output
+    mlp.backward(scratch, grads)
+    h = np.tanh(x @ mlp.weights[0].T + mlp.biases[0])
+    dz = d_output @ mlp.weights[1] * (1 - h**2)
+    expected = {
+        "0.weight": dz.T @ x,
+        "0.bias": dz.sum(0),
+        "2.weight": d_output.T @ h,
+        "2.bias": d_output.sum(0),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(grads.views[name], value, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(grads.d_input, dz @ mlp.weights[0], rtol=1e-12)
+    np.testing.assert_allclose(grads.d_hidden[0], dz, rtol=1e-12)
+    assert grads.d_hidden[1] is grads.d_output
+
+
+def test_no_input_gradient_unless_asked_for():
+    mlp = Mlp([4, 3, 2])
+    grads = mlp.gradients(5)
+    assert grads.d_input is None
+    first = grads.bind(mlp.scratch(5)).instructions[-1]
+    assert first.op.name == "linear"
+    assert first.writes[0] is None
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation_trains_downhill(activation):
+    mlp = Mlp([3, 8, 2], activation=activation, dtype="float64", seed=1)
+    scratch, grads = mlp.scratch(6), mlp.gradients(6)
+    x, y = rows(6, 3), rows(6, 2)
+
+    def loss() -> float:
+        return float(np.sum((mlp.forward(x, scratch) - y) ** 2))
+
+    before = loss()
+    grads.d_output[...] = 2 * (scratch.output - y)
+    mlp.backward(scratch, grads)
+    step = 1e-4
+    squared = grads.global_l2_norm_params() ** 2
+    mlp.params.flat[...] -= step * grads.flat
+    assert loss() - before == pytest.approx(-step * squared, rel=0.05)
+
+
+def test_activations_by_layer_and_as_ops():
+    mlp = Mlp([2, 3, 4, 1], activation=["relu", LeakyRelu(0.2)], output_activation="sigmoid")
+    names = [layer.activation.name for layer in mlp.layers]
+    assert names == ["relu", "leaky_relu", "sigmoid"]
+    assert mlp.predict(rows(3, 2, "float32")).min() > 0
+
+
+@pytest.mark.parametrize("name", INITIALIZERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_initial_weights_have_the_variance_of_the_paper(name, dtype):
+    mlp = Mlp([400, 300, 1], initializer=name, dtype=dtype, seed=5)
+    expected = {"he": 2 / 400, "glorot": 2 / 700, "lecun": 1 / 400, "zeros": 0}
+    weight = mlp.weights[0].astype("f8")
+    assert weight.var() == pytest.approx(expected[name.split("_")[0]], rel=0.02)
+    assert abs(weight.mean()) < 4 * weight.std() / np.sqrt(weight.size) + 1e-12
+    if name.endswith("uniform"):
+        assert np.abs(weight).max() <= np.sqrt(3 * expected[name.split("_")[0]]) + 1e-7
+    assert not any(bias.any() for bias in mlp.biases)
+
+
+def test_seed_decides_everything():
+    one, same, other = (Mlp([3, 4, 2], seed=s, dropout=0.5) for s in (1, 1, 2))
+    np.testing.assert_array_equal(one.params.flat, same.params.flat)
+    assert (one.params.flat != other.params.flat).any()
+    x = rows(4, 3, "float32")
+    outs = [m.forward(x, m.scratch(4)) for m in (one, same)]
+    np.testing.assert_array_equal(*outs)
+
+
+def test_dropout_only_in_training_and_right_on_average():
+    mlp = Mlp([3, 200, 1], activation="identity", dropout=0.4, dtype="float64", seed=0)
+    x = rows(400, 3)
+    clean = mlp.forward(x, mlp.scratch(400, training=False)).copy()
+    np.testing.assert_allclose(clean, by_formula_identity(mlp, x), rtol=1e-12)
+    scratch = mlp.scratch(400)
+    draws = np.stack([mlp.forward(x, scratch).copy() for _ in range(200)])
+    assert draws.std(0).max() > 0
+    error = np.abs(draws.mean(0) - clean) / (draws.std(0) / np.sqrt(200))
+    assert np.median(error) < 1.5
+    hidden = scratch.activations[0]
+    assert np.mean(hidden == 0) == pytest.approx(0.4, abs=0.02)
+
+
+def by_formula_identity(mlp: Mlp, x: np.ndarray) -> np.ndarray:
+    h = x @ mlp.weights[0].T + mlp.biases[0]
+    return h @ mlp.weights[1].T + mlp.biases[1]
+
+
+def test_weights_move_in_and_out():
+    mlp, twin = Mlp([3, 4, 2], seed=1), Mlp([3, 4, 2], seed=2)
+    state = mlp.state_dict()
+    assert list(state) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert not np.shares_memory(state["0.weight"], mlp.params.flat)
+    twin.load_state_dict(state)
+    np.testing.assert_array_equal(twin.params.flat, mlp.params.flat)
+    assert list(Mlp([3, 4, 2], dropout=0.1).state_dict())[2] == "3.weight"
+
+
+def test_load_state_dict_lists_every_problem_and_changes_nothing():
+    mlp = Mlp([3, 4, 2])
+    before = mlp.params.flat.copy()
+    state = mlp.state_dict()
+    state["0.weight"] = np.zeros((9, 9))
+    state["extra"] = state.pop("2.bias")
+    with pytest.raises(CheckpointError) as caught:
+        mlp.load_state_dict(state)
+    for words in ("2.bias is missing", "extra is unknown", "0.weight must be (4, 3) (got (9, 9))"):
+        assert words in str(caught.value)
+    np.testing.assert_array_equal(mlp.params.flat, before)
+
+
+def test_save_and_load_give_the_same_bits(tmp_path):
+    mlp = Mlp([3, 5, 2], activation=LeakyRelu(0.3), dropout=0.2, output_activation="softmax")
+    mlp.save(tmp_path / "net.safetensors")
+    loaded = Mlp.load(tmp_path / "net.safetensors")
+    assert loaded.describe() == mlp.describe()
+    x = rows(6, 3, "float32")
+    np.testing.assert_array_equal(loaded.predict(x), mlp.predict(x))
+    mlp.save(tmp_path / "again.safetensors")
+    files = [(tmp_path / n).read_bytes() for n in ("net.safetensors", "again.safetensors")]
+    assert files[0] == files[1]
+
+
+def test_predict_takes_any_number_of_rows():
+    mlp = Mlp([3, 4, 2], dtype="float64")
+    for n in (0, 1, 255, 256, 600):
+        x = rows(n, 3)
+        np.testing.assert_allclose(mlp.predict(x), by_formula_relu(mlp, x), rtol=1e-12, atol=1e-14)
+
+
+def by_formula_relu(mlp: Mlp, x: np.ndarray) -> np.ndarray:
+    h = np.maximum(x @ mlp.weights[0].T + mlp.biases[0], 0)
+    return h @ mlp.weights[1].T + mlp.biases[1]
+
+
+def test_threads_predict_with_a_scratch_each():
+    mlp = Mlp([8, 32, 3], seed=2)
+    x = rows(50, 8, "float32")
+    expected = mlp.predict(x)
+    wrong: list[int] = []
+
+    def work() -> None:
+        scratch = mlp.scratch(50, training=False)
+        for i in range(200):
+            if not np.array_equal(mlp.forward(x, scratch), expected):
+                wrong.append(i)
+            if not np.array_equal(mlp.predict(x), expected):
+                wrong.append(i)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: Mlp([3]), UsageError, "two or more whole numbers"),
+        (lambda: Mlp([3, 0, 1]), UsageError, "from 1"),
+        (lambda: Mlp([3, 2.5, 1]), UsageError, "whole numbers"),
+        (lambda: Mlp([3, 4, 1], activation="rulu"), UsageError, "rulu"),
+        (lambda: Mlp([3, 4, 1], activation=["relu", "relu"]), UsageError, "1 hidden layers"),
+        (lambda: Mlp([3, 4, 1], dropout=1.0), UsageError, "below 1"),
+        (lambda: Mlp([3, 4, 1], initializer="he"), UsageError, "he_normal"),
+        (lambda: Mlp([3, 4, 1], dtype="int32"), DtypeError, "float32 or float64"),
+    ],
+)
+def test_a_network_that_cannot_be_is_refused(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_misuse_is_named():
+    mlp, other = Mlp([3, 4, 2]), Mlp([3, 4, 2])
+    scratch, grads = mlp.scratch(5), mlp.gradients(5)
+    with pytest.raises(ShapeError, match=r"x: shape must be \(5, 3\) \(got \(3,\)\)"):
+        mlp.forward(np.zeros(3, "f4"), scratch)  # would broadcast
+    with pytest.raises(DtypeError, match="float32"):
+        mlp.forward(np.zeros((5, 3), complex), scratch)
+    with pytest.raises(TapeError, match="another network"):
+        other.forward(np.zeros((5, 3), "f4"), scratch)
+    with pytest.raises(TapeError, match="different networks"):
+        other.backward(scratch, other.gradients(5))
+    with pytest.raises(TapeError, match="training=False"):
+        mlp.backward(mlp.scratch(5, training=False), grads)
+    with pytest.raises(ShapeError, match="scratch 4, gradients 5"):
+        mlp.backward(mlp.scratch(4), grads)
+    with pytest.raises(ShapeError, match="up to 5 rows"):
+        scratch.for_rows(6)
+    with pytest.raises(ShapeError, match=r"\(rows, 3\)"):
+        mlp.predict(np.zeros((2, 4)))
+    with pytest.raises(TapeError, match="needs a backward first"):
+        _ = grads.d_hidden

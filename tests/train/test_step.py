@@ -1,0 +1,201 @@
+"""The bound training step: equal to the loop by hand, allocation-free, safe with bad numbers."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mlpengine import (
+    Adam,
+    BinaryCrossEntropyWithLogits,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Mlp,
+    NumericalError,
+    RmsProp,
+    Sgd,
+    ShapeError,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+    UsageError,
+)
+from mlpengine.ops import REGISTRY, Tanh
+from mlpengine.optim import AdaptiveClip, PercentileClip
+from mlpengine.spec import call
+
+LOSSES = {
+    "cross_entropy": SoftmaxCrossEntropy(),
+    "smoothed": SoftmaxCrossEntropy(label_smoothing=0.1, class_weights=(1.0, 2.0, 0.5)),
+    "bce": BinaryCrossEntropyWithLogits(),
+    "mse": MeanSquaredError(),
+    "mae": MeanAbsoluteError(),
+    "huber": Huber(),
+}
+
+
+def data(loss: str, rows: int, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(rows)
+    x = rng.standard_normal((rows, width)).astype("f4")
+    if loss in ("cross_entropy", "smoothed"):
+        return x, rng.integers(0, 3, rows)
+    y = rng.standard_normal((rows, 3)).astype("f4")
+    return x, (y > 0).astype("f4") if loss == "bce" else y
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+def test_the_step_is_the_loop_by_hand(loss, max_norm):
+    x, y = data(loss, 20)
+    ours, other = (Mlp([6, 8, 3], activation="tanh", seed=4) for _ in range(2))
+    step = TrainingStep(ours, LOSSES[loss], Adam(ours), 20, clip_norm=max_norm, backend="numpy")
+    scratch, grads = other.scratch(20, backend="numpy"), other.gradients(20)
+    adam = Adam(other)
+    for _ in range(5):
+        value = step(x, y)
+        other.forward(x, scratch)
+        assert value == LOSSES[loss](scratch.output, y, grads.d_output)
+        other.backward(scratch, grads)
+        norm = grads.global_l2_norm_params()
+        if max_norm is not None:
+            grads.clip_global_norm_params(max_norm)
+        adam.step(other, grads)
+        assert step.grad_norm == norm
+        np.testing.assert_array_equal(ours.params.flat, other.params.flat)
+
+
+def test_sample_weights_of_zero_leave_rows_out():
+    x, y = data("mse", 12)
+    weighted, plain = (Mlp([6, 4, 3], seed=1, dtype="float64") for _ in range(2))
+    weights = np.r_[np.full(6, 2.0), np.zeros(6)]
+    step = TrainingStep(weighted, MeanSquaredError(), Sgd(weighted, lr=0.1), 12, weighted=True)
+    half = TrainingStep(plain, MeanSquaredError(), Sgd(plain, lr=0.1), 6)
+    assert step(x, y, weights) == pytest.approx(half(x[:6], y[:6]), rel=1e-12)
+    np.testing.assert_allclose(weighted.params.flat, plain.params.flat, rtol=1e-12)
+    with pytest.raises(UsageError, match="needs sample_weight"):
+        step(x, y)
+    with pytest.raises(UsageError, match="weighted=True"):
+        half(x[:6], y[:6], weights[:6])
+
+
+def epoch_of(rows: int, loss: str = "cross_entropy", **options: object) -> Callable[[], None]:
+    """Return an epoch over ``2 rows + rows / 3`` rows, gathered: the last batch is short."""
+    n = 2 * rows + rows // 3
+    x, y = data(loss, n)
+    mlp = Mlp([6, 16, 3], activation=options.pop("activation", "tanh"), dropout=0.1)
+    optimizer = options.pop("optimizer", Adam)(mlp, lr=1e-3)
+    step = TrainingStep(mlp, LOSSES[loss], optimizer, rows, **options)
+    order = np.random.default_rng(0).permutation(n)
+
+    def epoch() -> None:
+        for start in range(0, n, rows):
+            index = order[start : start + rows]
+            bound = step.bound(len(index))
+            x.take(index, 0, bound.scratch.input, "clip")
+            y.take(index, 0, bound.loss.target, "clip")
+            step.run(bound)
+
+    return epoch
+
+
+def traced_peak(run: Callable[[], None]) -> int:
+    """Return the peak of memory traced during one more run, in bytes."""
+    run()
+    run()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        run()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def growth(**options: object) -> int:
+    """Return how much more an epoch allocates at 65,536 rows a batch than at 4,096."""
+    small, large = (traced_peak(epoch_of(rows, **options)) for rows in (4096, 65536))
+    return large - small
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"loss": loss} for loss in LOSSES),
+        {"optimizer": Sgd},
+        {"optimizer": RmsProp},
+        {"clip_norm": 0.01},
+        {"clip": PercentileClip(50)},
+        {"clip": AdaptiveClip(0.001)},
+        {"backend": "numpy", "activation": "relu"},
+        {"checkpointing": "balanced", "activation": "gelu"},
+    ],
+    ids=lambda o: "-".join(str(getattr(v, "__name__", v)) for v in o.values()),
+)
+def test_a_step_allocates_nothing_that_grows(options):
+    assert growth(**options) < 1024
+
+
+def test_the_allocation_proof_fails_on_an_op_that_allocates():
+    class Greedy(Tanh, name="greedy"):
+        def forward(self, x, *, out):
+            yield call(lambda: np.copyto(out, np.tanh(x)))
+
+    try:
+        assert growth(activation=Greedy()) > 1_000_000
+    finally:
+        del REGISTRY["greedy"]
+
+
+def poisoned(place: str) -> tuple[TrainingStep, np.ndarray, np.ndarray]:
+    x, y = data("mse", 8)
+    mlp = Mlp([6, 5, 4, 3], activation="tanh")
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 8)
+    step(x, y)
+    if place == "input":
+        x[3, 2] = np.nan
+    elif place == "weight":
+        mlp.weights[1][0, 0] = np.inf
+    elif place == "target":
+        y[5, 1] = np.nan
+    else:
+        y[...] = 3e38
+    return step, x, y
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("input", "step 2: .*the input is not, in row 3 of the batch"),
+        ("weight", "step 2: .*layer 1, forward: 2.weight is not"),
+        ("target", "step 2: .*layer 2, backward: .* in row 5 of the batch"),
+        ("overflow", "step 2: .*not|overflow"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+def test_numbers_that_are_not_finite_stop_before_the_update(place, words):
+    step, x, y = poisoned(place)
+    before = step.mlp.params.flat.copy()
+    moments = {k: v.copy() for k, v in step.optimizer.moments.items()}
+    with pytest.raises(NumericalError, match=words):
+        step(x, y)
+    np.testing.assert_array_equal(step.mlp.params.flat, before)
+    for name, moment in moments.items():
+        np.testing.assert_array_equal(step.optimizer.moments[name], moment)
+    assert step.optimizer.steps == 1
+
+
+def test_misuse_is_named():
+    mlp = Mlp([6, 4, 3])
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 8)
+    x, y = data("mse", 8)
+    with pytest.raises(ShapeError, match="training step: y"):
+        step(x, y[:, :1])  # would broadcast
+    with pytest.raises(ShapeError, match="up to 8 rows"):
+        step(*data("mse", 9))
+    with pytest.raises(UsageError, match="batch_size"):
+        TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 0)
+    with pytest.raises(UsageError, match="not both"):
+        clip = PercentileClip()
+        TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1.0), 8, clip_norm=1.0, clip=clip)
