@@ -1,0 +1,37 @@
+"""Optimizers, learning-rate schedules and gradient clipping over flat vectors."""
+
+from mlpengine.optim._optimizer import Optimizer
+from mlpengine.optim.adam import Adam, AdamW
+from mlpengine.optim.clipping import AdaptiveClip, Clip, NormClip, PercentileClip
+from mlpengine.optim.rmsprop import RmsProp
+from mlpengine.optim.schedules import (
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    LinearSchedule,
+    OneCycleSchedule,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+)
+from mlpengine.optim.sgd import Sgd
+
+__all__ = [
+    "Adam",
+    "AdamW",
+    "AdaptiveClip",
+    "Clip",
+    "ConstantSchedule",
+    "CosineSchedule",
+    "ExponentialSchedule",
+    "LinearSchedule",
+    "NormClip",
+    "OneCycleSchedule",
+    "Optimizer",
+    "PercentileClip",
+    "PlateauSchedule",
+    "RmsProp",
+    "Schedule",
+    "Sgd",
+    "StepSchedule",
+]

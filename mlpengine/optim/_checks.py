@@ -1,0 +1,57 @@
+"""Checks of hyper-parameters, with one form of message."""
+
+from collections.abc import Sequence
+from math import inf, isfinite
+from numbers import Real
+
+import numpy as np
+
+from mlpengine.errors import UsageError
+
+
+def number(
+    where: str,
+    name: str,
+    value: object,
+    *,
+    least: float = -inf,
+    most: float = inf,
+    below: float = inf,
+) -> float:
+    """Return `value` as a float if it is finite, least <= value <= most and value < below.
+
+    Raises: UsageError naming `where`, `name` and the value.
+    """
+    if isinstance(value, Real) and not isinstance(value, bool) and isfinite(value):
+        found = float(value)
+        if least <= found <= most and found < below:
+            return found
+    bounds = [("at least", least), ("at most", most), ("less than", below)]
+    limits = " and ".join(f"{words} {limit:g}" for words, limit in bounds if isfinite(limit))
+    limits = f", {limits}" if limits else ""
+    raise UsageError(f"{where}: {name} must be a finite number{limits} (got {value!r})")
+
+
+def positive(where: str, name: str, value: object) -> float:
+    """Return `value` as a float if it is finite and above zero; raise UsageError if not."""
+    found = number(where, name, value, least=0.0)
+    if found == 0.0:
+        raise UsageError(f"{where}: {name} must be above zero (got {value!r})")
+    return found
+
+
+def count(where: str, name: str, value: object, *, least: int = 0) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`.
+
+    Raises: UsageError naming `where`, `name` and the value.
+    """
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise UsageError(f"{where}: {name} must be a whole number of at least {least} (got {value!r})")
+
+
+def pair(where: str, name: str, value: object) -> tuple[object, object]:
+    """Return `value` as two items; raise UsageError if it is not a sequence of two."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
+        return value[0], value[1]
+    raise UsageError(f"{where}: {name} must be two numbers (got {value!r})")

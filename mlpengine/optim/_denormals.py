@@ -1,0 +1,65 @@
+"""Keeping moments out of the denormal range.
+
+A moment whose gradients stop decays by beta at every step.  In float32 and at 0.9 it enters the
+range below the smallest normal number after some 850 steps and stays there, where arithmetic is
+many times slower; NumPy cannot ask the processor to flush such numbers to zero.  So every few steps
+
+* a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
+* a *square* moment (a mean of squares, which nothing but decay makes smaller) is raised to `floor`,
+  where it also starts.
+
+Between two flushes nothing decays by more than `DECAY`; threshold and floor lie so far above the
+denormals that neither a decayed entry, nor what is left when two entries nearly cancel, gets there.
+
+The promise: square moments are never denormal; signed moments are never denormal as long as each
+entry of the gradient is zero or at least `threshold` in size, and what smaller entries leave lasts
+until the next flush.  Both limits lie far below what can move a parameter (1e-25 and 1e-32 in
+float32).  A flush depends on the step count alone, so a resumed run repeats it.
+"""
+
+from math import log
+
+import numpy as np
+
+from mlpengine.spec import Array, Call, Calls, call
+
+DECAY = 1e-6
+"""The most by which an entry may decay from one flush to the next."""
+
+INTERVAL = 64
+"""Steps between two flushes at most; four passes in 64 steps are half a percent of Adam's ten."""
+
+
+def flush_interval(betas: list[float]) -> int:
+    """Return after how many steps to flush moments that decay by `betas` (all less than one)."""
+    steps = [int(log(DECAY) / log(beta)) for beta in betas if beta > 0.0]
+    return max(1, min([INTERVAL, *steps]))
+
+
+def threshold(dtype: np.dtype[np.floating]) -> float:
+    """Return the size below which an entry of a signed moment counts as zero."""
+    info = np.finfo(dtype)
+    return float(info.tiny) / float(info.eps) / DECAY
+
+
+def floor(dtype: np.dtype[np.floating]) -> float:
+    """Return the least value of a square moment after a flush, and its value at the start."""
+    return float(np.finfo(dtype).tiny) / DECAY
+
+
+def flush_signed(moment: Array, work: Array, mask: Array) -> Calls:
+    """Yield the calls that set entries of `moment` below the threshold to zero.
+
+    Shapes: all of one size; `work` has the dtype of `moment`, `mask` is bool; both are overwritten.
+    """
+    yield call(np.absolute, moment, work)
+    yield call(np.greater_equal, work, np.array(threshold(work.dtype), work.dtype), mask)
+    # A product rather than copyto(where=): faster, and NaN stays NaN.
+    yield call(np.multiply, moment, mask, moment)
+
+
+def flush_square(moment: Array) -> Call:
+    """Return the call that raises entries of `moment` to the floor."""
+    least = np.array(floor(moment.dtype), moment.dtype)
+    # NumPy 2.4 deprecates a positional out for maximum.
+    return call(np.maximum, moment, least, out=moment)

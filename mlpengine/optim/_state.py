@@ -1,0 +1,44 @@
+"""Strict reading of saved state: names, shapes, dtypes and kinds of numbers must be the same."""
+
+from collections.abc import Mapping
+from math import isnan
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mlpengine.errors import CheckpointError
+from mlpengine.spec import Array, Spec
+
+State: TypeAlias = dict[str, Array | int | float]
+"""What `state_dict` returns: copies of arrays, and plain numbers."""
+
+
+def check_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise CheckpointError unless `given` could have come from the object whose state is `own`.
+
+    Whole numbers must be at least zero, others must not be NaN.
+    """
+    missing, unknown = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
+    if missing or unknown:
+        raise CheckpointError(
+            f"{where}: saved state must have the same names (missing {missing}, unknown {unknown})"
+        )
+    for name, expected in own.items():
+        problem = _misfit(expected, given[name])
+        if problem:
+            raise CheckpointError(f"{where}: saved {name!r} must be {problem}")
+
+
+def _misfit(expected: Any, found: Any) -> str:
+    """Return what `found` should have been, and what it is; nothing if it fits."""
+    if isinstance(expected, np.ndarray):
+        if isinstance(found, np.ndarray) and Spec.of(found) == Spec.of(expected):
+            return ""
+        shown = Spec.of(found) if isinstance(found, np.ndarray) else repr(found)
+        return f"{Spec.of(expected)} (got {shown})"
+    if isinstance(expected, int):
+        good = isinstance(found, int | np.integer) and not isinstance(found, bool) and found >= 0
+        return "" if good else f"a whole number of at least 0 (got {found!r})"
+    good = isinstance(found, Real) and not isinstance(found, bool) and not isnan(found)
+    return "" if good else f"a number (got {found!r})"

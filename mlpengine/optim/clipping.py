@@ -1,0 +1,238 @@
+"""Gradient clipping: rules that scale a flat gradient vector in place.
+
+A rule is made from its settings, bound once to parameters and gradients, and applied at each step::
+
+    clip = NormClip(1.0)
+    apply = clip.bind(model.params, grads)
+    before, after = apply()
+
+`apply` returns the global norm before and after.  A norm that is not finite comes back as it is and
+the gradients stay as they are: the caller decides what becomes of the step.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import accumulate, pairwise
+from math import isfinite, sqrt
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from mlpengine.errors import CheckpointError, ShapeError
+from mlpengine.optim._checks import count, number, positive
+from mlpengine.optim._state import State, check_state
+from mlpengine.spec import Array, Call, call
+from mlpengine.tape.flat import Flat
+from mlpengine.tape.norm import GlobalNorm, clip_coefficient
+
+Apply: TypeAlias = Callable[[], tuple[float, float]]
+"""Clip now; return the norm before and the norm after."""
+
+
+class FlatViews(Protocol):
+    """Gradients: a flat vector and its views by the parameters' names."""
+
+    @property
+    def flat(self) -> Array: ...
+
+    @property
+    def views(self) -> Mapping[str, Array]: ...
+
+
+class Clip(ABC):
+    """Base class of the clipping rules."""
+
+    @abstractmethod
+    def bind(self, params: Flat, grads: FlatViews) -> Apply:
+        """Return what clips `grads` in place; calling it allocates nothing that grows."""
+
+    def state_dict(self) -> State:
+        """Return copies of what the next step depends on; most rules remember nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned; raise CheckpointError if it does not fit."""
+        check_state(type(self).__name__, self.state_dict(), state)
+
+
+class _ScaledByNorm(Clip):
+    """Scale the whole vector by a coefficient that depends on its norm alone."""
+
+    def bind(self, params: Flat, grads: FlatViews) -> Apply:
+        """Return what clips `grads` in place; `params` are not looked at."""
+        norm, factor = GlobalNorm(grads.flat), np.array(1.0, grads.flat.dtype)
+        scale = call(np.multiply, grads.flat, factor, grads.flat)
+
+        def apply() -> tuple[float, float]:
+            before = norm()
+            if not isfinite(before):
+                return before, before
+            coefficient = self._coefficient(before)
+            if coefficient >= 1.0:
+                return before, before
+            factor[()] = coefficient
+            scale()
+            return before, before * coefficient
+
+        return apply
+
+    @abstractmethod
+    def _coefficient(self, norm: float) -> float:
+        """Return by how much to scale gradients of this norm."""
+
+
+class NormClip(_ScaledByNorm):
+    """Clip by global norm: grads *= min(1, max_norm / (norm + 1e-6)).
+
+    Raises: UsageError unless `max_norm` is finite and above zero.
+    Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1; the 1e-6 is PyTorch's.
+    """
+
+    def __init__(self, max_norm: float) -> None:
+        self.max_norm = positive("NormClip", "max_norm", max_norm)
+
+    def _coefficient(self, norm: float) -> float:
+        return clip_coefficient(norm, self.max_norm)
+
+
+class PercentileClip(_ScaledByNorm):
+    """Clip by global norm, to a percentile of the norms so far (AutoClip).
+
+    The last `history` norms count, this step's with them and before clipping.  Between two of them
+    the percentile is interpolated linearly, as `numpy.percentile` does.
+
+    State: ``norms``, oldest first.
+    Raises: UsageError unless 0 <= percentile <= 100 and history >= 1.
+    Source: Seetharaman et al. 2020, arXiv 2007.14469, section 3, there with all norms.
+    """
+
+    def __init__(self, percentile: float = 90.0, *, history: int = 1000) -> None:
+        self.percentile = number("PercentileClip", "percentile", percentile, least=0.0, most=100.0)
+        self.history = count("PercentileClip", "history", history, least=1)
+        self._norms: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def state_dict(self) -> State:
+        """Return the norms that count, oldest first."""
+        return {"norms": np.array(self._norms, np.float64)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned; raise CheckpointError if it does not fit."""
+        norms = state.get("norms")
+        kept = np.zeros(len(norms) if isinstance(norms, np.ndarray) and norms.ndim else 0)
+        check_state("PercentileClip", {"norms": kept}, state)
+        values = state["norms"].tolist()
+        if len(values) > self.history or not all(isfinite(v) and v >= 0.0 for v in values):
+            raise CheckpointError(
+                f"PercentileClip: saved 'norms' must be at most {self.history} finite "
+                f"numbers of at least 0 (got {len(values)} numbers)"
+            )
+        self._norms, self._sorted = deque(values), sorted(values)
+
+    def _coefficient(self, norm: float) -> float:
+        # A sorted list beside the queue: both moves cost less than sorting a thousand norms.
+        if len(self._norms) == self.history:
+            del self._sorted[bisect_left(self._sorted, self._norms.popleft())]
+        self._norms.append(norm)
+        insort(self._sorted, norm)
+        limit = self._limit()
+        return limit / norm if norm > limit else 1.0
+
+    def _limit(self) -> float:
+        """Return the percentile of the norms that count."""
+        place = (len(self._sorted) - 1) * self.percentile / 100.0
+        low = int(place)
+        high = min(low + 1, len(self._sorted) - 1)
+        return self._sorted[low] + (place - low) * (self._sorted[high] - self._sorted[low])
+
+
+class AdaptiveClip(Clip):
+    """Clip each unit's gradient by the ratio to the unit's weights (adaptive gradient clipping).
+
+    For each unit, with weights w and gradient g: g *= min(1, ratio * max(norm(w), eps) / norm(g)).
+    A unit is a row of a weight (one output, its fan-in); a bias, or anything of one dimension, is
+    one unit, as in the authors' code.
+
+    Raises: UsageError unless `ratio` and `eps` are finite and above zero.
+    Source: Brock et al. 2021, arXiv 2102.06171, equation 3.
+    """
+
+    def __init__(self, ratio: float = 0.01, *, eps: float = 1e-3) -> None:
+        self.ratio = positive("AdaptiveClip", "ratio", ratio)
+        self.eps = positive("AdaptiveClip", "eps", eps)
+
+    def bind(self, params: Flat, grads: FlatViews) -> Apply:
+        """Return what clips each unit of `grads` by the weights in `params`.
+
+        Raises: ShapeError unless the views have the same names and shapes.
+        """
+        shapes = [{name: v.shape for name, v in flat.views.items()} for flat in (params, grads)]
+        if shapes[0] != shapes[1]:
+            raise ShapeError(
+                f"AdaptiveClip: gradients must have the parameters' views "
+                f"(parameters {shapes[0]}, gradients {shapes[1]})"
+            )
+        return _BoundAdaptiveClip(self, params, grads)
+
+
+class _BoundAdaptiveClip:
+    """The calls of `AdaptiveClip`; the norms of all units lie in one vector."""
+
+    def __init__(self, clip: AdaptiveClip, params: Flat, grads: FlatViews) -> None:
+        self._clip = clip
+        self._norm = GlobalNorm(grads.flat)
+        self._pairs = [(_units(v), _units(grads.views[name])) for name, v in params.views.items()]
+        dtype, ends = grads.flat.dtype, [0, *accumulate(len(units) for units, _ in self._pairs)]
+        allowed, factors = np.zeros(ends[-1], dtype), np.zeros(ends[-1], dtype)
+        self._factors = factors
+        self._measure: list[Call] = []
+        self._apply: list[Call] = []
+        parts = [slice(start, stop) for start, stop in pairwise(ends)]
+        for (weights, gradients), units in zip(self._pairs, parts, strict=True):
+            self._measure.append(call(np.vecdot, weights, weights, allowed[units]))
+            self._measure.append(call(np.vecdot, gradients, gradients, factors[units]))
+            column = factors[units, np.newaxis]
+            self._apply.append(call(np.multiply, gradients, column, gradients))
+        info = np.finfo(dtype)
+        # Squares of gradients above the first overflow; below the second they vanish.
+        self._largest, least = sqrt(float(info.max)), np.array(sqrt(float(info.tiny)), dtype)
+        ratio, eps, one = (np.array(value, dtype) for value in (clip.ratio, clip.eps, 1.0))
+        self._measure += [
+            call(np.sqrt, allowed, allowed),
+            call(np.maximum, allowed, eps, out=allowed),
+            call(np.multiply, allowed, ratio, allowed),
+            call(np.sqrt, factors, factors),
+            call(np.maximum, factors, least, out=factors),
+            call(np.divide, allowed, factors, factors),
+            call(np.minimum, factors, one, out=factors),
+        ]
+
+    def __call__(self) -> tuple[float, float]:
+        """Clip now; return the norm before and the norm after."""
+        before = self._norm()
+        if not isfinite(before):
+            return before, before
+        if before < self._largest / 2.0:
+            for run in self._measure:
+                run()
+        else:
+            self._measure_carefully()
+        if np.min(self._factors, initial=1.0) >= 1.0:
+            return before, before
+        for run in self._apply:
+            run()
+        return before, self._norm()
+
+    def _measure_carefully(self) -> None:
+        """Set the factors unit by unit; slow, for gradients that nobody should have."""
+        rows = (row for pair in self._pairs for row in zip(*pair, strict=True))
+        for unit, (weights, gradient) in enumerate(rows):
+            allowed = self._clip.ratio * max(self._clip.eps, GlobalNorm(weights)())
+            self._factors[unit] = allowed / max(allowed, GlobalNorm(gradient)())
+
+
+def _units(view: Array) -> Array:
+    """Return a parameter or its gradient as (units, entries of a unit)."""
+    return view.reshape(len(view) if view.ndim >= 2 else 1, -1)

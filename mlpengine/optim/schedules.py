@@ -1,0 +1,250 @@
+"""Learning-rate schedules: from the number of steps made so far to a factor of the base rate.
+
+Every schedule is ``schedule(step) -> factor``.  The first step asks for 0.  With ``warmup_steps=w``
+the schedule itself starts after w steps, and before that its first factor is multiplied by a ramp,
+(step + 1) / (w + 1), so the first step is never lost (Goyal et al. 2017, arXiv 1706.02677, section
+2.2).  Below, s = max(0, step - w), and a `total_steps` of N counts the warm-up: T = N - w.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import cos, inf, pi
+from typing import Any
+
+from mlpengine.errors import UsageError
+from mlpengine.optim._checks import count, number, positive
+from mlpengine.optim._state import State, check_state
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """Base class: the warm-up ramp times the schedule after it."""
+
+    warmup_steps: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        count(self._where, "warmup_steps", self.warmup_steps)
+        self._check()
+
+    def __call__(self, step: int) -> float:
+        """Return the factor of the base learning rate after `step` steps."""
+        ramp = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        return ramp * self._factor(max(0, step - self.warmup_steps))
+
+    @property
+    def _where(self) -> str:
+        return type(self).__name__
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise UsageError if a field is out of range."""
+
+    @abstractmethod
+    def _factor(self, step: int) -> float:
+        """Return the factor `step` steps after the warm-up."""
+
+
+@dataclass(frozen=True)
+class _TimedSchedule(Schedule):
+    """Base class of schedules that end; past `total_steps` they stay at their last factor."""
+
+    total_steps: int
+
+    @property
+    def _span(self) -> int:
+        """Steps after the warm-up."""
+        return self.total_steps - self.warmup_steps
+
+    def _check(self) -> None:
+        count(self._where, "total_steps", self.total_steps, least=1)
+        if self._span < 1:
+            raise UsageError(
+                f"{self._where}: total_steps must be more than warmup_steps "
+                f"(total_steps {self.total_steps}, warmup_steps {self.warmup_steps})"
+            )
+
+
+@dataclass(frozen=True)
+class ConstantSchedule(Schedule):
+    """The base rate throughout: 1."""
+
+    def _check(self) -> None:
+        pass
+
+    def _factor(self, step: int) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class StepSchedule(Schedule):
+    """A drop every so many steps: factor ** (s // every).
+
+    Source: He et al. 2016, arXiv 1512.03385, section 3.4.
+    """
+
+    every: int
+    factor: float = 0.1
+
+    def _check(self) -> None:
+        count(self._where, "every", self.every, least=1)
+        positive(self._where, "factor", self.factor)
+
+    def _factor(self, step: int) -> float:
+        return float(self.factor ** (step // self.every))
+
+
+@dataclass(frozen=True)
+class ExponentialSchedule(Schedule):
+    """A constant ratio from step to step: decay ** s.
+
+    Source: Darken and Moody 1990, "Note on learning rate schedules for stochastic optimization".
+    """
+
+    decay: float
+
+    def _check(self) -> None:
+        if positive(self._where, "decay", self.decay) > 1.0:
+            raise UsageError(f"{self._where}: decay must be at most 1 (got {self.decay!r})")
+
+    def _factor(self, step: int) -> float:
+        return float(self.decay**step)
+
+
+@dataclass(frozen=True)
+class LinearSchedule(_TimedSchedule):
+    """A straight line to `final`: 1 + (final - 1) * min(1, s / T).
+
+    Source: Li et al. 2020, arXiv 1905.04753, section 2.
+    """
+
+    final: float = 0.0
+
+    def _check(self) -> None:
+        super()._check()
+        number(self._where, "final", self.final, least=0.0)
+
+    def _factor(self, step: int) -> float:
+        return 1.0 + (self.final - 1.0) * min(1.0, step / self._span)
+
+
+@dataclass(frozen=True)
+class CosineSchedule(_TimedSchedule):
+    """Half a cosine to `final`: final + (1 - final) * (1 + cos(pi * min(1, s / T))) / 2.
+
+    Source: Loshchilov and Hutter 2017, arXiv 1608.03983, equation 5, without restarts.
+    """
+
+    final: float = 0.0
+
+    def _check(self) -> None:
+        super()._check()
+        number(self._where, "final", self.final, least=0.0)
+
+    def _factor(self, step: int) -> float:
+        return _cosine(1.0, self.final, step / self._span)
+
+
+@dataclass(frozen=True)
+class OneCycleSchedule(_TimedSchedule):
+    """Up from `initial` to 1 and down to `final`, each along half a cosine.
+
+    The peak is at s = rise * T - 1 and the end at s = T - 1, as in PyTorch's OneCycleLR, whose
+    ``max_lr`` is the base rate here, ``1 / div_factor`` is `initial` and
+    ``1 / (div_factor * final_div_factor)`` is `final`.
+
+    Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines for straight lines.
+    """
+
+    rise: float = 0.3
+    initial: float = 1 / 25
+    final: float = 1 / 250_000
+
+    def _check(self) -> None:
+        super()._check()
+        number(self._where, "rise", self.rise, least=0.0, below=1.0)
+        number(self._where, "initial", self.initial, least=0.0)
+        number(self._where, "final", self.final, least=0.0)
+
+    def _factor(self, step: int) -> float:
+        last = self._span - 1.0
+        peak = max(0.0, self.rise * self._span - 1.0)
+        if step < peak:
+            return _cosine(self.initial, 1.0, step / peak)
+        return _cosine(1.0, self.final, (step - peak) / (last - peak or 1.0))
+
+
+@dataclass
+class _PlateauState:
+    """What a plateau schedule remembers."""
+
+    scale: float = 1.0
+    best: float = inf
+    bad: int = 0
+    resting: int = 0
+
+
+@dataclass(frozen=True)
+class PlateauSchedule(Schedule):
+    """A drop whenever a metric has stopped falling; tell it the metric with `observe`.
+
+    A value is better if it lies below the best by more than ``threshold * abs(best)``.  After more
+    than `patience` values in a row that are not, the factor is multiplied by `factor` (but not
+    below `least`), and the next `cooldown` values are not counted.  NaN is never better.  For a
+    metric that should rise, observe its negative.
+
+    The fields do not change; what it remembers is in `state_dict` and goes into the checkpoint with
+    the optimizer's state.  Use one for each optimizer.
+    Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that is right below zero too.
+    """
+
+    patience: int = 10
+    factor: float = 0.1
+    threshold: float = 1e-4
+    cooldown: int = 0
+    least: float = 0.0
+    _state: _PlateauState = field(
+        default_factory=_PlateauState, init=False, repr=False, compare=False
+    )
+
+    def observe(self, metric: float) -> bool:
+        """Take note of a value of the metric; return whether the learning rate dropped."""
+        state = self._state
+        better = metric < state.best - self.threshold * abs(state.best) or (
+            state.best == inf and metric < inf
+        )
+        state.best = float(metric) if better else state.best
+        state.bad = 0 if better else state.bad + 1
+        if state.resting:
+            state.resting -= 1
+            state.bad = 0
+        if state.bad <= self.patience:
+            return False
+        state.bad, state.resting = 0, self.cooldown
+        before, state.scale = state.scale, max(self.least, state.scale * self.factor)
+        return state.scale < before
+
+    def state_dict(self) -> State:
+        """Return what it remembers: ``scale``, ``best``, ``bad`` and ``resting``."""
+        return dict(vars(self._state))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned; raise CheckpointError if it does not fit."""
+        check_state(self._where, self.state_dict(), state)
+        vars(self._state).update(state)
+
+    def _check(self) -> None:
+        count(self._where, "patience", self.patience)
+        if positive(self._where, "factor", self.factor) >= 1.0:
+            raise UsageError(f"{self._where}: factor must be less than 1 (got {self.factor!r})")
+        number(self._where, "threshold", self.threshold, least=0.0, below=1.0)
+        count(self._where, "cooldown", self.cooldown)
+        number(self._where, "least", self.least, least=0.0)
+
+    def _factor(self, step: int) -> float:
+        return self._state.scale
+
+
+def _cosine(first: float, last: float, progress: float) -> float:
+    """Return the value between `first` and `last` along half a cosine; past the end, `last`."""
+    return last + (first - last) * (1.0 + cos(pi * min(1.0, progress))) / 2.0

@@ -1,0 +1,453 @@
+"""Every optimizer of the table against its formula and PyTorch; what all of them promise."""
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from optimizer_table import (
+    CASES,
+    GOLDEN,
+    STEPS,
+    WEIGHTS,
+    Case,
+    gradient,
+    make_grads,
+    make_model,
+    start,
+)
+
+from mlpengine import optim
+from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
+from mlpengine.optim import (
+    Adam,
+    AdamW,
+    ConstantSchedule,
+    LinearSchedule,
+    Optimizer,
+    PlateauSchedule,
+    RmsProp,
+    Sgd,
+    _optimizer,
+)
+from mlpengine.spec import Array, Spec
+from mlpengine.tape.flat import Flat
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def test_every_optimizer_has_a_row() -> None:
+    public = [getattr(optim, name) for name in optim.__all__]
+    optimizers = {c for c in public if isinstance(c, type) and issubclass(c, Optimizer)}
+    assert optimizers - {Optimizer} == {case.make for case in CASES}
+
+
+def test_all_is_sorted_and_exists() -> None:
+    assert sorted(optim.__all__) == optim.__all__
+    assert all(hasattr(optim, name) for name in optim.__all__)
+
+
+# Values
+
+
+@every_case
+def test_every_step_equals_the_formula(case: Case) -> None:
+    for ours, expected in zip(case.run(STEPS), case.run_formula(STEPS), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+@every_case
+def test_golden_steps_equal_pytorch(case: Case) -> None:
+    golden = json.loads(GOLDEN.read_text())[case.name]
+    for step, ours in enumerate(case.run(STEPS), start=1):
+        if str(step) in golden:
+            np.testing.assert_allclose(ours, golden.pop(str(step)), rtol=1e-12, atol=1e-12)
+    assert not golden
+
+
+@pytest.mark.torch
+@every_case
+def test_every_step_equals_pytorch(case: Case) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: golden values only")
+    for ours, expected in zip(case.run(STEPS), case.run_torch(STEPS), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+@every_case
+def test_float32_follows_the_formula(case: Case) -> None:
+    for ours, expected in zip(case.run(50, "float32"), case.run_formula(50), strict=True):
+        assert ours.dtype == np.float32
+        np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=2e-5)
+
+
+@every_case
+def test_blocks_change_no_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(case.run(70))
+    monkeypatch.setattr(_optimizer, "BLOCK_BYTES", 16)
+    assert len(case.make(make_model(), **case.options)._blocks) > 1
+    for one, many in zip(whole, case.run(70), strict=True):
+        assert one.tobytes() == many.tobytes()
+
+
+# Weight decay and learning rate
+
+
+@pytest.mark.parametrize("make", [Sgd, Adam, AdamW, RmsProp])
+@pytest.mark.parametrize("biases", [False, True])
+def test_decay_is_decoupled_and_spares_biases(make: Any, biases: bool) -> None:
+    model = make_model()
+    optimizer = make(model, lr=0.1, weight_decay=0.5, decay_biases=biases)
+    optimizer.step(model, make_grads(model))
+    decayed = np.ones_like(WEIGHTS) if biases else WEIGHTS
+    np.testing.assert_allclose(model.params.flat, start() * (1 - 0.05 * decayed), rtol=1e-15)
+
+
+def test_decay_joins_neighbors_and_follows_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = Flat({name: Spec((5, 5), np.dtype("float32")) for name in "ab"})
+    assert _optimizer._decayed_ranges(params, biases=False) == [(0, 50)]
+    params.flat[...] = 1.0
+    monkeypatch.setattr(_optimizer, "BLOCK_BYTES", 64)
+    model = SimpleNamespace(params=params)
+    Sgd(model, lr=1.0, weight_decay=0.5).step(model, SimpleNamespace(flat=np.zeros(50, "f4")))
+    assert (params.flat == 0.5).all()
+
+
+def test_learning_rate_is_base_times_schedule() -> None:
+    model = make_model()
+    adam = Adam(model, lr=0.5, schedule=LinearSchedule(4))
+    grads = make_grads(model)
+    seen = [adam.current_lr]
+    for _ in range(5):
+        adam.step(model, grads)
+        seen.append(adam.current_lr)
+    assert seen == [0.5, 0.5, 0.375, 0.25, 0.125, 0.0]
+    assert (adam.steps, adam.lr) == (5, 0.5)
+
+
+@every_case
+def test_learning_rate_of_zero_moves_nothing(case: Case) -> None:
+    model = make_model()
+    optimizer = case.make(model, **case.options | {"lr": 0.0})
+    grads = make_grads(model)
+    grads.flat[...] = 1.0
+    optimizer.step(model, grads)
+    assert model.params.flat.tobytes() == start().tobytes()
+    optimizer.lr = 0.1
+    optimizer.step(model, grads)
+    assert (model.params.flat != start()).all()
+
+
+@pytest.mark.parametrize("make", [Adam, RmsProp])
+def test_zero_gradient_without_eps_moves_nothing(make: Any) -> None:
+    model = make_model("float32")
+    before = model.params.flat.copy()
+    optimizer = make(model, lr=0.1, eps=0.0)
+    for _ in range(200):
+        optimizer.step(model, make_grads(model))
+    assert model.params.flat.tobytes() == before.tobytes()
+
+
+# Binding
+
+
+@every_case
+def test_gradients_are_never_written(case: Case) -> None:
+    model = make_model()
+    grads = make_grads(model)
+    grads.flat[...] = gradient(model.params.flat, 0)
+    grads.flat.flags.writeable = False
+    optimizer = case.make(model, **case.options)
+    for _ in range(70):
+        optimizer.step(model, grads)
+
+
+def test_calls_make_one_step() -> None:
+    one, other = make_model(), make_model()
+    grads = make_grads(one)
+    grads.flat[...] = 1.0
+    Adam(one).step(one, grads)
+    optimizer = Adam(other)
+    for run in optimizer.calls(grads.flat):
+        run()
+    assert one.params.flat.tobytes() == other.params.flat.tobytes()
+    assert optimizer.steps == 1
+
+
+def test_step_binds_each_gradients_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model()
+    sgd, bound = Sgd(model), []
+    calls = sgd.calls
+    monkeypatch.setattr(sgd, "calls", lambda flat: bound.append(flat) or calls(flat))
+    many = [make_grads(model) for _ in range(_optimizer.BOUND_AT_ONCE + 1)]
+    for grads in [*many[:2], *many[:2]]:
+        sgd.step(model, grads)
+    assert len(bound) == 2
+    for grads in many:
+        sgd.step(model, grads)
+    assert len(bound) == len(many)
+    assert len(sgd._bound) == _optimizer.BOUND_AT_ONCE
+
+
+def test_step_refuses_another_model() -> None:
+    model, other = make_model(), make_model()
+    with pytest.raises(UsageError, match=r"^Sgd: step needs the model it was made for"):
+        Sgd(model).step(other, make_grads(other))
+
+
+def test_gradients_must_be_laid_out_like_parameters() -> None:
+    sgd = Sgd(make_model())
+    with pytest.raises(ShapeError, match=r"gradients \(3,\), parameters \(13,\)"):
+        sgd.calls(np.zeros(3))
+    with pytest.raises(DtypeError, match="gradients float32, parameters float64"):
+        sgd.calls(np.zeros(13, np.float32))
+
+
+def test_model_without_parameters_can_be_stepped() -> None:
+    model = SimpleNamespace(params=Flat({}))
+    Adam(model).step(model, make_grads(model))
+
+
+def test_repr_says_what_matters() -> None:
+    assert repr(Adam(make_model())) == "Adam(lr=0.001, steps=0, 13 parameters)"
+
+
+def peak_of_a_step(step: Callable[[], object]) -> int:
+    """Return the traced bytes that a step holds at its peak, beyond what it started with."""
+    for _ in range(_optimizer.flush_interval([]) + 1):
+        step()
+    tracemalloc.start()
+    try:
+        peaks = []
+        for _ in range(_optimizer.flush_interval([]) + 1):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            step()
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        return max(peaks)
+    finally:
+        tracemalloc.stop()
+
+
+def stepper(case: Case, size: int) -> Callable[[], object]:
+    model = SimpleNamespace(params=Flat({"w": Spec((size, 1), np.dtype("float32"))}))
+    grads = make_grads(model)
+    grads.flat[...] = 0.5
+    optimizer = case.make(model, **case.options)
+    return lambda: optimizer.step(model, grads)
+
+
+@every_case
+def test_step_allocates_nothing_that_grows(case: Case) -> None:
+    small, large = (peak_of_a_step(stepper(case, size)) for size in (10_000, 80_000))
+    assert abs(large - small) < 1024
+
+
+def test_allocation_check_can_fail() -> None:
+    def allocating(size: int) -> Callable[[], object]:
+        return lambda: np.ones(size, np.float32).sum()
+
+    small, large = (peak_of_a_step(allocating(size)) for size in (10_000, 80_000))
+    assert large - small >= 1024
+
+
+# State
+
+
+def run_on(case: Case, model: SimpleNamespace, optimizer: Optimizer, steps: range) -> None:
+    grads = make_grads(model)
+    for step in steps:
+        grads.flat[...] = gradient(model.params.flat, step)
+        optimizer.step(model, grads)
+
+
+@every_case
+def test_resume_is_exact_to_the_bit(case: Case) -> None:
+    whole, half, resumed = make_model(), make_model(), make_model()
+    run_on(case, whole, case.make(whole, **case.options), range(200))
+    first = case.make(half, **case.options)
+    run_on(case, half, first, range(64))
+    state = first.state_dict()
+    run_on(case, half, first, range(64, 70))  # a state is a copy
+    resumed.params.flat[...] = list(case.run(64))[-1]
+    second = case.make(resumed, **case.options | {"lr": 9.0})
+    second.load_state_dict(state)
+    assert (second.steps, second.lr, second.current_lr) == (64, case.lr, case.lr_at(63))
+    run_on(case, resumed, second, range(64, 200))
+    assert resumed.params.flat.tobytes() == whole.params.flat.tobytes()
+
+
+def test_state_holds_the_plateau() -> None:
+    model = make_model()
+    adam = Adam(model, schedule=PlateauSchedule(patience=0, factor=0.5))
+    for metric in (1.0, 1.0):
+        adam.schedule.observe(metric)
+    state = adam.state_dict()
+    assert sorted(state) == [
+        *("current_lr", "lr", "moments.first", "moments.second"),
+        *("schedule.bad", "schedule.best", "schedule.resting", "schedule.scale", "steps"),
+    ]
+    other = Adam(model, schedule=PlateauSchedule(patience=0, factor=0.5))
+    other.load_state_dict(state)
+    other.step(model, make_grads(model))
+    assert other.current_lr == 0.5e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"moments.first": None}, r"missing \['moments.first'\], unknown \[\]"),
+        ({"moments.third": np.zeros(13)}, r"missing \[\], unknown \['moments.third'\]"),
+        ({"moments.first": np.zeros(12)}, r"'moments.first' must be float64\[13\] .*float64\[12\]"),
+        ({"moments.second": np.zeros(13, "f4")}, r"must be float64\[13\] \(got float32\[13\]\)"),
+        ({"moments.second": 3.0}, r"must be float64\[13\] \(got 3.0\)"),
+        ({"steps": 1.5}, r"'steps' must be a whole number of at least 0 \(got 1.5\)"),
+        ({"steps": True}, "'steps' must be a whole number"),
+        ({"steps": -1}, "'steps' must be a whole number"),
+        ({"current_lr": float("nan")}, r"'current_lr' must be a number \(got nan\)"),
+        ({"lr": "fast"}, r"'lr' must be a number \(got 'fast'\)"),
+        ({"lr": -1.0}, r"'lr' must be 0 or more \(got -1.0\)"),
+        ({"lr": float("inf")}, "'lr' must be 0 or more"),
+    ],
+)
+def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message: str) -> None:
+    model = make_model()
+    adam = Adam(model, lr=0.25)
+    new = {"lr": 0.5, "steps": 7, "moments.first": np.ones(13), "moments.second": np.ones(13)}
+    state = {name: v for name, v in (adam.state_dict() | new | change).items() if v is not None}
+    with pytest.raises(CheckpointError, match=rf"^Adam: .*{message}"):
+        adam.load_state_dict(state)
+    assert (adam.lr, adam.steps, adam.moments["first"].any()) == (0.25, 0, False)
+
+
+# Usage
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (Sgd, {"lr": float("nan")}, r"Sgd: lr must be a finite number, at least 0 \(got nan\)"),
+        (Adam, {"lr": -1e-3}, "Adam: lr must be a finite number, at least 0"),
+        (AdamW, {"lr": float("inf")}, "AdamW: lr must"),
+        (Adam, {"lr": "1e-3"}, r"Adam: lr must .*\(got '1e-3'\)"),
+        (Adam, {"lr": True}, "Adam: lr must"),
+        (
+            Adam,
+            {"betas": (0.9, 1.0)},
+            r"betas\[1\] must .*, at least 0 and less than 1 \(got 1.0\)",
+        ),
+        (Adam, {"betas": (-0.1, 0.9)}, r"betas\[0\] must"),
+        (AdamW, {"betas": 0.9}, r"AdamW: betas must be two numbers \(got 0.9\)"),
+        (Adam, {"betas": (0.9,)}, "betas must be two numbers"),
+        (Adam, {"eps": -1e-8}, "eps must"),
+        (RmsProp, {"alpha": 1.0}, "RmsProp: alpha must"),
+        (RmsProp, {"momentum": 1.5}, "RmsProp: momentum must"),
+        (RmsProp, {"eps": float("nan")}, "RmsProp: eps must"),
+        (Sgd, {"momentum": -0.5}, "Sgd: momentum must"),
+        (Sgd, {"nesterov": True}, "Sgd: nesterov needs a momentum above zero"),
+        (Sgd, {"weight_decay": -1.0}, "Sgd: weight_decay must"),
+        (Sgd, {"schedule": 0.5}, r"Sgd: schedule must be callable \(got 0.5\)"),
+    ],
+)
+def test_wrong_options_are_refused(make: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make(make_model(), **options)
+
+
+def test_wrong_learning_rate_cannot_be_set() -> None:
+    sgd = Sgd(make_model(), lr=0.5, schedule=ConstantSchedule())
+    with pytest.raises(UsageError, match="Sgd: lr must"):
+        sgd.lr = float("nan")
+    assert sgd.lr == 0.5
+
+
+# Denormal numbers
+
+DECAYING = [
+    (Sgd, {"momentum": 0.8}),
+    (Sgd, {"momentum": 0.8, "nesterov": True}),
+    (Adam, {"betas": (0.8, 0.8)}),
+    (Adam, {"betas": (0.3, 0.8)}),
+    (RmsProp, {"alpha": 0.8}),
+    (RmsProp, {"alpha": 0.8, "momentum": 0.8}),
+    (Sgd, {"momentum": 0.8, "weight_decay": 0.2, "lr": 1.0}),
+]
+every_decaying = pytest.mark.parametrize(("make", "options"), DECAYING)
+every_float = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def denormals(array: Array) -> int:
+    return int(((array != 0) & (np.abs(array) < np.finfo(array.dtype).tiny)).sum())
+
+
+def denormals_seen(make: Any, options: dict[str, Any], dtype: str, flush: bool) -> set[str]:
+    """Return where denormals came up over 4,000 steps with a fifth of the gradients zero."""
+    rng, size = np.random.default_rng(0), 500
+    model = SimpleNamespace(params=Flat({"w": Spec((size, 1), np.dtype(dtype))}))
+    model.params.flat[...] = rng.standard_normal(size)
+    grads = make_grads(model)
+    optimizer = make(model, **{"lr": 1e-3} | options)
+    if not flush:
+        optimizer._flush_every = 10**9
+    found = set()
+    for step in range(4000):
+        grads.flat[...] = rng.standard_normal(size) * 10.0 ** rng.integers(-9, 4, size)
+        if step > 10:
+            grads.flat[: size // 5] = 0.0
+        optimizer.step(model, grads)
+        arrays = optimizer.moments | {"params": model.params.flat}
+        found |= {name for name, array in arrays.items() if denormals(array)}
+    return found
+
+
+@every_decaying
+@every_float
+def test_nothing_decays_into_denormals(make: Any, options: dict[str, Any], dtype: str) -> None:
+    assert denormals_seen(make, options, dtype, flush=True) == set()
+
+
+@every_decaying
+@every_float
+def test_without_flushes_all_of_it_would(make: Any, options: dict[str, Any], dtype: str) -> None:
+    expected = set(make(make_model(), **options).moments) | (
+        {"params"} if "weight_decay" in options else set()
+    )
+    assert denormals_seen(make, options, dtype, flush=False) == expected
+
+
+def test_default_adam_stays_out_of_denormals() -> None:
+    assert denormals_seen(Adam, {}, "float32", flush=True) == set()
+    assert denormals_seen(Adam, {}, "float32", flush=False) == {"first"}
+
+
+def test_square_moments_are_normal_whatever_the_gradients() -> None:
+    model = make_model("float32")
+    grads, adam = make_grads(model), Adam(model)
+    rng = np.random.default_rng(1)
+    for _ in range(1000):
+        grads.flat[...] = 10.0 ** rng.uniform(-45, -15, 13)
+        adam.step(model, grads)
+        assert denormals(adam.moments["second"]) == 0
+
+
+def test_flush_changes_nothing_that_matters() -> None:
+    flushed, plain = make_model(), make_model()
+    first, second = Adam(flushed), Adam(plain)
+    second._flush_every = 10**9
+    for model, adam in ((flushed, first), (plain, second)):
+        run_on(CASES[0], model, adam, range(300))
+    assert flushed.params.flat.tobytes() == plain.params.flat.tobytes()
+    for name, moment in first.moments.items():
+        assert moment.tobytes() == second.moments[name].tobytes()
+
+
+def test_not_a_number_survives_a_flush() -> None:
+    model = make_model("float32")
+    adam = Adam(model)
+    adam.moments["first"][0] = adam.moments["second"][0] = np.nan
+    for _ in range(130):
+        adam.step(model, make_grads(model))
+    assert np.isnan(adam.moments["first"][0])
+    assert np.isnan(adam.moments["second"][0])

@@ -1,0 +1,242 @@
+"""Every schedule of the table against its formula and PyTorch; warm-up, limits, errors."""
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+from math import cos, inf, nan, pi
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlpengine import optim
+from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.optim import (
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    LinearSchedule,
+    OneCycleSchedule,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+)
+
+
+def one_cycle(step: int) -> float:
+    """PyTorch's documented phases for 100 steps, 30 of them up."""
+    low, end = 1 / 25, 1 / 250_000
+    if step <= 29:
+        return 1 + (low - 1) / 2 * (1 + cos(pi * step / 29))
+    return end + (1 - end) / 2 * (1 + cos(pi * (min(step, 99) - 29) / 70))
+
+
+TABLE: list[tuple[Schedule, Callable[[int], float]]] = [
+    (ConstantSchedule(), lambda s: 1.0),
+    (StepSchedule(30, 0.2), lambda s: [1.0, 0.2, 0.04, 0.008, 0.0016][s // 30]),
+    (ExponentialSchedule(0.97), lambda s: np.exp(s * np.log(0.97))),
+    (LinearSchedule(100), lambda s: max(0.0, (100 - s) / 100)),
+    (LinearSchedule(80, final=1.5), lambda s: min(1.5, 1 + s / 160)),
+    (CosineSchedule(100), lambda s: np.cos(pi * min(s, 100) / 200) ** 2),
+    (CosineSchedule(100, final=0.2), lambda s: 0.2 + 0.8 * np.cos(pi * min(s, 100) / 200) ** 2),
+    (OneCycleSchedule(100), one_cycle),
+    (PlateauSchedule(), lambda s: 1.0),
+]
+every_schedule = pytest.mark.parametrize(("schedule", "formula"), TABLE, ids=lambda v: repr(v)[:40])
+
+
+def warmed(schedule: Schedule, warmup: int) -> Schedule:
+    longer = {"warmup_steps": warmup}
+    if hasattr(schedule, "total_steps"):
+        longer["total_steps"] = schedule.total_steps + warmup
+    return dataclasses.replace(schedule, **longer)
+
+
+def test_every_schedule_has_a_row() -> None:
+    public = [getattr(optim, name) for name in optim.__all__]
+    schedules = {c for c in public if isinstance(c, type) and issubclass(c, Schedule)}
+    assert schedules - {Schedule} == {type(schedule) for schedule, _ in TABLE}
+
+
+@every_schedule
+def test_factor_equals_the_formula(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    for step in range(130):
+        assert schedule(step) == pytest.approx(formula(step), rel=1e-12, abs=1e-15)
+
+
+@every_schedule
+def test_warm_up_rises_to_the_schedule(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    slow = warmed(schedule, 8)
+    ramp = [slow(step) for step in range(9)]
+    assert ramp == pytest.approx([formula(0) * k / 9 for k in range(1, 10)])
+    assert all(low < high for low, high in pairwise(ramp))
+    for step in range(8, 120):
+        assert slow(step) == schedule(step - 8)
+
+
+@every_schedule
+def test_fields_are_frozen(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        schedule.warmup_steps = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "schedule", [LinearSchedule(1), CosineSchedule(1), OneCycleSchedule(1), OneCycleSchedule(2)]
+)
+def test_shortest_run_starts_high(schedule: Schedule) -> None:
+    assert schedule(0) == 1.0
+    assert schedule(2) == pytest.approx(schedule.final)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("schedule", "name", "options"),
+    [
+        (StepSchedule(7, 0.3), "StepLR", {"step_size": 7, "gamma": 0.3}),
+        (ExponentialSchedule(0.9), "ExponentialLR", {"gamma": 0.9}),
+        (
+            LinearSchedule(40, 0.1),
+            "LinearLR",
+            {"start_factor": 1.0, "end_factor": 0.1, "total_iters": 40},
+        ),
+        (CosineSchedule(50, 0.1), "CosineAnnealingLR", {"T_max": 50, "eta_min": 0.1}),
+        (OneCycleSchedule(50), "OneCycleLR", {"max_lr": 1.0, "total_steps": 50}),
+        (
+            OneCycleSchedule(50, rise=0.5, initial=0.1, final=0.001),
+            "OneCycleLR",
+            {
+                "max_lr": 1.0,
+                "total_steps": 50,
+                "pct_start": 0.5,
+                "div_factor": 10.0,
+                "final_div_factor": 100.0,
+            },
+        ),
+    ],
+)
+def test_factor_equals_pytorch(schedule: Schedule, name: str, options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: formulas only")
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    theirs = getattr(torch.optim.lr_scheduler, name)(optimizer, **options)
+    for step in range(50):
+        assert schedule(step) == pytest.approx(theirs.get_last_lr()[0], rel=1e-12)
+        optimizer.step()
+        if step < 49:
+            theirs.step()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: ConstantSchedule(warmup_steps=-1),
+            "ConstantSchedule: warmup_steps must be a whole",
+        ),
+        (lambda: ConstantSchedule(warmup_steps=1.5), "whole number of at least 0 .got 1.5"),
+        (lambda: StepSchedule(0), "StepSchedule: every must be a whole number of at least 1"),
+        (lambda: StepSchedule(5, 0.0), "StepSchedule: factor must be above zero"),
+        (lambda: ExponentialSchedule(nan), "ExponentialSchedule: decay must be a finite number"),
+        (lambda: ExponentialSchedule(1.1), "decay must be at most 1"),
+        (lambda: LinearSchedule(0), "LinearSchedule: total_steps must"),
+        (lambda: LinearSchedule(10, -0.1), "LinearSchedule: final must"),
+        (lambda: LinearSchedule(10, warmup_steps=10), "total_steps must be more than warmup_steps"),
+        (lambda: CosineSchedule(10, inf), "CosineSchedule: final must"),
+        (lambda: CosineSchedule(True), "CosineSchedule: total_steps must"),
+        (lambda: OneCycleSchedule(10, rise=1.0), "OneCycleSchedule: rise must"),
+        (lambda: OneCycleSchedule(10, initial=-1.0), "OneCycleSchedule: initial must"),
+        (lambda: OneCycleSchedule(10, final=nan), "OneCycleSchedule: final must"),
+        (lambda: PlateauSchedule(patience=-1), "PlateauSchedule: patience must"),
+        (lambda: PlateauSchedule(factor=1.0), "PlateauSchedule: factor must be less than 1"),
+        (lambda: PlateauSchedule(threshold=-1.0), "PlateauSchedule: threshold must"),
+        (lambda: PlateauSchedule(cooldown=0.5), "PlateauSchedule: cooldown must"),
+        (lambda: PlateauSchedule(least=-1.0), "PlateauSchedule: least must"),
+    ],
+)
+def test_wrong_fields_are_refused(make: Callable[[], Schedule], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+# Plateau
+
+
+def factors(schedule: PlateauSchedule, metrics: list[float]) -> list[float]:
+    seen = []
+    for metric in metrics:
+        before = schedule(0)
+        assert schedule.observe(metric) == (schedule(0) < before)
+        seen.append(schedule(0))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("schedule", "metrics", "expected"),
+    [
+        (
+            PlateauSchedule(patience=1, factor=0.5),
+            [3, 2, 2, 2, 1, 1, 1],
+            [1, 1, 1, 0.5, *[0.5] * 2, 0.25],
+        ),
+        (
+            PlateauSchedule(patience=0, factor=0.5, cooldown=2),
+            [1, 1, 1, 1, 1],
+            [1, 0.5, 0.5, 0.5, 0.25],
+        ),
+        (PlateauSchedule(patience=0, factor=0.5, least=0.4), [1, 1, 1, 1], [1, 0.5, 0.4, 0.4]),
+        (PlateauSchedule(patience=0, factor=0.5, threshold=0.1), [10, 9.5, 8.9], [1, 0.5, 0.5]),
+        (
+            PlateauSchedule(patience=0, factor=0.5, threshold=0.1),
+            [-10, -10.5, -11.1],
+            [1, 0.5, 0.5],
+        ),
+        (
+            PlateauSchedule(patience=0, factor=0.5),
+            [nan, inf, 5, 4, nan],
+            [0.5, 0.25, 0.25, 0.25, 0.125],
+        ),
+    ],
+)
+def test_plateau_drops(
+    schedule: PlateauSchedule, metrics: list[float], expected: list[float]
+) -> None:
+    assert factors(schedule, metrics) == pytest.approx(expected)
+
+
+@pytest.mark.torch
+def test_plateau_drops_where_pytorch_does() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: formulas only")
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    options: dict[str, Any] = {"patience": 3, "factor": 0.7, "threshold": 0.05, "cooldown": 2}
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, min_lr=0.05, **options)
+    ours = PlateauSchedule(least=0.05, **options)
+    rng = np.random.default_rng(0)
+    for step in range(200):
+        metric = float(1.0 / (1 + step) + rng.random())
+        theirs.step(metric)
+        ours.observe(metric)
+        assert ours(step) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+    assert ours(0) == 0.05
+
+
+def test_plateau_state_makes_it_continue() -> None:
+    metrics = list(np.random.default_rng(2).random(60))
+    whole, first, second = (PlateauSchedule(patience=2, cooldown=1, factor=0.9) for _ in range(3))
+    expected = factors(whole, metrics)
+    assert factors(first, metrics[:30]) == expected[:30]
+    second.load_state_dict(first.state_dict())
+    assert factors(second, metrics[30:]) == expected[30:]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bad": -1}, "'bad' must be a whole number"),
+        ({"scale": nan}, "'scale' must be a number"),
+        ({"more": 1}, r"unknown \['more'\]"),
+    ],
+)
+def test_plateau_refuses_a_wrong_state(change: dict[str, Any], message: str) -> None:
+    schedule = PlateauSchedule()
+    with pytest.raises(CheckpointError, match=message):
+        schedule.load_state_dict(schedule.state_dict() | change)
+    assert schedule.state_dict() == PlateauSchedule().state_dict()

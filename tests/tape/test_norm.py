@@ -1,0 +1,129 @@
+"""The global norm against exact sums, at every magnitude."""
+
+import tracemalloc
+from fractions import Fraction
+from math import inf, isnan, nan, sqrt
+
+import numpy as np
+import pytest
+
+from mlpengine.errors import ShapeError
+from mlpengine.spec import Array
+from mlpengine.tape.norm import CHUNK, GlobalNorm, clip_coefficient
+
+SIZES = [1, 13, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 5]
+RTOL = {"float32": 2e-7, "float64": 1e-14}
+every_size = pytest.mark.parametrize("size", SIZES)
+every_float = pytest.mark.parametrize("dtype", list(RTOL))
+
+
+def exact(vector: Array) -> float:
+    """Return the norm by way of integers: scaled by a power of two, summed without rounding."""
+    values = vector.astype(np.float64)
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    total = sum(Fraction(v) ** 2 for v in np.ldexp(values, -exponent).tolist())
+    return float(np.ldexp(sqrt(total), exponent))
+
+
+def vector(size: int, dtype: str, scale: float) -> Array:
+    values = np.random.default_rng(size).standard_normal(size)
+    return (values * scale).astype(dtype)
+
+
+@every_size
+@pytest.mark.parametrize("scale", [1e-37, 1e-30, 1e-20, 1e-10, 1.0, 1e10, 1e20, 1e30, 1e36])
+@every_float
+def test_norm_is_right_at_every_magnitude(size: int, scale: float, dtype: str) -> None:
+    flat = vector(size, dtype, scale)
+    assert GlobalNorm(flat)() == pytest.approx(exact(flat), rel=RTOL[dtype], abs=0.0)
+
+
+@every_size
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e-160, 1e150, 1e160, 1e300])
+def test_float64_reaches_its_limits(size: int, scale: float) -> None:
+    flat = vector(size, "float64", scale)
+    assert GlobalNorm(flat)() == pytest.approx(exact(flat), rel=1e-14, abs=0.0)
+
+
+@every_float
+def test_magnitudes_may_differ_within_a_vector(dtype: str) -> None:
+    flat = vector(4 * CHUNK, dtype, 1.0)
+    for chunk, scale in enumerate((1e-30, 1e25, 1e24, 1.0)):
+        flat[chunk * CHUNK : (chunk + 1) * CHUNK] *= np.dtype(dtype).type(scale)
+    assert GlobalNorm(flat)() == pytest.approx(exact(flat), rel=RTOL[dtype])
+
+
+@every_float
+def test_a_plain_sum_of_squares_would_fail_here(dtype: str) -> None:
+    for scale in (1e-30, 1e30) if dtype == "float32" else (1e-200, 1e200):
+        flat = vector(13, dtype, scale)
+        plain = sqrt(float(np.vdot(flat, flat)))
+        assert plain != pytest.approx(exact(flat), rel=1e-2, abs=0.0)
+
+
+@every_size
+@every_float
+def test_zero_is_zero(size: int, dtype: str) -> None:
+    assert GlobalNorm(np.zeros(size, dtype))() == 0.0
+
+
+def test_empty_is_zero() -> None:
+    assert GlobalNorm(np.zeros(0))() == 0.0
+
+
+@every_size
+@every_float
+@pytest.mark.parametrize("bad", [inf, -inf, nan])
+def test_not_finite_stays_not_finite(size: int, dtype: str, bad: float) -> None:
+    for place in {0, size // 2, size - 1}:
+        flat = vector(size, dtype, 1.0)
+        flat[place] = bad
+        assert GlobalNorm(flat)() == pytest.approx(abs(bad), nan_ok=True)
+
+
+def test_nan_outdoes_infinity_in_any_chunk() -> None:
+    for first, second in ((inf, nan), (nan, inf)):
+        flat = np.ones(2 * CHUNK)
+        flat[0], flat[-1] = first, second
+        assert isnan(GlobalNorm(flat)())
+
+
+def test_largest_norm_is_infinite_only_if_no_float_holds_it() -> None:
+    assert GlobalNorm(np.full(2, np.finfo("f8").max))() == inf
+    assert GlobalNorm(np.full(4, np.finfo("f4").max, "f4"))() == pytest.approx(6.80564693277e38)
+
+
+@every_size
+def test_vector_is_read_at_each_call_and_never_written(size: int) -> None:
+    flat = np.zeros(size, np.float32)
+    norm = GlobalNorm(flat)
+    flat[...] = 1e30
+    before = flat.tobytes()
+    flat.flags.writeable = False
+    assert norm() == pytest.approx(1e30 * sqrt(size), rel=1e-6)
+    assert flat.tobytes() == before
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 2)), np.zeros(8)[::2], np.float32(1) * np.ones(())])
+def test_vector_must_be_one_contiguous_dimension(array: Array) -> None:
+    with pytest.raises(ShapeError, match=r"^global norm: needs one contiguous dimension"):
+        GlobalNorm(array)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-30])
+def test_nothing_is_allocated_that_grows(scale: float) -> None:
+    peaks = []
+    for chunks in (2, 20):
+        norm = GlobalNorm(vector(chunks * CHUNK, "float32", scale))
+        norm()
+        tracemalloc.start()
+        norm()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 1024
+
+
+def test_clip_coefficient_is_pytorchs() -> None:
+    assert clip_coefficient(0.0, 1.0) == 1.0
+    assert clip_coefficient(0.5, 1.0) == 1.0
+    assert clip_coefficient(4.0, 1.0) == 1.0 / 4.000001
