@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, parse, read_document
 from mlpengine.config.schema import Config
+from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
 
 
@@ -35,16 +38,28 @@ class ConfigFile:
         """Name of the run: the config's, or the file's without its extension."""
         return self.config.name or self.path.stem
 
-    def find(self, source: str) -> Path:
-        """Return the path of a data file: beside the config first, then from where one works.
-
-        Raises: ConfigError naming both places if it is in neither.
-        """
-        beside = self.path.parent / source
-        for candidate in (beside, Path(source)):
+    def find(self, source: str) -> Path | None:
+        """Return where a data file is: beside the config, else where one works, else None."""
+        for candidate in (self.path.parent / source, Path(source)):
             if candidate.exists():
                 return candidate.resolve()
-        raise UsageError(f"there is no such file (looked for {beside} and {Path(source)})")
+        return None
+
+    def resolved(self) -> str:
+        """Return the config as YAML with every default and override in it, and absolute paths.
+
+        It is a config itself, which says the same from any directory.
+        """
+        plain = self.config.model_dump()
+        plain["name"] = self.name
+        for key in ("source", "validation_source", "test_source"):
+            found = plain["data"][key] and self.find(plain["data"][key])
+            if found and plain["data"][key] not in DATASETS:
+                plain["data"][key] = str(found)
+        yaml, text = YAML(typ="safe", pure=True), StringIO()
+        yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = None, False
+        yaml.dump(plain, text)
+        return text.getvalue()
 
     def wrong(self, path: KeyPath, text: str) -> ConfigError:
         """Return the error of a value that turned out not to fit, with its file and line."""

@@ -94,7 +94,7 @@ class BceLoss(Section):
         default="bce_with_logits",
         description="Binary cross-entropy: two classes, or several labels.",
     )
-    pos_weight: Positive | None = Field(default=None, description="Weight of positive targets.")
+    positive_weight: Positive = Field(default=1.0, description="Weight of positive targets.")
 
 
 class CrossEntropyLoss(Section):

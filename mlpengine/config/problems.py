@@ -48,7 +48,8 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
             case "rule":
                 document.report((*path, *context["at"]), context["text"])
             case kind:
-                path = (*path, "name") if kind == "union_tag_invalid" else path
+                if kind == "union_tag_invalid" and isinstance(_value_at(path, document.data), dict):
+                    path = (*path, "name")
                 text = _EXPECTED.get(kind, found["msg"]).format(**context)
                 names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))
                 expected.setdefault(path, []).append(_listed(text))

@@ -47,9 +47,13 @@ class Problem:
 
 @dataclass
 class Document:
-    """Plain data, the place of each key path, and the problems found so far."""
+    """Plain data, the place of each key path, and the problems found so far.
+
+    `raw` is the file as it was read.
+    """
 
     source: str
+    raw: bytes = b""
     data: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, tuple[str, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -97,7 +101,7 @@ def read_document(path: Path) -> Document:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise ConfigError(f"{source}:{line}: a config must be UTF-8 text") from error
-    document = Document(source)
+    document = Document(source, raw)
     data = parse(text, source, document)
     if not isinstance(data, dict):
         document.report((), f"the top level must be a mapping of keys (got {_kind(data)})")

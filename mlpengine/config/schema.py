@@ -114,7 +114,7 @@ class DataSection(Section):
         default=True, description="Train on standardized targets; metrics are in their own units."
     )
     missing: Literal["mean", "median", "indicator", "error"] | float = Field(
-        default="median", description="What stands in for a missing number."
+        default="mean", description="What stands in for a missing number."
     )
 
 

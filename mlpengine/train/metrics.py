@@ -17,7 +17,7 @@ from mlpengine.spec import Array
 
 def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return the share of rows predicted right; a multi-label row is right when every label is."""
-    right: Array = np.equal(target, predicted)
+    right: Array = np.asarray(target == predicted)
     if right.ndim > 1:
         right = right.all(axis=1)
     return _mean(right, weight)

@@ -1,0 +1,1 @@
+"""The command line of mlpengine; installed as the package mlpengine_cli."""

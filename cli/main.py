@@ -1,0 +1,143 @@
+"""The command `mlpengine`: finds its subcommands when they are called, and ends cleanly."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from errno import ENOSPC
+from importlib import import_module
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+COMMANDS = {
+    "train": "Train a network as a config says.",
+}
+"""The subcommands and what help says of them; each is the object `command` of its module."""
+
+SIGINT_CODE, SIGTERM_CODE = 130, 143
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand's module when the subcommand is called, not to list it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a subcommand."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"mlpengine_cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; suggest the nearest name for one that does not exist."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, 1)
+            hint = f" - did you mean {near[0]!r}?" if near else f" ({', '.join(COMMANDS)})"
+            raise click.UsageError(f"no such command {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"mlpengine {version('mlpengine')}")
+        ctx.exit()
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: mlpengine train configs/digits.yaml",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version.",
+)
+def group(debug: bool) -> None:
+    """Train multilayer perceptrons of fixed architecture in preallocated buffers."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(list(sys.argv[1:] if args is None else args)))
+
+
+def run(args: list[str]) -> int:
+    """Run the command line and return its exit code; an expected error prints no traceback."""
+    signal.signal(signal.SIGTERM, _terminate)
+    debug = "--debug" in args
+    args = [arg for arg in args if arg != "--debug"]  # so that it may stand anywhere
+    try:
+        code = group.main(args, prog_name="mlpengine", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        return _closed_pipe()
+    except (click.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        return SIGINT_CODE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else 1
+    except Exception as error:
+        if debug:
+            raise
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    """Print an expected error and return its exit code; let any other one show where it arose."""
+    from mlpengine.errors import MlpEngineError
+
+    if isinstance(error, MlpEngineError):
+        _say(f"error: {error}")
+        return error.exit_code
+    if isinstance(error, OSError):
+        full = " - make room and start again" if error.errno == ENOSPC else ""
+        place = f"{error.filename}: " if error.filename else ""
+        _say(f"error: {place}{error.strerror or error}{full}")
+        return 1
+    if isinstance(error, MemoryError):
+        _say("error: not enough memory for this network, batch size or data")
+        return 1
+    raise error
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):
+        click.echo(text, err=True)
+
+
+def _closed_pipe() -> int:
+    """Leave quietly where the reader of our output has gone, as in ``| head``."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(SIGTERM_CODE)

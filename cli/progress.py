@@ -1,0 +1,119 @@
+"""What a person sees while a network learns: a row for each epoch, on stderr."""
+
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Protocol
+
+import click
+
+from mlpengine.train.history import EpochRow
+from mlpengine.train.loop import Loop
+
+
+class Progress(Protocol):
+    """An observer of the loop that prints."""
+
+    def on_start(self, loop: Loop) -> None: ...
+
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def columns(loop: Loop) -> list[tuple[str, int]]:
+    """Return title and width of each column."""
+    measured = [(f"val {name}".replace("_", " "), 12) for name in loop.history.metrics]
+    fixed = [("grad norm", 10), ("lr", 9), ("rows/s", 9), ("left", 7)]
+    return [("epoch", len(f"{loop.epochs}") * 2 + 1), ("train loss", 11), *measured, *fixed]
+
+
+def cells(loop: Loop, row: EpochRow, seconds_left: float) -> list[str]:
+    """Return the texts of one row."""
+    return [
+        f"{row.epoch}/{loop.epochs}",
+        f"{row.train_loss:.5g}",
+        *(f"{value:.5g}" for value in row.validation.values()),
+        f"{row.gradient_norm:.4g}",
+        f"{row.lr:.3g}",
+        f"{row.samples_per_second:,.0f}",
+        clock(seconds_left),
+    ]
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as minutes and seconds, or hours and minutes: 2:07, 3h04."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}"
+
+
+def aligned(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
+    """Return one line of the table."""
+    pairs = zip(texts, widths, strict=True)
+    return "  ".join(text.rjust(max(width, len(title))) for text, (title, width) in pairs)
+
+
+class PlainProgress:
+    """One line of text for each epoch: for files, pipes and logs."""
+
+    def on_start(self, loop: Loop) -> None:
+        """Print the header."""
+        self._began, self._first = perf_counter(), len(loop.history.rows)
+        titles = columns(loop)
+        self._print(aligned([title for title, _ in titles], titles))
+
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+        """Print an epoch; a star marks the best so far."""
+        per_epoch = (perf_counter() - self._began) / (row.epoch - self._first)
+        texts = cells(loop, row, (loop.epochs - row.epoch) * per_epoch)
+        star = " *" if loop.best.epoch == row.epoch and row.validation else ""
+        self._print(aligned(texts, columns(loop)) + star)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+
+    def _print(self, line: str) -> None:
+        click.echo(line, err=True)
+
+
+class RichProgress(PlainProgress):
+    """The same rows in color, and below them a bar that moves within the epoch."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+
+    def on_start(self, loop: Loop) -> None:
+        """Print the header and show the bar."""
+        self._bar.start()
+        self._task = self._bar.add_task("training", total=loop.epochs)
+        super().on_start(loop)
+
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+        """Print an epoch and move the bar."""
+        super().on_epoch(loop, row)
+        self._bar.update(self._task, completed=row.epoch)
+
+    def close(self) -> None:
+        """Take the bar away and give the terminal back."""
+        self._bar.stop()
+
+    def _print(self, line: str) -> None:
+        style = "bold green" if line.endswith("*") else "bold" if "epoch" in line else None
+        self._bar.console.print(line, style=style, highlight=False, markup=False)
+
+
+def progress(quiet: bool) -> list[Progress]:
+    """Return the observer that suits stderr: rich on a terminal, plain lines otherwise."""
+    if quiet:
+        return []
+    return [RichProgress() if sys.stderr.isatty() else PlainProgress()]

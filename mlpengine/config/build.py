@@ -1,0 +1,226 @@
+"""From a checked config to the objects that train: network, loss, optimizer, loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.config import options
+from mlpengine.config.load import ConfigFile
+from mlpengine.config.tables import Tables, read_tables
+from mlpengine.data import class_weights
+from mlpengine.errors import UsageError
+from mlpengine.nn import Mlp
+from mlpengine.ops._loss import Loss
+from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+from mlpengine.ops.losses import (
+    BinaryCrossEntropyWithLogits,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+)
+from mlpengine.optim import (
+    Adam,
+    AdamW,
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    LinearSchedule,
+    OneCycleSchedule,
+    Optimizer,
+    PlateauSchedule,
+    RmsProp,
+    Schedule,
+    Sgd,
+    StepSchedule,
+)
+from mlpengine.train.loop import EarlyStopping, Loop
+from mlpengine.train.model import Model
+from mlpengine.train.step import TrainingStep
+from mlpengine.train.task import Classification, Part, Task, part_of, task_for
+from mlpengine.train.threads import choose_threads
+
+LOSSES = {
+    "classification": ("softmax_cross_entropy", "bce_with_logits"),
+    "multilabel": ("bce_with_logits",),
+    "regression": ("mse", "mae", "huber"),
+}
+"""The losses that suit a task; the first is what auto means."""
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "rmsprop": RmsProp,
+    "sgd": Sgd,
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that a config describes, ready to run."""
+
+    file: ConfigFile
+    tables: Tables
+    task: Task
+    parts: dict[str, Part]
+    model: Model
+    loss: Loss
+    step: TrainingStep
+    threads: int
+
+    def loop(self, observers: Sequence[object] = ()) -> Loop:
+        """Return the training loop."""
+        config = self.file.config
+        rule = config.training.early_stopping
+        early = EarlyStopping(rule.patience, rule.monitor, rule.min_delta) if rule else None
+        return Loop(
+            self.step,
+            self.task,
+            self.parts["train"],
+            self.parts.get("validation"),
+            epochs=config.training.epochs,
+            early_stopping=early,
+            seed=np.random.Generator(np.random.PCG64([config.seed, 1])),
+            observers=observers,
+        )
+
+
+def build(file: ConfigFile) -> Experiment:
+    """Read the data of a config and make everything that trains on it.
+
+    Raises: ConfigError where settings do not fit the data or each other; DataError.
+    """
+    config = file.config
+    tables = read_tables(file)
+    kind = tables.preprocessor.task
+    name = _loss_name(file, str(kind))
+    task = task_for(tables.preprocessor.target, name)
+    _check_monitor(file, task)
+    dtype = np.dtype(config.training.dtype)
+    parts = {
+        part: part_of(table, rows, tables.preprocessor, task, dtype)
+        for part, (table, rows) in tables.parts.items()
+    }
+    mlp = _network(file, tables.preprocessor.n_features, task.outputs)
+    loss = _loss(file, name, parts["train"], task)
+    batch_size = min(config.training.batch_size, len(parts["train"]))
+    optimizer = _optimizer(file, mlp, steps_per_epoch=-(-len(parts["train"]) // batch_size))
+    step = TrainingStep(
+        mlp,
+        loss,
+        optimizer,
+        batch_size,
+        clip_norm=config.training.clip_norm,
+        weighted=parts["train"].weights is not None,
+        backend=config.training.backend,
+    )
+    threads = config.training.threads
+    if threads == "auto":
+        threads = choose_threads(mlp.sizes, batch_size)
+    model = Model(mlp, tables.preprocessor, name)
+    return Experiment(file, tables, task, parts, model, loss, step, threads)
+
+
+def _loss_name(file: ConfigFile, kind: str) -> str:
+    suited, name = LOSSES[kind], file.config.loss.name
+    if name == "auto":
+        return suited[0]
+    if name not in suited:
+        raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
+    return name
+
+
+def _check_monitor(file: ConfigFile, task: Task) -> None:
+    rule = file.config.training.early_stopping
+    known = ("loss", *task.headline)
+    if rule and rule.monitor not in known:
+        text = f"this task has {', '.join(known)} (got {rule.monitor!r})"
+        raise file.wrong(("training", "early_stopping", "monitor"), text)
+
+
+def _network(file: ConfigFile, in_dim: int, out_dim: int) -> Mlp:
+    model = file.config.model
+    activation = model.activation
+    if len(activation) == 1:
+        activation = activation * len(model.hidden)
+    return Mlp(
+        [in_dim, *model.hidden, out_dim],
+        activation=activation,
+        dropout=model.dropout,
+        initializer=model.initializer,
+        seed=file.config.seed,
+        dtype=file.config.training.dtype,
+    )
+
+
+def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:
+    given = file.config.loss
+    balanced = file.config.data.class_weights == "balanced"
+    classes = isinstance(task, Classification)
+    if balanced and not classes:
+        raise file.wrong(("data", "class_weights"), "only classification has class weights")
+    match name:
+        case "softmax_cross_entropy":
+            smoothing = getattr(given, "label_smoothing", 0.0)
+            weights = class_weights(train.y, task.outputs) if balanced else None
+            return SoftmaxCrossEntropy(
+                class_weights=None if weights is None else tuple(weights.tolist()),
+                label_smoothing=smoothing,
+            )
+        case "bce_with_logits":
+            weight = getattr(given, "positive_weight", 1.0)
+            if classes:
+                _check_two_classes(file, train)
+                ones = float(train.truth.mean())
+                weight = (1.0 - ones) / ones if balanced else weight
+            return BinaryCrossEntropyWithLogits(positive_weight=weight)
+        case "huber":
+            return Huber(delta=getattr(given, "delta", 1.0))
+        case "mae":
+            return MeanAbsoluteError()
+    return MeanSquaredError()
+
+
+def _check_two_classes(file: ConfigFile, train: Part) -> None:
+    count = int(train.truth.max()) + 1
+    if count > 2:
+        text = f"bce_with_logits needs two classes (the target has {count})"
+        raise file.wrong(("loss",), f"{text}: use softmax_cross_entropy")
+
+
+def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
+    settings = file.config.optimizer.model_dump(exclude={"name"})
+    if "betas" in settings:
+        settings["betas"] = tuple(settings["betas"])
+    try:
+        schedule = _schedule(file, steps_per_epoch)
+    except UsageError as error:
+        raise file.wrong(("schedule",), str(error)) from error
+    try:
+        kind = OPTIMIZERS[file.config.optimizer.name]
+        return kind(mlp, schedule=schedule, **settings)
+    except UsageError as error:
+        raise file.wrong(("optimizer",), str(error)) from error
+
+
+def _schedule(file: ConfigFile, steps_per_epoch: int) -> Schedule:
+    """Return the schedule: a config counts epochs, a schedule steps."""
+    given = file.config.schedule
+    total = file.config.training.epochs * steps_per_epoch
+    warmup = round(given.warmup_epochs * steps_per_epoch)
+    match given:
+        case options.StepSchedule():
+            every = max(1, round(given.every_epochs * steps_per_epoch))
+            return StepSchedule(every, given.factor, warmup_steps=warmup)
+        case options.ExponentialSchedule():
+            decay = given.factor ** (1.0 / steps_per_epoch)
+            return ExponentialSchedule(decay, warmup_steps=warmup)
+        case options.CosineSchedule():
+            return CosineSchedule(total, given.final, warmup_steps=warmup)
+        case options.LinearSchedule():
+            return LinearSchedule(total, given.final, warmup_steps=warmup)
+        case options.OneCycleSchedule():
+            return OneCycleSchedule(total, given.rise, warmup_steps=warmup)
+        case options.PlateauSchedule():
+            return PlateauSchedule(given.patience, given.factor, warmup_steps=warmup)
+    return ConstantSchedule(warmup_steps=warmup)

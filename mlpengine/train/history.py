@@ -1,0 +1,85 @@
+"""What happened epoch by epoch, in memory and in CSV files that a resumed run continues exactly."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+METRICS_FILE = "metrics.csv"
+TIMINGS_FILE = "timings.csv"
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """One epoch.
+
+    `train_loss` is the mean over the rows as they were learned from; `validation` holds loss and
+    metrics over the whole split, empty without one; `gradient_norm` is the mean over the steps,
+    before clipping; `lr` is that of the last step.
+    Units: `seconds` of training, validation aside.
+    """
+
+    epoch: int
+    steps: int
+    lr: float
+    gradient_norm: float
+    train_loss: float
+    validation: dict[str, float]
+    seconds: float
+    samples_per_second: float
+
+    def values(self) -> list[int | float]:
+        """Return what goes into metrics.csv: all that the same seed gives again, so no times."""
+        plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
+        return [*plain, *self.validation.values()]
+
+
+@dataclass
+class History:
+    """All epochs so far; `metrics` names what validation measures, in order."""
+
+    metrics: tuple[str, ...]
+    rows: list[EpochRow] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        """The header of metrics.csv."""
+        fixed = ["epoch", "steps", "lr", "gradient_norm", "train_loss"]
+        return [*fixed, *(f"validation_{name}" for name in self.metrics)]
+
+
+class CsvLog:
+    """A CSV file that grows by whole lines; floats are written so that they read back exactly."""
+
+    def __init__(self, path: Path, columns: Sequence[str], *, keep: int = 0) -> None:
+        """Start the file, or go on behind the first `keep` lines of an existing one."""
+        self.rows = keep
+        lines = path.read_bytes().splitlines(keepends=True)[: keep + 1] if keep else []
+        header = (",".join(columns) + "\n").encode()
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+        os.ftruncate(self._file, 0)
+        self._put(b"".join(lines) or header)
+
+    def append(self, values: Sequence[Any]) -> None:
+        """Write one line."""
+        self._put((",".join(map(cell, values)) + "\n").encode())
+        self.rows += 1
+
+    def sync(self) -> None:
+        """Have every line on disk when this returns."""
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file; nothing can be appended any more."""
+        os.close(self._file)
+
+    def _put(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+
+def cell(value: object) -> str:
+    """Return a value as it stands in a CSV file: shortest text that reads back the same."""
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,197 @@
+"""The training loop: epochs, validation, early stopping, and those who watch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+
+from mlpengine.data import Batches, gather
+from mlpengine.optim import PlateauSchedule
+from mlpengine.spec import Array
+from mlpengine.train.evaluate import Evaluator
+from mlpengine.train.history import EpochRow, History
+from mlpengine.train.step import TrainingStep
+from mlpengine.train.task import RISING, Part, Task
+
+Ending = Literal["epochs", "early", "interrupted"]
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Stop after `patience` epochs in which `monitor` was not better by more than `min_delta`."""
+
+    patience: int = 20
+    monitor: str = "loss"
+    min_delta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended; the network holds the weights of `best_epoch`."""
+
+    ending: Ending
+    epochs: int
+    best_epoch: int
+    seconds: float
+    samples_per_second: float
+    history: History
+
+
+class Best:
+    """The best epoch so far and its weights; without validation the newest is the best."""
+
+    def __init__(self, params: Array, rule: EarlyStopping) -> None:
+        self.weights = params.copy()
+        self.sign = -1.0 if rule.monitor in RISING else 1.0
+        self.rule = rule
+        self.epoch = 0
+        self.value = inf
+        self.waited = 0
+
+    def update(self, params: Array, epoch: int, validation: dict[str, float]) -> float:
+        """Take note of an epoch; return what was compared: the monitored metric, less is better."""
+        value = self.sign * validation[self.rule.monitor] if validation else -inf
+        better = value < self.value - self.rule.min_delta or not validation or not self.epoch
+        if better:
+            self.value, self.epoch, self.waited = value, epoch, 0
+            self.weights[...] = params
+        else:
+            self.waited += 1
+        return value
+
+
+class Loop:
+    """Trains for a number of epochs and leaves the network with its best weights.
+
+    The best epoch is the one with the best monitored metric on the validation part, whether or
+    not `early_stopping` ends training before `epochs`; without a validation part, the last.
+
+    `observers` are objects with any of the methods ``on_start(loop)``, ``on_step(loop)`` after
+    each step, ``on_epoch(loop, row)`` after validation, and ``on_end(loop, result)``.  What they
+    may read is under Attributes; what they do not define costs nothing.
+
+    Attributes:
+        step: the bound training step, with the buffers, the loss and the norms of the last step.
+        epoch: number of the current epoch, from 1.
+        batch_rows: row numbers, in the training part, of the last batch.
+        history: one row for each whole epoch.
+        best: the best epoch so far.
+
+    Raises: NumericalError, from `run`, if a loss or gradient is not finite; nothing is updated.
+    """
+
+    def __init__(
+        self,
+        step: TrainingStep,
+        task: Task,
+        train: Part,
+        validation: Part | None = None,
+        *,
+        epochs: int,
+        early_stopping: EarlyStopping | None = None,
+        seed: int | np.random.Generator = 0,
+        observers: Sequence[object] = (),
+    ) -> None:
+        self.step, self.task, self.train, self.validation = step, task, train, validation
+        self.epochs, self.early_stopping = epochs, early_stopping
+        self.evaluator = Evaluator(step.mlp, step.loss, task)
+        self.batches = Batches(len(train), step.batch_size, seed=seed)
+        self.batch_rows: Array = self.batches.order[:0]
+        self.epoch = 0
+        self.history = History(("loss", *task.headline) if validation else ())
+        self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
+        self.seconds = 0.0
+        self._samples = 0
+        self._sums = [0.0, 0.0]
+        self._stop = False
+        self._calls = {name: _methods(observers, name) for name in _EVENTS}
+
+    @property
+    def steps(self) -> int:
+        """Steps made so far."""
+        return self.step.optimizer.steps
+
+    def stop(self) -> None:
+        """End training after the current step; may be called from a signal handler or a thread."""
+        self._stop = True
+
+    def run(self) -> Result:
+        """Train until the epochs are over, early stopping ends it, or `stop` is called."""
+        self._notify("on_start")
+        ending = self._run_epochs()
+        if self.best.epoch:
+            self.step.mlp.params.flat[...] = self.best.weights
+        rate = self._samples / self.seconds if self.seconds else 0.0
+        done = len(self.history.rows)
+        result = Result(ending, done, self.best.epoch, self.seconds, rate, self.history)
+        self._notify("on_end", result)
+        return result
+
+    def _run_epochs(self) -> Ending:
+        patience = self.early_stopping.patience if self.early_stopping else inf
+        while len(self.history.rows) < self.epochs:
+            if self.best.waited >= patience:
+                return "early"
+            began = perf_counter()
+            if not self._learn():
+                return "interrupted"
+            spent = perf_counter() - began
+            self.seconds += spent
+            self._samples += len(self.train)
+            self._close_epoch(spent)
+        return "epochs" if self.best.waited < patience else "early"
+
+    def _learn(self) -> bool:
+        """Learn from the batches of an epoch, or those left of it; return whether all are done."""
+        step, observers, sums = self.step, self._calls["on_step"], self._sums
+        self.epoch = len(self.history.rows) + 1
+        for indices in self.batches.epoch():
+            rows = len(indices)
+            bound = step.bound(rows)
+            gather(self.train.x, indices, bound.scratch.input)
+            gather(self.train.y, indices, bound.loss.target)
+            if self.train.weights is not None and bound.loss.sample_weight is not None:
+                gather(self.train.weights, indices, bound.loss.sample_weight)
+            sums[0] += step.run(bound) * rows
+            sums[1] += step.grad_norm
+            self.batch_rows = indices
+            for observe in observers:
+                observe(self)
+            if self._stop:
+                break
+        return self.batches.cursor >= self.batches.n_rows
+
+    def _close_epoch(self, spent: float) -> None:
+        validation = self.evaluator.run(self.validation) if self.validation else {}
+        rows, steps = len(self.train), len(self.batches)
+        row = EpochRow(
+            epoch=self.epoch,
+            steps=self.steps,
+            lr=self.step.optimizer.current_lr,
+            gradient_norm=self._sums[1] / steps,
+            train_loss=self._sums[0] / rows,
+            validation=validation,
+            seconds=spent,
+            samples_per_second=rows / spent,
+        )
+        self._sums[:] = [0.0, 0.0]
+        self.history.rows.append(row)
+        value = self.best.update(self.step.mlp.params.flat, self.epoch, validation)
+        schedule = self.step.optimizer.schedule
+        if isinstance(schedule, PlateauSchedule):
+            schedule.observe(value if validation else row.train_loss)
+        self._notify("on_epoch", row)
+
+    def _notify(self, event: str, *details: Any) -> None:
+        for observe in self._calls[event]:
+            observe(self, *details)
+
+
+_EVENTS = ("on_start", "on_step", "on_epoch", "on_end")
+
+
+def _methods(observers: Sequence[object], name: str) -> list[Callable[..., None]]:
+    return [getattr(observer, name) for observer in observers if hasattr(observer, name)]

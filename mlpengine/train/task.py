@@ -1,0 +1,209 @@
+"""What a network's outputs mean: the form of targets that a loss takes, labels, units, metrics."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mlpengine.data import ClassTarget, Dataset, NumberTarget, Preprocessor, Table
+from mlpengine.data.targets import Target
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+from mlpengine.train import metrics
+
+RISING = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "r2")
+"""Metrics of which more is better; of the others less is."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one split, ready for the network.
+
+    Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
+    class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
+    weights (rows,) or None.
+    """
+
+    x: Array
+    y: Array
+    truth: Array
+    weights: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+class Task(ABC):
+    """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
+
+    headline: ClassVar[tuple[str, ...]]
+    """The metrics that are computed after every epoch."""
+
+    def __init__(self, outputs: int) -> None:
+        self.outputs = outputs
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        """Return encoded targets in the form and dtype that the loss takes."""
+        return np.ascontiguousarray(target, dtype)
+
+    def truth(self, table: Table, target: Array) -> Array:
+        """Return what predictions are compared with."""
+        return target
+
+    @abstractmethod
+    def predict(self, output: Array) -> Array:
+        """Return predictions: class numbers, 0 and 1 per label, or values in their own units."""
+
+    def probabilities(self, output: Array) -> Array | None:
+        """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
+        return None
+
+    @abstractmethod
+    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
+        """Return the headline metrics over all rows; with `full` every metric of the task."""
+
+
+class Classification(Task):
+    """One class of several, by softmax over as many logits."""
+
+    headline = ("accuracy", "macro_f1")
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        return np.ascontiguousarray(target, np.int64)
+
+    def predict(self, output: Array) -> Array:
+        classes: Array = output.argmax(axis=1)
+        return classes
+
+    def probabilities(self, output: Array) -> Array:
+        shifted = output.astype(np.float64)
+        shifted -= shifted.max(axis=1, keepdims=True)
+        np.exp(shifted, shifted)
+        shifted /= shifted.sum(axis=1, keepdims=True)
+        return shifted
+
+    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
+        found = _label_metrics(part, self.predict(output))
+        if full:
+            predicted, chance = self.predict(output), self.probabilities(output)
+            found |= _probability_metrics(part, predicted, chance)
+        return found
+
+
+class BinaryClassification(Classification):
+    """One class of two, by a single logit for the second."""
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        return np.ascontiguousarray(target[:, None], dtype)
+
+    def predict(self, output: Array) -> Array:
+        return (output[:, 0] > 0).astype(np.int64)
+
+    def probabilities(self, output: Array) -> Array:
+        second = _logistic(output[:, 0])
+        return np.stack([1.0 - second, second], axis=1)
+
+
+class MultiLabel(Task):
+    """Several labels, each a yes or no of its own, by a logit for each."""
+
+    headline = ("accuracy", "macro_f1")
+
+    def predict(self, output: Array) -> Array:
+        return (output > 0).astype(np.int64)
+
+    def probabilities(self, output: Array) -> Array:
+        return _logistic(output)
+
+    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
+        predicted = self.predict(output)
+        found = _label_metrics(part, predicted)
+        if full:
+            found |= _probability_metrics(part, predicted, self.probabilities(output))
+            del found["balanced_accuracy"]
+        return found
+
+
+class Regression(Task):
+    """Numbers, on a scale that `target` undoes."""
+
+    headline = ("r2", "mae", "rmse")
+
+    def __init__(self, target: NumberTarget) -> None:
+        super().__init__(target.n_outputs)
+        self.target = target
+
+    def truth(self, table: Table, target: Array) -> Array:
+        columns = [table[name].values.astype(np.float64) for name in self.target.columns]
+        return np.stack(columns, axis=1)
+
+    def predict(self, output: Array) -> Array:
+        return self.target.inverse(output)
+
+    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
+        given = part.truth, self.predict(output), part.weights
+        return {"r2": metrics.r2(*given), "mae": metrics.mae(*given), "rmse": metrics.rmse(*given)}
+
+
+def task_for(target: Target | None, loss: str) -> Task:
+    """Return the task of an encoded target under the loss of that name.
+
+    Raises: DataError where there is no target.
+    """
+    if target is None:
+        raise DataError("task: the preprocessing was fitted without a target")
+    if isinstance(target, NumberTarget):
+        return Regression(target)
+    if isinstance(target, ClassTarget):
+        binary = loss == "bce_with_logits"
+        return BinaryClassification(1) if binary else Classification(target.n_outputs)
+    return MultiLabel(target.n_outputs)
+
+
+def part_of(
+    table: Table,
+    rows: Array | None,
+    preprocessor: Preprocessor,
+    task: Task,
+    dtype: np.dtype[np.generic],
+) -> Part:
+    """Return the given rows of a table as the network and its metrics take them.
+
+    Raises: DataError if the table has no target, or for the first cell that cannot be used.
+    """
+    part = table if rows is None else table.rows(rows)
+    data: Dataset = preprocessor.transform(part)
+    if data.target is None:
+        wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
+        raise DataError(f"{table.source}: the target column is missing ({wanted})")
+    weights = None if data.weights is None else np.ascontiguousarray(data.weights, dtype)
+    return Part(
+        np.ascontiguousarray(data.features, dtype),
+        task.learning_target(data.target, dtype),
+        task.truth(part, data.target),
+        weights,
+    )
+
+
+def _logistic(logits: Array) -> Array:
+    wide = logits.astype(np.float64)
+    small = np.exp(-np.abs(wide))
+    return np.where(wide >= 0, 1.0, small) / (1.0 + small)
+
+
+def _label_metrics(part: Part, predicted: Array) -> dict[str, float]:
+    truth = part.truth.astype(np.int64)
+    wanted: dict[str, Callable[..., float]] = {"accuracy": metrics.accuracy, "macro_f1": metrics.f1}
+    return {name: metric(truth, predicted, part.weights) for name, metric in wanted.items()}
+
+
+def _probability_metrics(part: Part, predicted: Array, chance: Array) -> dict[str, float]:
+    truth, weights = part.truth.astype(np.int64), part.weights
+    return {
+        "balanced_accuracy": metrics.balanced_accuracy(truth, predicted, weights),
+        "weighted_f1": metrics.f1(truth, predicted, weights, average="weighted"),
+        "roc_auc": metrics.roc_auc(truth, chance, weights),
+        "log_loss": metrics.log_loss(truth, chance, weights),
+    }

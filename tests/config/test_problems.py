@@ -1,0 +1,235 @@
+"""Every mistake in a config, and what is said about it."""
+
+import pytest
+
+from mlpengine.config import json_schema, load_config, parse_override
+from mlpengine.config.problems import shown, suggestion
+from mlpengine.errors import ConfigError, UsageError
+
+SOUND = "data: {source: digits}\n"
+
+
+def load(tmp_path, content, *settings):
+    path = tmp_path / "c.yaml"
+    path.write_text(content)
+    return load_config(path, [parse_override(text) for text in settings])
+
+
+def complaint(tmp_path, content, *settings):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, content, *settings)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+MISTAKES = {
+    "required": ("seed: 1", "data: this key is required (Where the rows come from.)"),
+    "required below": ("data: {}", ":1: data.source: this key is required (digits, diabetes"),
+    "misspelled section": (SOUND + "modle: {}", ":2: modle: unknown key - did you mean 'model'?"),
+    "misspelled key": (SOUND + "model:\n  hiden: [3]", ":3: model.hiden: unknown key - did you"),
+    "key of another section": (
+        SOUND + "training: {lr: 1}",
+        "training.lr: unknown key - did you mean 'optimizer.lr'?",
+    ),
+    "unknown key": (SOUND + "model: {foo: 1}", "model.foo: unknown key (valid here: hidden, act"),
+    "key of another name": (
+        SOUND + "optimizer: {name: sgd, betas: [0, 0]}",
+        "optimizer.betas: unknown key (valid here: lr,",
+    ),
+    "key of the default name": (SOUND + "optimizer: {beta: 1}", "did you mean 'betas'?"),
+    "name": (
+        SOUND + "optimizer: adm",
+        ":2: optimizer: must be one of 'sgd', 'adam', 'adamw', 'rmsprop' (got 'adm') - did you",
+    ),
+    "name in a mapping": (SOUND + "loss: {name: hubr}", ":2: loss.name: must be one of 'auto', "),
+    "choice": (
+        "data: {source: digits, task: clasification}",
+        "data.task: must be one of 'auto', 'classification', 'regression', 'multilabel' "
+        "(got 'clasification') - did you mean 'classification'?",
+    ),
+    "choice in a list": (
+        SOUND + "model: {hidden: [3, 3], activation: [relu, rlu]}",
+        "model.activation[1]: must be one of 'identity', 'elu'",
+    ),
+    "short form of a list": (SOUND + "model: {activation: rlu}", "model.activation: must be one"),
+    "text for a number": (SOUND + "training: {epochs: '3'}", "must be a whole number (got '3')"),
+    "fraction for a count": (SOUND + "seed: 1.5", "seed: must be a whole number (got 1.5)"),
+    "true for a number": (SOUND + "seed: true", "seed: must be a whole number (got true)"),
+    "number for a word": ("data: {source: 3}", "data.source: must be text (got 3)"),
+    "number for a switch": (SOUND + "optimizer: {decay_biases: 1}", "must be true or false"),
+    "no for a switch": (SOUND + "optimizer: {decay_biases: no}", "or false (got 'no')"),
+    "list for a mapping": (SOUND + "model: [1]", "model: must be a mapping of keys (got [1])"),
+    "mapping for a list": (SOUND + "model: {hidden: {}}", "model.hidden: must be a list"),
+    "nothing": (SOUND + "training:\n  epochs:", "training.epochs: must be a whole number (got not"),
+    "too small": (SOUND + "optimizer: {lr: 0}", "optimizer.lr: must be greater than 0.0 (got 0)"),
+    "too large": (SOUND + "model: {dropout: 1}", "model.dropout: must be less than 1.0 (got 1)"),
+    "negative": (SOUND + "seed: -1", "seed: must be at least 0 (got -1)"),
+    "too short": (SOUND + "optimizer: {betas: [0]}", "betas: must be a list of at least 2 (got"),
+    "infinite": (SOUND + "optimizer: {lr: .inf}", "lr: must be a finite number (got inf)"),
+    "not a number": (SOUND + "optimizer: {lr: .nan}", "lr: must be a finite number (got nan)"),
+    "beyond a float": (SOUND + "optimizer: {lr: 1e999}", "lr: must be a finite number (got inf)"),
+    "beyond an integer": (SOUND + "optimizer: {lr: " + "9" * 400 + "}", "optimizer.lr: must be"),
+    "one of two kinds": (
+        SOUND + "training: {threads: aut}",
+        "training.threads: must be 'auto' or a whole number (got 'aut') - did you mean 'auto'?",
+    ),
+    "one of many kinds": (
+        "data: {source: digits, missing: [1]}",
+        "data.missing: must be one of 'mean', 'median', 'indicator', 'error' or a number (got [1])",
+    ),
+    "unfit name": (SOUND + "name: a/b", "name: must be letters, digits, dots and dashes only"),
+    "no rows left": (
+        "data:\n  source: digits\n  split: {validation: 0.5, test: 0.5}",
+        ":3: data.split: validation and test must leave rows to train on (they take 1)",
+    ),
+    "two kinds of split": (
+        "data: {source: digits, split: {group: a, time: b}}",
+        "data.split.time: give group or time, not both",
+    ),
+    "activations": (
+        SOUND + "model: {hidden: [3], activation: [relu, relu]}",
+        "model.activation: give one activation, or one for each layer (2 for 1)",
+    ),
+    "early stopping blind": (
+        "data: {source: digits, split: {validation: 0}}\ntraining:\n  early_stopping: true",
+        ":3: training.early_stopping: early stopping needs validation rows",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistake(case, tmp_path):
+    content, message = MISTAKES[case]
+    found = complaint(tmp_path, content)
+    assert message in found
+    assert len(found.splitlines()) == 1
+    assert found.startswith(str(tmp_path / "c.yaml") + ":")
+
+
+def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path):
+    content = "seed: x\ndata:\n  source: digits\n  targt: a\ntraining: {epochs: 0, lr: 1}\n"
+    lines = complaint(tmp_path, content).splitlines()
+    assert lines[0].endswith("4 problems")
+    assert [line.split(":")[1] for line in lines[1:]] == ["1", "4", "5", "5"]
+
+
+SETTINGS = {
+    "number": ("optimizer.lr=1e-2", lambda c: c.optimizer.lr == 0.01),
+    "list": ("model.hidden=[3, 4]", lambda c: c.model.hidden == [3, 4]),
+    "mapping": ("data.split={test: 0.5}", lambda c: c.data.split.test == 0.5),
+    "switch": ("optimizer.decay_biases=true", lambda c: c.optimizer.decay_biases),
+    "name": ("optimizer=sgd", lambda c: c.optimizer.name == "sgd"),
+    "text that looks like a switch": ("data.target=no", lambda c: c.data.target == ["no"]),
+    "new section": ("schedule.name=cosine", lambda c: c.schedule.name == "cosine"),
+    "switched on": (
+        "training.early_stopping.patience=7",
+        lambda c: c.training.early_stopping.patience == 7,
+    ),
+    "an equals sign in the value": ("data.source=a=b.csv", lambda c: c.data.source == "a=b.csv"),
+    "spaces": ("  seed =  4", lambda c: c.seed == 4),
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_setting(case, tmp_path):
+    setting, expected = SETTINGS[case]
+    content = SOUND + "training: {early_stopping: false}\n"
+    assert expected(load(tmp_path, content, setting).config)
+
+
+def test_a_setting_keeps_the_rest_of_its_section(tmp_path):
+    config = load(tmp_path, SOUND + "optimizer: sgd", "optimizer.lr=0.5").config
+    assert (config.optimizer.name, config.optimizer.lr) == ("sgd", 0.5)
+
+
+def test_the_last_setting_wins(tmp_path):
+    assert load(tmp_path, SOUND, "seed=1", "seed=2").config.seed == 2
+
+
+WRONG_SETTINGS = {
+    "value": ("optimizer.lr=fast", "--set optimizer.lr: optimizer.lr: must be a number"),
+    "key": ("model.hiden=[3]", "--set model.hiden: model.hiden: unknown key - did you mean"),
+    "new section": ("modle.x=3", "--set modle.x: modle: unknown key - did you mean 'model'?"),
+    "element": ("model.hidden.0=3", "hidden is a list: set it whole, as hidden=[...]"),
+    "YAML": ("model.hidden=[3", "--set model.hidden: not valid YAML"),
+    "alias": ("model.hidden=*x", "--set model.hidden: aliases are not allowed"),
+    "a value with sections": ("seed.a=3", "seed: must be a whole number (got a mapping)"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_SETTINGS)
+def test_wrong_setting(case, tmp_path):
+    setting, message = WRONG_SETTINGS[case]
+    content = SOUND + "seed: 3\nmodel: {hidden: [4]}\n"
+    assert message in complaint(tmp_path, content, setting)
+
+
+@pytest.mark.parametrize("text", ["seed", "=3", "a..b=3", ".a=1", ""])
+def test_a_setting_needs_a_key_and_a_value(text):
+    with pytest.raises(UsageError, match=r"write it as section\.key=value"):
+        parse_override(text)
+
+
+SHORT_FORMS = {
+    "optimizer: sgd": lambda c: c.optimizer.name == "sgd" and c.optimizer.lr == 0.01,
+    "optimizer: {lr: 1}": lambda c: c.optimizer.name == "adam",
+    "optimizer: {name: adamw}": lambda c: c.optimizer.weight_decay == 0.01,
+    "loss: huber": lambda c: c.loss.delta == 1.0,
+    "model: {activation: tanh}": lambda c: c.model.activation == ["tanh"],
+    "training: {early_stopping: true}": lambda c: c.training.early_stopping.patience == 20,
+    "training: {early_stopping: false}": lambda c: c.training.early_stopping is None,
+    "training: {early_stopping: {patience: 3}}": lambda c: c.training.early_stopping.patience == 3,
+    "training: {threads: 2}": lambda c: c.training.threads == 2,
+}
+
+
+@pytest.mark.parametrize("content", SHORT_FORMS)
+def test_short_form(content, tmp_path):
+    assert SHORT_FORMS[content](load(tmp_path, SOUND + content).config)
+
+
+@pytest.mark.parametrize(("value", "kind"), [("true", "standard"), ("false", "none")])
+def test_standardize_is_a_switch_too(value, kind, tmp_path):
+    config = load(tmp_path, "data: {source: digits, standardize: " + value + "}").config
+    assert config.data.standardize == kind
+
+
+def test_the_resolved_config_says_the_same_from_anywhere(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    content = "data: {source: rows.csv, target: b}\noptimizer: {lr: 1e-8}\nloss: huber\n"
+    first = load(tmp_path, content, "model.activation=tanh")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    second = load(elsewhere, first.resolved())
+    assert second.config.data.source == str(tmp_path / "rows.csv")
+    assert (second.name, second.resolved()) == ("c", first.resolved())
+    assert second.config.optimizer == first.config.optimizer
+
+
+def test_a_data_file_is_looked_for_beside_the_config_first(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    file = load(tmp_path, SOUND)
+    for folder in (here, tmp_path):
+        (folder / "rows.csv").write_text("")
+        assert file.find("rows.csv") == folder / "rows.csv"
+    assert file.find("none.csv") is None
+
+
+def test_every_option_is_described_for_editors():
+    sections = [json_schema(), *json_schema()["$defs"].values()]
+    for section in sections:
+        for name, option in section["properties"].items():
+            assert option.get("description"), name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("Adam", " - did you mean 'adam'?"), ("zzz", ""), (3, "")]
+)
+def test_suggestion(wrong, near):
+    assert suggestion(wrong, ["adam", "sgd"]) == near
+
+
+def test_long_values_are_cut():
+    assert len(shown("x" * 500)) == 60
