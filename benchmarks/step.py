@@ -96,7 +96,12 @@ def scikit_learn(work: Workload) -> Step | None:
         return None
     kind = MLPRegressor if work.loss == "mse" else MLPClassifier
     x, y = work.data()
-    net = kind(work.sizes[1:-1], activation=work.activation, batch_size=work.batch, alpha=0)
+    net = kind(
+        hidden_layer_sizes=work.sizes[1:-1],
+        activation=work.activation,
+        batch_size=work.batch,
+        alpha=0,
+    )
     if work.loss == "mse":
         return lambda: net.partial_fit(x, y.ravel())
     classes = np.arange(work.sizes[-1])
@@ -146,13 +151,17 @@ def main() -> None:
             for work in workloads:
                 times = measure(contestants(work, threads), seconds, windows)
                 hand = statistics.median(times["by hand"])
-                print(f"{work.name} {'-'.join(map(str, work.sizes))} batch {work.batch}, "
-                      f"{threads} thread{'s' if threads > 1 else ''}")
+                print(
+                    f"{work.name} {'-'.join(map(str, work.sizes))} batch {work.batch}, "
+                    f"{threads} thread{'s' if threads > 1 else ''}"
+                )
                 for name, values in times.items():
                     ratios = [a / b for a, b in zip(values, times["by hand"], strict=True)]
-                    print(f"  {name:<16} median {statistics.median(values):10.1f} us   "
-                          f"minimum {min(values):10.1f} us   "
-                          f"ratio to by hand {statistics.median(ratios):6.2f}")
+                    print(
+                        f"  {name:<16} median {statistics.median(values):10.1f} us   "
+                        f"minimum {min(values):10.1f} us   "
+                        f"ratio to by hand {statistics.median(ratios):6.2f}"
+                    )
                 assert hand > 0
 
 

@@ -1,0 +1,49 @@
+"""NumExpr's rules: found by name, chosen by size, right in both dtypes (parity: the op table)."""
+
+import numpy as np
+import pytest
+
+from mlpengine import Program, Tape, UsageError
+from mlpengine.backends import NUMPY, Backend, find_backend
+from mlpengine.backends.numexpr import NUMEXPR, fused
+from mlpengine.ops import REGISTRY
+
+
+@pytest.mark.parametrize("name", ["numpy", "numexpr", "auto"])
+def test_backends_are_found_by_name(name):
+    assert find_backend(name).name == name
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(UsageError, match=r"auto, numpy, numexpr.*'torch'"):
+        find_backend("torch")
+
+
+def test_a_rule_is_chosen_by_op_direction_and_size():
+    op = REGISTRY["tanh"]()
+    key = ("tanh", "backward")
+    backend = Backend("made up", {key: NUMEXPR.rules[key]}, {key: 100})
+    assert backend.rule(op, "backward", 99) == op.backward
+    assert backend.rule(op, "backward", 100) != op.backward
+    assert backend.rule(op, "forward", 100) == op.forward
+    assert NUMPY.rule(op, "backward", 10**9) == op.backward
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_constants_do_not_change_the_dtype(dtype):
+    x = np.linspace(-3, 3, 1000).astype(dtype)
+    out = np.full_like(x, np.nan)
+    (bound,) = fused("half * x * x + half", out, x=x, half=0.5)
+    bound()
+    np.testing.assert_array_equal(out, np.asarray(0.5, dtype) * x * x + np.asarray(0.5, dtype))
+    assert list(fused("x", out[:0], x=x[:0])) == []
+
+
+def test_nan_reaches_the_gradient():
+    for backend in ("numpy", "numexpr"):
+        tape = Tape()
+        x = tape.input((3,), name="x", wants_grad=True)
+        program = Program(tape, x.relu(), backend=backend)
+        program.forward(x=np.array([-1, 1, 2], "f4"))
+        program.backward(np.array([1, np.nan, 3], "f4"))
+        np.testing.assert_array_equal(program.grad(x), np.array([0, np.nan, 3], "f4"))
