@@ -12,6 +12,9 @@ from mlpengine.spec import Array, Spec
 
 Pair = tuple[int, int]
 
+Sight = tuple[Array, tuple[slice, ...]]
+"""A strided view of images, and the index of the windows that it belongs to."""
+
 
 def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
     """Return `value` for height and width; raise UsageError unless both are at least `lowest`."""
@@ -64,20 +67,17 @@ class Window:
         shape = (frame.shape[1], *self.kernel, frame.shape[0], *places)
         return as_strided(frame, shape, (channels, *steps, batch, *jumps))
 
-    def sights(self, x: Array, places: tuple[int, ...]) -> Iterator[tuple[Array, tuple[slice, ...]]]:
+    def sights(self, x: Array, places: tuple[int, ...]) -> Iterator[Sight]:
         """Yield for each entry of the kernel what it sees of x, unpadded, and in which windows."""
         for entry in product(*map(range, self.kernel)):
-            seen: list[slice] = [slice(None), slice(None)]
-            windows: list[slice] = [slice(None), slice(None)]
+            seen, windows = [slice(None)] * 2, [slice(None)] * 2
             for at, n, s, p, count in zip(
                 entry, x.shape[2:], self.stride, self.padding, places, strict=True
             ):
                 first = max(0, -((at - p) // s))
                 stop = max(first, min(count, (n - 1 + p - at) // s + 1))
                 start = first * s + at - p
-                seen.append(
-                    slice(start, start + (stop - first - 1) * s + 1 if stop > first else start, s)
-                )
+                seen.append(slice(start, start + (stop - first) * s, s))
                 windows.append(slice(first, stop))
             yield x[tuple(seen)], tuple(windows)
 
