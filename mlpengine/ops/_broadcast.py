@@ -8,7 +8,7 @@ from mlpengine.ops._constant import ones
 from mlpengine.spec import Array, Calls, call
 
 
-def reduced(wide: Array, out: Array) -> Calls:
+def unbroadcast(wide: Array, out: Array) -> Calls:
     """Yield the calls that sum `wide` over the axes along which `out` was broadcast to its shape.
 
     Shapes: `out` broadcasts to `wide` as NumPy does, aligned at the right; both are contiguous.
@@ -30,3 +30,6 @@ def reduced(wide: Array, out: Array) -> Calls:
         )
     else:
         yield call(np.add.reduce, wide, axes, None, out.reshape(small), True)
+
+
+reduced = unbroadcast

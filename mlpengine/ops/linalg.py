@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.errors import ShapeError
-from mlpengine.ops._broadcast import reduced
+from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import broadcast_shape, listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
@@ -188,4 +188,4 @@ def _product(left: Array, right: Array, wide: Array, out: Array) -> Calls:
     target = wide if wide.ndim > 1 else out
     yield call(np.matmul, left, right, target)
     if target is not out:
-        yield from reduced(wide, out)
+        yield from unbroadcast(wide, out)
