@@ -2,9 +2,23 @@
 
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.ops._op import REGISTRY, GradOp
-from mlpengine.ops.activations import LeakyRelu, Relu, Sigmoid, Silu, Tanh
+from mlpengine.ops.activations import Elu, LeakyRelu, Relu, Selu, Sigmoid, Silu, Softplus, Tanh
+from mlpengine.ops.arithmetic import (
+    Add,
+    Div,
+    Maximum,
+    Minimum,
+    Mul,
+    Neg,
+    Pow,
+    ScalarAdd,
+    ScalarMul,
+    Sub,
+    Where,
+)
 from mlpengine.ops.convolution import Conv2d, MaxPool2d
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+from mlpengine.ops.elementwise import Abs, Clamp, Cos, Exp, Log, Log2, LogEps, Rsqrt, Sin, Sqrt
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.losses import (
@@ -15,20 +29,29 @@ from mlpengine.ops.losses import (
 )
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
 from mlpengine.ops.random import Dropout
+from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum
 from mlpengine.ops.sequence import SsmScan
 from mlpengine.ops.shape import Cat, Chunk, Reshape, Slice
+from mlpengine.ops.softmax import LogSoftmax, Softmax
 
 __all__ = [
     "REGISTRY",
+    "Abs",
+    "Add",
     "BatchMatMul",
     "BatchNorm",
     "BinaryCrossEntropyWithLogits",
     "BoundLoss",
     "Cat",
     "Chunk",
+    "Clamp",
     "Conv2d",
+    "Cos",
+    "Div",
     "Dropout",
+    "Elu",
     "Embedding",
+    "Exp",
     "Gather",
     "GradOp",
     "Huber",
@@ -36,21 +59,45 @@ __all__ = [
     "LayerNorm",
     "LeakyRelu",
     "Linear",
+    "Log",
+    "Log2",
+    "LogEps",
+    "LogSoftmax",
+    "LogSumExp",
     "Loss",
     "MapLookup",
     "MatMul",
+    "Max",
     "MaxPool2d",
+    "Maximum",
+    "Mean",
     "MeanAbsoluteError",
     "MeanSquaredError",
+    "Min",
+    "Minimum",
+    "Mul",
+    "Neg",
+    "Pow",
     "Relu",
     "Reshape",
+    "Rsqrt",
     "RunningStatistics",
+    "ScalarAdd",
+    "ScalarMul",
+    "Selu",
     "Sigmoid",
     "Silu",
+    "Sin",
     "Slice",
+    "Softmax",
     "SoftmaxCrossEntropy",
+    "Softplus",
+    "Sqrt",
     "SsmScan",
     "StructField",
+    "Sub",
+    "Sum",
     "Tanh",
     "Transpose",
+    "Where",
 ]

@@ -1,13 +1,22 @@
-"""Pieces of the softmax by calls: the largest entry of each row."""
+"""Pieces of the softmax by calls, along the middle axis of an array folded to three."""
+
+from math import prod
 
 import numpy as np
 
+from mlpengine.ops._constant import ones
 from mlpengine.spec import Array, Calls, call
 
 NARROW = 32
 """Columns up to which the largest of each row is found in a transposed copy, down its columns:
 NumPy reduces short rows one by one, 11.4 us for 256 x 10 against 3.3 us, 13.7 us for 256 x 32
 against 6.2 us, and 14.1 us for 256 x 64 against 16 us."""
+
+
+def folded(x: Array, axis: int) -> Array:
+    """Return `x` as (outer, n, inner), where n is the length of `axis`: a view if contiguous."""
+    outer, n, inner = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    return x.reshape(prod(outer), n, prod(inner))
 
 
 def row_max(x: Array, out: Array, room: Array) -> Calls:
@@ -19,3 +28,31 @@ def row_max(x: Array, out: Array, room: Array) -> Calls:
         yield call(np.maximum.reduce, columnwise, 0, None, out)
     else:
         yield call(np.maximum.reduce, x, 1, None, out)
+
+
+def largest(x: Array, out: Array, room: Array) -> Calls:
+    """Yield the largest along the middle axis of `x` into the matrix `out`."""
+    if x.shape[2] == 1:
+        yield from row_max(x[:, :, 0], out[:, 0], room)
+    else:
+        yield call(np.maximum.reduce, x, 1, None, out)
+
+
+def total(x: Array, out: Array) -> Calls:
+    """Yield the sum along the middle axis of `x` into the matrix `out`."""
+    outer, n, inner = x.shape
+    if inner == 1:  # a product with ones: 1.2 us for 256 x 10, np.add.reduce 7.1 us
+        yield call(np.dot, x.reshape(outer, n), ones(n, x.dtype), out.reshape(outer))
+    elif outer == 1:
+        yield call(np.dot, ones(n, x.dtype), x.reshape(n, inner), out.reshape(inner))
+    else:
+        yield call(np.add.reduce, x, 1, None, out)
+
+
+def inner_product(a: Array, b: Array, out: Array, room: Array) -> Calls:
+    """Yield the sum of a * b along the middle axis into the matrix `out`."""
+    if a.shape[2] == 1:
+        yield call(np.vecdot, a[:, :, 0], b[:, :, 0], out[:, 0])
+    else:
+        yield call(np.multiply, a, b, room)
+        yield from total(room, out)

@@ -1,0 +1,214 @@
+"""Reductions over all axes, one or several."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan, prod
+
+import numpy as np
+
+from mlpengine.errors import ShapeError
+from mlpengine.ops._broadcast import unbroadcast
+from mlpengine.ops._check import listing, need_floats, normal_axis
+from mlpengine.ops._constant import BLOCK, constant
+from mlpengine.ops._op import GradOp
+from mlpengine.spec import Array, Calls, Slots, Spec, call
+
+
+@dataclass(frozen=True)
+class Reduction(GradOp):
+    """Base of the reductions: `axis` is None for all axes, one axis or several.
+
+    Raises: ShapeError unless x has each axis, named once.
+    """
+
+    axis: int | tuple[int, ...] | None = None
+    keepdims: bool = False
+
+    def infer(self, x: Spec) -> Spec:
+        need_floats(self.name, x=x)
+        axes = self.axes(x)
+        if len(set(axes)) < len(axes):
+            raise ShapeError(f"{self.name}: names an axis twice (axis {self.axis}, {listing(x=x)})")
+        kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
+        dropped = [n for i, n in enumerate(x.shape) if i not in axes]
+        return Spec(tuple(kept if self.keepdims else dropped), x.dtype)
+
+    def axes(self, x: Spec | Array) -> tuple[int, ...]:
+        """Return the axes of `x` that are reduced, counted from the front, in order."""
+        if self.axis is None:
+            return tuple(range(len(x.shape)))
+        several = self.axis if isinstance(self.axis, tuple) else (self.axis,)
+        return tuple(sorted(normal_axis(self.name, i, Spec(x.shape, x.dtype)) for i in several))
+
+    def count(self, x: Spec | Array) -> int:
+        """Return how many entries of `x` go into one of y."""
+        return prod(x.shape[i] for i in self.axes(x))
+
+    def kept(self, y: Array, x: Array) -> Array:
+        """Return `y` with the reduced axes of `x` as axes of length 1."""
+        axes = self.axes(x)
+        return y.reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
+
+
+class Sum(Reduction, name="sum"):
+    """Sum, y = sum(x) over `axis`.
+
+    Shapes: x (...), y: x without the axes, or with 1 in their place.
+    Backward: dx = dy, broadcast.
+    """
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield from summed(x, self.kept(out, x))
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield call(np.copyto, dx, self.kept(dy, dx))
+
+
+class Mean(Reduction, name="mean"):
+    """Mean, y = sum(x) / n over `axis`; NaN where n is 0.
+
+    Shapes: x (...), y: x without the axes, or with 1 in their place.
+    Backward: dx = dy / n, broadcast.
+    """
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        n = self.count(x)
+        yield from summed(x, self.kept(out, x))
+        yield call(np.multiply, out, constant(1 / n if n else nan, x), out)
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            share = constant(1 / max(self.count(dx), 1), dx)
+            yield call(np.multiply, self.kept(dy, dx), share, dx)
+
+
+class Extreme(Reduction):
+    """Base of `Max` and `Min`: the gradient goes to the first winner."""
+
+    def infer(self, x: Spec) -> Spec:
+        y = super().infer(x)
+        if y.size and not self.count(x):
+            raise ShapeError(f"{self.name}: needs an entry to choose from ({listing(x=x)})")
+        return y
+
+    def work(self, x: Spec) -> dict[str, Spec]:
+        moved = Spec((0,) if self.is_trailing(x) else x.shape, x.dtype)
+        return {"moved": moved, "winner": Spec(self.infer(x).shape, np.dtype(np.int64))}
+
+    def is_trailing(self, x: Spec | Array) -> bool:
+        """Return whether the reduced axes are the last ones."""
+        axes = self.axes(x)
+        return axes == tuple(range(len(x.shape) - len(axes), len(x.shape)))
+
+    def routed(self, dy: Array, x: Array, dx: Array, moved: Array, winner: Array) -> Calls:
+        """Yield the calls that write dy to where `self.find` finds the winner, 0 elsewhere.
+
+        Where the reduced axes are not the last ones, that happens in `moved`, which has them last:
+        NumPy would make such a copy itself, from the heap.
+        """
+        axes = self.axes(x)
+        order = [i for i in range(x.ndim) if i not in axes] + list(axes)
+        n = self.count(x)
+        winner, lines, target = winner.reshape(-1), x, dx
+        if moved.size:
+            target = lines = moved.reshape([x.shape[i] for i in order])
+            yield call(np.copyto, lines, x.transpose(order))
+        yield call(self.find(lines.reshape(winner.size, n)), 1, winner)
+        yield call(np.add, winner, np.arange(winner.size) * n, winner)
+        yield call(target.fill, 0)
+        yield call(target.reshape(-1).put, winner, dy.reshape(-1), "clip")
+        if moved.size:
+            yield call(np.copyto, dx.transpose(order), moved.reshape(target.shape))
+
+    def find(self, lines: Array) -> Callable[..., object]:
+        """Return the method of `lines` that finds the first winner along an axis."""
+        raise NotImplementedError
+
+
+class Max(Extreme, name="max"):
+    """Largest, y = max(x) over `axis`; NaN wins.
+
+    Shapes: x (...), y: x without the axes, or with 1 in their place.
+    Backward: dx = dy at the first of the largest, 0 elsewhere.
+    Raises: ShapeError where there is nothing to choose from.
+    """
+
+    def find(self, lines: Array) -> Callable[..., object]:
+        return lines.argmax
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield call(np.maximum.reduce, x, self.axes(x), None, self.kept(out, x), True)
+
+    def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield from self.routed(dy, x, dx, moved, winner)
+
+
+class Min(Extreme, name="min"):
+    """Smallest, y = min(x) over `axis`; NaN wins.
+
+    Shapes: x (...), y: x without the axes, or with 1 in their place.
+    Backward: dx = dy at the first of the smallest, 0 elsewhere.
+    Raises: ShapeError where there is nothing to choose from.
+    """
+
+    def find(self, lines: Array) -> Callable[..., object]:
+        return lines.argmin
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield call(np.minimum.reduce, x, self.axes(x), None, self.kept(out, x), True)
+
+    def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield from self.routed(dy, x, dx, moved, winner)
+
+
+class LogSumExp(Reduction, name="logsumexp"):
+    """Logarithm of a sum, y = max(x) + log(sum(exp(x - max(x)))) over `axis`.
+
+    Shapes: x (...), y: x without the axes, or with 1 in their place.
+    Backward: dx = dy * exp(x - y), the softmax.
+    Raises: ShapeError where there is nothing to sum.
+    """
+
+    def infer(self, x: Spec) -> Spec:
+        y = super().infer(x)
+        if y.size and not self.count(x):
+            raise ShapeError(f"{self.name}: needs an entry to sum ({listing(x=x)})")
+        return y
+
+    def work(self, x: Spec) -> dict[str, Spec]:
+        return {"shifted": x, "top": self.infer(x)}
+
+    def forward(self, x: Array, *, out: Array, shifted: Array, top: Array) -> Calls:
+        y, top = self.kept(out, x), self.kept(top, x)
+        yield call(np.maximum.reduce, x, self.axes(x), None, top, True)
+        yield call(np.subtract, x, top, shifted)
+        yield call(np.exp, shifted, shifted)
+        yield from summed(shifted, y)
+        yield call(np.log, y, y)
+        yield call(np.add, y, top, y)
+
+    def backward(self, dy: Array, x: Array, y: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield call(np.subtract, x, self.kept(y, x), dx)
+            yield call(np.exp, dx, dx)
+            yield call(np.multiply, dx, self.kept(dy, x), dx)
+
+
+def summed(x: Array, out: Array) -> Calls:
+    """Yield the sum of `x` over the axes of which `out` keeps 1.
+
+    A long sum to one number is pairwise, which keeps its digits in float32; others are products
+    with ones.
+    """
+    if out.size == 1 and x.size > BLOCK:
+        yield call(np.add.reduce, x, None, None, out.reshape(()))
+    else:
+        yield from unbroadcast(x, out)

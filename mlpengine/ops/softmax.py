@@ -1,0 +1,82 @@
+"""Softmax and its logarithm along any axis."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.ops._check import need_floats, normal_axis
+from mlpengine.ops._op import GradOp
+from mlpengine.ops._softmax import folded, inner_product, largest, total
+from mlpengine.spec import Array, Calls, Slots, Spec, call
+
+
+@dataclass(frozen=True)
+class AlongAxis(GradOp):
+    """Base of the ops that keep the shape and act along one axis."""
+
+    axis: int = -1
+
+    def infer(self, x: Spec) -> Spec:
+        need_floats(self.name, x=x)
+        normal_axis(self.name, self.axis, x)
+        return x
+
+    def work(self, x: Spec) -> dict[str, Spec]:
+        axis = normal_axis(self.name, self.axis, x)
+        return {"lines": Spec((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype), "room": x}
+
+
+class Softmax(AlongAxis, name="softmax"):
+    """Normalized exponentials, y = exp(x - max(x)) / sum(exp(x - max(x))) along `axis`.
+
+    Shapes: x (...), y (...), at least one axis.
+    Backward: dx = y * (dy - sum(dy * y)).
+    Raises: ShapeError unless x has the axis.
+    """
+
+    def forward(self, x: Array, *, out: Array, lines: Array) -> Calls:
+        axis = self.axis % x.ndim
+        x, y, lines = folded(x, axis), folded(out, axis), folded(lines, axis)
+        yield from largest(x, lines[:, 0], y)
+        yield call(np.subtract, x, lines, y)
+        yield call(np.exp, y, y)
+        yield from total(y, lines[:, 0])
+        yield call(np.divide, y, lines, y)
+
+    def backward(self, dy: Array, y: Array, *, out: Slots, lines: Array) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            axis = self.axis % y.ndim
+            dy, y, dx, lines = (folded(v, axis) for v in (dy, y, dx, lines))
+            yield from inner_product(dy, y, lines[:, 0], dx)
+            yield call(np.subtract, dy, lines, dx)
+            yield call(np.multiply, dx, y, dx)
+
+
+class LogSoftmax(AlongAxis, name="log_softmax"):
+    """Logarithm of softmax, y = s - log(sum(exp(s))) along `axis`, where s = x - max(x).
+
+    Shapes: x (...), y (...), at least one axis.
+    Backward: dx = dy - exp(y) * sum(dy).
+    Raises: ShapeError unless x has the axis.
+    """
+
+    def forward(self, x: Array, *, out: Array, lines: Array, room: Array) -> Calls:
+        axis = self.axis % x.ndim
+        x, y, lines, room = (folded(v, axis) for v in (x, out, lines, room))
+        yield from largest(x, lines[:, 0], y)
+        yield call(np.subtract, x, lines, y)
+        yield call(np.exp, y, room)
+        yield from total(room, lines[:, 0])
+        yield call(np.log, lines, lines)
+        yield call(np.subtract, y, lines, y)
+
+    def backward(self, dy: Array, y: Array, *, out: Slots, lines: Array) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            axis = self.axis % y.ndim
+            dy, y, dx, lines = (folded(v, axis) for v in (dy, y, dx, lines))
+            yield call(np.exp, y, dx)
+            yield from total(dy, lines[:, 0])
+            yield call(np.multiply, dx, lines, dx)
+            yield call(np.subtract, dy, dx, dx)
