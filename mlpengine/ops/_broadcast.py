@@ -30,6 +30,3 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
         )
     else:
         yield call(np.add.reduce, wide, axes, None, out.reshape(small), True)
-
-
-reduced = unbroadcast
