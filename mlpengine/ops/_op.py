@@ -117,6 +117,11 @@ def operand_names(op: type[GradOp]) -> tuple[str, ...]:
     return tuple(p.name for p in _parameters(op.infer))
 
 
+def required_operands(op: type[GradOp]) -> int:
+    """Return how many operands, the first ones, must not be left out."""
+    return sum(p.default is p.empty for p in _parameters(op.infer))
+
+
 def is_variadic(op: type[GradOp]) -> bool:
     """Return whether the op takes any number of operands, as ``infer(self, *xs)`` says."""
     return any(p.kind is p.VAR_POSITIONAL for p in _parameters(op.infer))

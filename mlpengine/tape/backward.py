@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mlpengine.ops._op import residual_names, work_names
 from mlpengine.spec import Spec
-from mlpengine.tape.forward import ForwardPlan
-from mlpengine.tape.plan import FOREVER, Buffer, Slot, Step, Storage, place
-from mlpengine.tape.tape import Node, Record, named_buffers
+from mlpengine.tape.forward import viewed
+from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step, Storage, place
+from mlpengine.tape.record import Record, Value, as_tuple
 
 
 @dataclass(eq=False)
@@ -16,17 +17,16 @@ class BackwardPlan:
 
     Gradients of the outputs (seeds) and of leaves belong to the caller; the others are planned.
     A node in `retain` keeps its gradient after the replay.  Every replay overwrites every
-    gradient: the first consumer writes, later ones write aside and are added, and a leaf that no
-    output depends on is set to zero.
+    gradient: the first consumer writes, later ones write aside and are added, and what no output
+    depends on is set to zero.
     """
 
-    forward: ForwardPlan
-    wanted: Sequence[Node]
-    retain: Iterable[Node] = ()
+    forward: Computed
+    wanted: Sequence[Value]
+    retain: Sequence[Value] = ()
     steps: list[Step] = field(default_factory=list)
     gradients: dict[int, Buffer] = field(default_factory=dict)
     seeds: dict[int, Buffer] = field(default_factory=dict)
-    nbytes: int = 0
     storages: list[Storage] = field(default_factory=list)
     _recomputed: dict[int, Buffer] = field(default_factory=dict)
     _rework: dict[int, dict[str, Buffer]] = field(default_factory=dict)
@@ -35,20 +35,22 @@ class BackwardPlan:
     def __post_init__(self) -> None:
         self._retained = {n.index for n in self.retain}
         self._maker = {y.index: r for r in self.forward.records for y in r.outputs}
-        self._flowing = {n.index for n in self.wanted}
+        self._flowing = {n.index for n in (*self.wanted, *self.retain)}
         for record in self.forward.records:
             if any(x is not None and x.index in self._flowing for x in record.operands):
                 self._flowing |= {y.index for y in record.outputs if y.spec.is_float}
         self._plan_seeds()
         for record in reversed(self.forward.records):
             self._plan_record(record)
-        for node in self.wanted:
-            if node.index not in self.gradients:
-                self.gradients[node.index] = Buffer(f"d_{node.name}", node.spec)
-                self._emit(Step("zero", None, (), (self.gradients[node.index],)))
-        self.nbytes = place(self.storages)
+        for node in (*self.wanted, *self.retain):
+            self._arrived_or_zero(node)
 
-    def retains(self, node: Node) -> bool:
+    @cached_property
+    def nbytes(self) -> int:
+        """Size of the arena in bytes; asking for it places the storages."""
+        return place(self.storages)
+
+    def retains(self, node: Value) -> bool:
         """Return whether the gradient of an op's output outlives the replay."""
         return node.index in self._retained or node.index in self.seeds
 
@@ -82,7 +84,7 @@ class BackwardPlan:
             else:
                 self.gradients[node.index] = seed
 
-    def _gradient_of(self, node: Node) -> Buffer:
+    def _gradient_of(self, node: Value) -> Buffer:
         """Make the buffer that the first consumer of `node` writes."""
         label = f"d_{node.name}"
         buffer = Buffer(label, node.spec) if node.is_leaf else self._new(label, node.spec)
@@ -113,13 +115,13 @@ class BackwardPlan:
         for step in after:
             self._emit(step)
 
-    def _arrived_or_zero(self, node: Node) -> Buffer:
-        """Return the gradient of an output; zeros where nobody used that output."""
+    def _arrived_or_zero(self, node: Value) -> Buffer:
+        """Return the gradient of a node; zeros where no output depends on it."""
         if node.index not in self.gradients:
             self._emit(Step("zero", None, (), (self._gradient_of(node),)))
         return self.gradients[node.index]
 
-    def _slot(self, record: Record, position: int, x: Node) -> tuple[Buffer, list[Step]]:
+    def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[Step]]:
         """Return the buffer that the rule writes for operand `x`, and what follows from it."""
         y = record.outputs[0]
         full = y.spec.shape if record.op.broadcasts else x.spec.shape
@@ -135,11 +137,11 @@ class BackwardPlan:
         reduced = self._new(f"{label}.reduced", x.spec)
         return slot, [Step("reduce", None, (slot,), (reduced,)), self._add(x, reduced)]
 
-    def _add(self, x: Node, slot: Buffer) -> Step:
+    def _add(self, x: Value, slot: Buffer) -> Step:
         gradient = self.gradients[x.index]
         return Step("add", None, (gradient, slot), (gradient,))
 
-    def _in_place(self, record: Record, position: int, x: Node) -> Buffer | None:
+    def _in_place(self, record: Record, position: int, x: Value) -> Buffer | None:
         """Give `x` the storage of dy where the op allows it and nobody else will read dy."""
         op, y = record.op, record.outputs[0]
         dy = self.gradients[y.index]
@@ -157,52 +159,48 @@ class BackwardPlan:
     def _residuals(
         self, record: Record, dy: Buffer | tuple[Slot, ...]
     ) -> tuple[Slot | tuple[Slot, ...], ...]:
-        operands = named_buffers(record.op, record.operands)
-        reads: list[Slot | tuple[Slot, ...]] = []
-        for name in residual_names(type(record.op)):
-            if name == "dy":
-                reads.append(dy)
-                continue
-            found = operands.get(name)
-            if name == "y":
-                found = record.outputs if len(record.outputs) > 1 else record.outputs[0]
-            if isinstance(found, tuple):
-                reads.append(tuple(self._value(n) for n in found))
-            else:
-                reads.append(None if found is None else self._value(found))
+        """Return what the backward rule reads, in its order; values may be computed again."""
+        known = {**record.named_operands, "y": record.outputs}
+        reads: list[Slot | tuple[Slot, ...]] = [dy]
+        for name in residual_names(type(record.op))[1:]:
+            found = tuple(None if x is None else self._value(x) for x in as_tuple(known[name]))
+            several = isinstance(known[name], tuple) and (name != "y" or len(found) > 1)
+            reads.append(found if several else found[0])
         return tuple(reads)
 
-    def _value(self, node: Node) -> Buffer:
+    def _value(self, node: Value) -> Buffer:
         """Return the buffer that holds a value now, computing it again where it did not survive."""
         if self.forward.survives(node):
             return self.forward.buffer(node)
         if node.index not in self._recomputed:
-            record = self._maker[node.index]
-            reads = tuple(None if x is None else self._value(x) for x in record.operands)
-            for y in record.outputs:
-                self._recomputed[y.index] = self._new(f"{y.name}.again", y.spec)
-            writes = tuple(self._recomputed[y.index] for y in record.outputs)
-            work = self._new_work(record, work_names(type(record.op), "forward"))
-            self._rework[record.outputs[0].index] = work
-            self._emit(Step("recompute", record.op, reads, writes, work, record.outputs[0]))
+            self._recompute(self._maker[node.index])
         return self._recomputed[node.index]
+
+    def _recompute(self, record: Record) -> None:
+        """Run a record again: its outputs into new buffers, and its work."""
+        reads = tuple(None if x is None else self._value(x) for x in record.operands)
+        x = viewed(record)
+        for y in record.outputs:
+            label = f"{y.name}.again"
+            seen = x and Buffer(label, y.spec, self._value(x).storage)
+            self._recomputed[y.index] = seen or self._new(label, y.spec)
+        writes = tuple(self._recomputed[y.index] for y in record.outputs)
+        work = self._new_work(record, work_names(type(record.op), "forward"))
+        self._rework[record.key] = work
+        self._emit(Step("recompute", record.op, reads, writes, work, record.outputs[0]))
 
     def _new_work(self, record: Record, names: Iterable[str]) -> dict[str, Buffer]:
         names = list(names)
-        if not names:
-            return {}
-        specs = record.op.work(*(x and x.spec for x in record.operands))
-        prefix = record.outputs[0].name
-        return {name: self._new(f"{prefix}.{name}", specs[name]) for name in names}
+        specs = record.work_specs if names else {}
+        return {name: self._new(f"{record.outputs[0].name}.{name}", specs[name]) for name in names}
 
     def _work(self, record: Record) -> dict[str, Buffer]:
         """Return the work buffers of a backward rule: saved by forward, recomputed, or its own."""
-        index = record.outputs[0].index
         names = work_names(type(record.op), "backward")
         shared = set(names) & set(work_names(type(record.op), "forward"))
-        saved = self.forward.saved.get(index, {})
-        if shared - set(saved) and index not in self._rework:
-            self._value(record.outputs[0])  # its work buffers are filled by computing it again
-        found = {**saved, **self._rework.get(index, {})}
-        own = self._new_work(record, [n for n in names if n not in shared])
+        saved = self.forward.saved.get(record.key, {})
+        if shared - set(saved) and record.key not in self._rework:
+            self._recompute(record)  # that fills its work buffers too
+        found = {**self._rework.get(record.key, {}), **saved}
+        own = self._new_work(record, [name for name in names if name not in shared])
         return {name: own[name] if name in own else found[name] for name in names}

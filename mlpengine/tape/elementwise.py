@@ -6,7 +6,7 @@ Each applies one op to nodes or tensors; the op's docstring tells the edges.
 from typing import Any, Literal
 
 from mlpengine import ops
-from mlpengine.tape.operand import X, apply
+from mlpengine.tape.operand import X, apply, unary
 
 
 def add(a: Any, b: Any) -> Any:
@@ -31,72 +31,72 @@ def div(a: Any, b: Any) -> Any:
 
 def neg(x: X) -> X:
     """Return -x."""
-    return apply(ops.Neg(), x)
+    return unary(ops.Neg(), x)
 
 
 def scalar_mul(x: X, scalar: float) -> X:
     """Return scalar * x, with a scalar fixed now."""
-    return apply(ops.ScalarMul(scalar), x)
+    return unary(ops.ScalarMul(scalar), x)
 
 
 def scalar_add(x: X, scalar: float) -> X:
     """Return scalar + x, with a scalar fixed now."""
-    return apply(ops.ScalarAdd(scalar), x)
+    return unary(ops.ScalarAdd(scalar), x)
 
 
 def pow(x: X, exponent: float) -> X:
     """Return x ** exponent, with an exponent fixed now."""
-    return apply(ops.Pow(exponent), x)
+    return unary(ops.Pow(exponent), x)
 
 
 def exp(x: X) -> X:
     """Return e ** x."""
-    return apply(ops.Exp(), x)
+    return unary(ops.Exp(), x)
 
 
 def log(x: X) -> X:
     """Return the natural logarithm."""
-    return apply(ops.Log(), x)
+    return unary(ops.Log(), x)
 
 
 def log2(x: X) -> X:
     """Return the logarithm to base 2."""
-    return apply(ops.Log2(), x)
+    return unary(ops.Log2(), x)
 
 
 def log_eps(x: X, eps: float) -> X:
     """Return log(x + eps)."""
-    return apply(ops.LogEps(eps), x)
+    return unary(ops.LogEps(eps), x)
 
 
 def sin(x: X) -> X:
     """Return the sine of radians."""
-    return apply(ops.Sin(), x)
+    return unary(ops.Sin(), x)
 
 
 def cos(x: X) -> X:
     """Return the cosine of radians."""
-    return apply(ops.Cos(), x)
+    return unary(ops.Cos(), x)
 
 
 def sqrt(x: X) -> X:
     """Return the square root."""
-    return apply(ops.Sqrt(), x)
+    return unary(ops.Sqrt(), x)
 
 
 def rsqrt(x: X) -> X:
     """Return 1 / sqrt(x)."""
-    return apply(ops.Rsqrt(), x)
+    return unary(ops.Rsqrt(), x)
 
 
 def abs(x: X) -> X:
     """Return the magnitude; its gradient is 0 at 0."""
-    return apply(ops.Abs(), x)
+    return unary(ops.Abs(), x)
 
 
 def clamp(x: X, lo: float, hi: float) -> X:
     """Return x bounded to lo and hi."""
-    return apply(ops.Clamp(lo, hi), x)
+    return unary(ops.Clamp(lo, hi), x)
 
 
 def where(cond: Any, a: Any, b: Any) -> Any:
@@ -116,54 +116,54 @@ def minimum(a: Any, b: Any) -> Any:
 
 def relu(x: X) -> X:
     """Return max(x, 0)."""
-    return apply(ops.Relu(), x)
+    return unary(ops.Relu(), x)
 
 
 def leaky_relu(x: X, alpha: float = 0.01) -> X:
     """Return x where it is positive and alpha * x elsewhere."""
-    return apply(ops.LeakyRelu(alpha), x)
+    return unary(ops.LeakyRelu(alpha), x)
 
 
 def elu(x: X, alpha: float = 1.0) -> X:
     """Return x where it is positive and alpha * (e**x - 1) elsewhere."""
-    return apply(ops.Elu(alpha), x)
+    return unary(ops.Elu(alpha), x)
 
 
 def selu(x: X) -> X:
     """Return the self-normalizing variant of elu."""
-    return apply(ops.Selu(), x)
+    return unary(ops.Selu(), x)
 
 
 def gelu(x: X, approximation: Literal["none", "tanh"] = "none") -> X:
     """Return x times the normal distribution function of x."""
-    return apply(ops.Gelu(approximation), x)
+    return unary(ops.Gelu(approximation), x)
 
 
 def silu(x: X) -> X:
     """Return x * sigmoid(x)."""
-    return apply(ops.Silu(), x)
+    return unary(ops.Silu(), x)
 
 
 def softplus(x: X) -> X:
     """Return log(1 + e**x)."""
-    return apply(ops.Softplus(), x)
+    return unary(ops.Softplus(), x)
 
 
 def sigmoid(x: X) -> X:
     """Return 1 / (1 + e**-x)."""
-    return apply(ops.Sigmoid(), x)
+    return unary(ops.Sigmoid(), x)
 
 
 def tanh(x: X) -> X:
     """Return the hyperbolic tangent."""
-    return apply(ops.Tanh(), x)
+    return unary(ops.Tanh(), x)
 
 
 def softmax(x: X, axis: int = -1) -> X:
     """Return e**x divided by its sum along an axis."""
-    return apply(ops.Softmax(axis), x)
+    return unary(ops.Softmax(axis), x)
 
 
 def log_softmax(x: X, axis: int = -1) -> X:
     """Return the logarithm of softmax along an axis."""
-    return apply(ops.LogSoftmax(axis), x)
+    return unary(ops.LogSoftmax(axis), x)

@@ -1,45 +1,51 @@
 """The forward half of a plan: values, what backward will need of them, and their storage."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from mlpengine.errors import TapeError
-from mlpengine.ops._op import residual_names, work_names
+from mlpengine.errors import TapeError, UsageError
+from mlpengine.ops._op import work_names
+from mlpengine.tape.checkpoint import items_to_keep, shared_work
 from mlpengine.tape.plan import FOREVER, Buffer, Step, Storage, place
-from mlpengine.tape.tape import Node, Record, Tape, named_buffers
+from mlpengine.tape.record import Record, Value
+
+if TYPE_CHECKING:
+    from mlpengine.tape.tape import Tape
 
 Checkpointing = Literal["keep", "balanced"]
-"""What backward finds in memory: every residual, or only what is dear to compute again."""
+"""What backward finds in memory: all it reads, or the fewest bytes from which cheap ops make it."""
 
 
 class ForwardPlan:
     """The steps that compute `outputs`, and the buffers of every value on the way.
 
-    With `differentiable` False nothing is kept for backward.  `keep` names further nodes whose
-    values must survive the replay.  `nbytes` is the size of the arena in bytes.
+    With `differentiable` False nothing is kept for backward.  `keep` names further values that
+    must survive the replay.  `nbytes` is the size of the arena in bytes.
     """
 
     def __init__(
         self,
-        tape: Tape,
-        outputs: Sequence[Node],
+        tape: "Tape",
+        outputs: Sequence[Value],
         *,
         differentiable: bool = True,
         checkpointing: Checkpointing = "keep",
-        keep: Iterable[Node] = (),
+        keep: Iterable[Value] = (),
     ) -> None:
+        if checkpointing not in ("keep", "balanced"):
+            raise UsageError(f"checkpointing: must be keep or balanced (got {checkpointing!r})")
         if not outputs:
             raise TapeError("program: needs at least one output node")
+        wanted = (*outputs, *keep)
         self.tape = tape
         self.outputs = tuple(outputs)
-        self.records = needed_records(tape, outputs)
-        self.kept = {n.index for n in (*outputs, *keep)}
-        self.recomputed: set[int] = set()
-        if differentiable:
-            needed = needed_residuals(self.records)
-            self.kept |= residuals_to_keep(self.records, needed, self.kept, checkpointing)
-            self.recomputed = set(needed) - self.kept
         self.differentiable = differentiable
+        self.records = needed_records(tape.records, wanted)
+        self._alias = aliases(self.records)
+        self._kept = {self._root(x) for x in wanted}
+        self._kept_work: set[int] = set()
+        if differentiable:
+            self._keep_for_backward(checkpointing)
         self.buffers: dict[int, Buffer] = {}
         self.saved: dict[int, dict[str, Buffer]] = {}
         self.steps: list[Step] = []
@@ -49,23 +55,38 @@ class ForwardPlan:
             self._plan_record(time, record)
         self.nbytes = place(self._storages)
 
-    def buffer(self, node: Node) -> Buffer:
+    def buffer(self, value: Value) -> Buffer:
         """Return the buffer of a value; a leaf's belongs to the caller."""
-        if node.index not in self.buffers:
-            self.buffers[node.index] = Buffer(node.name, node.spec)
-        return self.buffers[node.index]
+        if value.index not in self.buffers:
+            self.buffers[value.index] = Buffer(value.name, value.spec)
+        return self.buffers[value.index]
 
-    def survives(self, node: Node) -> bool:
+    def survives(self, value: Value) -> bool:
         """Return whether backward finds the value in memory."""
-        return node.is_leaf or node.index in self.kept
+        return value.is_leaf or self._root(value) in self._kept
+
+    def _root(self, value: Value) -> int:
+        """Return the index of the value whose bytes `value` shares, or its own."""
+        return self._alias.get(value.index, value.index)
+
+    def _keep_for_backward(self, checkpointing: Checkpointing) -> None:
+        records = [r for r in self.records if any(y.wants_grad for y in r.outputs)]
+        read = [x for r in records for x in r.residuals if not x.is_leaf]
+        needed = {("value", self._root(x)) for x in read}
+        needed |= {("work", r.key) for r in records if shared_work(r)}
+        if checkpointing == "balanced":
+            free = {("value", index) for index in self._kept}
+            needed = items_to_keep(self.records, needed, free, self._alias)
+        self._kept |= {index for kind, index in needed if kind == "value"}
+        self._kept_work = {key for kind, key in needed if kind == "work"}
 
     def _last_uses(self) -> dict[int, int]:
         uses: dict[int, int] = {}
         for time, record in enumerate(self.records):
-            for x in record.operands:
-                if x is not None:
-                    uses[x.index] = time
-        return uses | dict.fromkeys(self.kept, FOREVER)
+            uses |= {x.index: time for x in record.operands if x is not None}
+        for record in self.records:
+            uses |= {y.index: FOREVER for y in record.outputs if self.survives(y)}
+        return uses
 
     def _plan_record(self, time: int, record: Record) -> None:
         operands = tuple(None if x is None else self.buffer(x) for x in record.operands)
@@ -83,110 +104,59 @@ class ForwardPlan:
 
     def _shared_storage(self, time: int, record: Record) -> Storage | None:
         """Return the first operand's storage where the op may write over or view it."""
-        op, x = record.op, record.operands[0] if record.operands else None
-        if x is None or len(record.outputs) > 1:
+        x, y = viewed(record), record.outputs[0]
+        if x is not None:
+            return self.buffer(x).storage
+        x = record.operands[0] if record.operands else None
+        if x is None or x.is_leaf or len(record.outputs) > 1 or "forward" not in record.op.in_place:
             return None
         storage = self.buffer(x).storage
-        y = record.outputs[0]
-        if storage is None or storage.nbytes != y.spec.nbytes or x.spec.dtype != y.spec.dtype:
-            return None
-        if op.view:
-            return storage
-        once = sum(x is other for other in record.operands) == 1
-        over = self._last_use.get(x.index) == time and storage.last <= time
-        return storage if once and over and "forward" in op.in_place else None
+        assert storage is not None
+        fits = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
+        others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
+        over = storage.last <= time and self._last_use[x.index] == time
+        return storage if fits and over and storage not in others else None
 
     def _work(self, time: int, record: Record) -> dict[str, Buffer]:
-        """Plan the work buffers of forward; those that backward names too are saved for it."""
-        op = record.op
-        specs = op.work(*(x and x.spec for x in record.operands))
-        later = set(work_names(type(op), "backward")) if self.differentiable else set()
-        again = any(y.index in self.recomputed for y in record.outputs)
+        """Plan the work buffers of forward; those that backward reads may be saved for it."""
+        saved = set(shared_work(record)) if record.key in self._kept_work else set()
+        names = work_names(type(record.op), "forward")
+        specs = record.work_specs if names else {}
         chosen: dict[str, Buffer] = {}
-        for name in work_names(type(op), "forward"):
-            last = FOREVER if name in later and not again else time
+        for name in names:
+            last = FOREVER if name in saved else time
             storage = Storage(specs[name].nbytes, time, last)
             self._storages.append(storage)
             chosen[name] = Buffer(f"{record.outputs[0].name}.{name}", specs[name], storage)
-            if last == FOREVER:
-                self.saved.setdefault(record.outputs[0].index, {})[name] = chosen[name]
+        if saved:
+            self.saved[record.key] = {name: chosen[name] for name in saved}
         return chosen
 
 
-def needed_records(tape: Tape, outputs: Sequence[Node]) -> list[Record]:
+def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[Record]:
     """Return the records on which `outputs` depend, in order."""
-    wanted = {n.index for n in outputs}
+    wanted = {x.index for x in outputs}
     needed = []
-    for record in reversed(tape.records):
+    for record in reversed(records):
         if any(y.index in wanted for y in record.outputs):
             wanted |= {x.index for x in record.operands if x is not None}
             needed.append(record)
     return needed[::-1]
 
 
-def residuals(record: Record) -> list[Node]:
-    """Return the nodes whose values the op's `backward` reads."""
-    operands = named_buffers(record.op, record.operands)
-    nodes: list[Node] = []
-    for name in residual_names(type(record.op))[1:]:
-        found = record.outputs if name == "y" else operands[name]
-        nodes += [n for n in (found if isinstance(found, tuple) else (found,)) if n is not None]
-    return nodes
+def viewed(record: Record) -> Value | None:
+    """Return the operand whose bytes the output is, under another shape; None if it has its own."""
+    if not record.op.view or len(record.outputs) > 1:
+        return None
+    x, y = record.operands[0], record.outputs[0]
+    same = x is not None and x.spec.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
+    return x if same and x is not None and not x.is_leaf else None
 
 
-def needed_residuals(records: Sequence[Record]) -> dict[int, Node]:
-    """Return the values that some backward rule reads and that are not leaves, by index."""
-    return {
-        n.index: n
-        for r in records
-        if any(y.wants_grad for y in r.outputs)
-        for n in residuals(r)
-        if not n.is_leaf
-    }
-
-
-def residuals_to_keep(
-    records: Sequence[Record],
-    needed: dict[int, Node],
-    kept: set[int],
-    checkpointing: Checkpointing,
-) -> set[int]:
-    """Return the indices of the values that must survive forward.
-
-    Balanced: a residual made by a cheap op is computed again in backward, unless that would keep
-    other values alive which together are no smaller.
-    """
-    if checkpointing == "keep":
-        return set(needed)
-    maker = {y.index: r for r in records for y in r.outputs}
-    chosen = kept | {i for i in needed if not can_recompute(maker[i])}
-    for index in sorted(needed):
-        if index in chosen:
-            continue
-        sources = _sources(needed[index], maker, chosen)
-        if sum(n.spec.nbytes for n in sources) >= needed[index].spec.nbytes:
-            chosen.add(index)
-        else:
-            chosen |= {n.index for n in sources}
-    return chosen
-
-
-def can_recompute(record: Record) -> bool:
-    """Return whether balanced checkpointing may run the op twice."""
-    return record.op.cheap and len(record.outputs) == 1
-
-
-def _sources(node: Node, maker: dict[int, Record], chosen: set[int]) -> list[Node]:
-    """Return the values beyond `chosen` that computing `node` again would have to keep."""
-    missing: dict[int, Node] = {}
-    stack, seen = [node], {node.index}
-    while stack:
-        for x in maker[stack.pop().index].operands:
-            if x is None or x.is_leaf or x.index in chosen or x.index in seen:
-                continue
-            seen.add(x.index)
-            if can_recompute(maker[x.index]):
-                stack.append(x)
-            else:
-                missing[x.index] = x
-    return list(missing.values())
+def aliases(records: Sequence[Record]) -> dict[int, int]:
+    """Return, for each output, the index of the value whose bytes it shares, or its own."""
+    alias: dict[int, int] = {}
+    for record in records:
+        x = viewed(record)
+        alias |= {y.index: alias[x.index] if x else y.index for y in record.outputs}
+    return alias

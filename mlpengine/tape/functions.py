@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine import ops
-from mlpengine.tape.operand import X, apply
+from mlpengine.tape.operand import X, apply, unary
 
 Axis = int | tuple[int, ...] | None
 Pair = int | tuple[int, int]
@@ -47,44 +47,44 @@ def conv2d(
 
 def max_pool2d(x: X, kernel: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> X:
     """Return the largest entry under each window; the stride is the kernel's size by default."""
-    return apply(ops.MaxPool2d(kernel, stride, padding), x)
+    return unary(ops.MaxPool2d(kernel, stride, padding), x)
 
 
 def transpose(x: X, *axes: Any) -> X:
     """Return x with its axes permuted, given one by one or as a tuple; by default reversed."""
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-    return apply(ops.Transpose(tuple(order) if order else None), x)
+    return unary(ops.Transpose(tuple(order) if order else None), x)
 
 
 def sum(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     """Return the sum over all axes, one or several."""
-    return apply(ops.Sum(axis, keepdims), x)
+    return unary(ops.Sum(axis, keepdims), x)
 
 
 def mean(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     """Return the mean over all axes, one or several."""
-    return apply(ops.Mean(axis, keepdims), x)
+    return unary(ops.Mean(axis, keepdims), x)
 
 
 def max(x: X, axis: int, *, keepdims: bool = False) -> X:
     """Return the largest entry along an axis; the first winner gets the gradient."""
-    return apply(ops.Max(axis, keepdims), x)
+    return unary(ops.Max(axis, keepdims), x)
 
 
 def min(x: X, axis: int, *, keepdims: bool = False) -> X:
     """Return the smallest entry along an axis; the first winner gets the gradient."""
-    return apply(ops.Min(axis, keepdims), x)
+    return unary(ops.Min(axis, keepdims), x)
 
 
 def logsumexp(x: X, axis: int, *, keepdims: bool = False) -> X:
     """Return log(sum(e**x)) along an axis."""
-    return apply(ops.LogSumExp(axis, keepdims), x)
+    return unary(ops.LogSumExp(axis, keepdims), x)
 
 
 def reshape(x: X, *shape: Any) -> X:
     """Return x in another shape, given number by number or as a tuple; one may be -1."""
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    return apply(ops.Reshape(tuple(sizes)), x)
+    return unary(ops.Reshape(tuple(sizes)), x)
 
 
 def cat(values: Sequence[Any], axis: int = 0) -> Any:
@@ -98,12 +98,13 @@ def cat(values: Sequence[Any], axis: int = 0) -> Any:
 
 def chunk(x: X, parts: int, axis: int = 0) -> tuple[X, ...]:
     """Return equal parts along an axis, as a tuple."""
-    return apply(ops.Chunk(parts, axis), x)
+    pieces: tuple[X, ...] = apply(ops.Chunk(parts, axis), x)
+    return pieces
 
 
 def slice(x: X, key: Any) -> X:
     """Return x[key], the key being made of integers, slices, an ellipsis and None."""
-    return apply(ops.Slice(key), x)
+    return unary(ops.Slice(key), x)
 
 
 def gather(x: Any, index: Any, axis: int) -> Any:
@@ -123,7 +124,7 @@ def embedding(weight: Any, index: Any) -> Any:
 
 def struct_field(x: X, field: int, fields: int | Sequence[int], axis: int = -1) -> X:
     """Return one field of a record stored as a concatenation of `fields` (or of those sizes)."""
-    return apply(
+    return unary(
         ops.StructField(field, fields if isinstance(fields, int) else tuple(fields), axis), x
     )
 
@@ -138,7 +139,7 @@ def map_lookup(
 ) -> X:
     """Return one value of an ordered mapping stored as a concatenation of its values."""
     known = keys if isinstance(keys, int) else tuple(keys)
-    return apply(ops.MapLookup(key, known, None if sizes is None else tuple(sizes), axis), x)
+    return unary(ops.MapLookup(key, known, None if sizes is None else tuple(sizes), axis), x)
 
 
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
@@ -161,7 +162,7 @@ def batch_norm(
 
 def dropout(x: X, rate: float, rng: np.random.Generator) -> X:
     """Return x with entries dropped at a rate and the others scaled up; for training only."""
-    return apply(ops.Dropout(rate, rng), x)
+    return unary(ops.Dropout(rate, rng), x)
 
 
 def ssm_scan(a: Any, b: Any, x: Any, h0: Any = None) -> Any:

@@ -74,3 +74,9 @@ def apply(op: GradOp, *operands: Any) -> Any:
         raise TapeError(f"{op.name}: needs a node or a tensor among its operands (got {listed})")
     lead = next((x for x in able if x.spec.is_float), able[0])
     return lead._apply(op, *operands)
+
+
+def unary(op: GradOp, x: X) -> X:
+    """Apply `op` to one node or tensor and return another of the same kind."""
+    y: X = apply(op, x)
+    return y

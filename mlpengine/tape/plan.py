@@ -5,13 +5,15 @@ steps; a buffer lives from the step that writes it to the last that reads it, an
 lives do not meet share bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from operator import itemgetter
+from typing import Literal, Protocol
 
 from mlpengine.ops import GradOp
 from mlpengine.spec import Spec
-from mlpengine.tape.tape import Node
+from mlpengine.tape.record import Record, Value
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register."""
@@ -30,10 +32,6 @@ class Storage:
     first: int
     last: int
     offset: int = -1
-
-    def meets(self, other: "Storage") -> bool:
-        """Return whether both are alive at some step."""
-        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(eq=False)
@@ -67,7 +65,7 @@ class Step:
     reads: tuple[Slot | tuple[Slot, ...], ...]
     writes: tuple[Slot, ...]
     work: Mapping[str, Buffer] = field(default_factory=dict)
-    node: Node | None = None
+    node: Value | None = None
 
     def __str__(self) -> str:
         name = self.op.name if self.op else self.kind
@@ -81,6 +79,28 @@ def _label(slot: Slot | tuple[Slot, ...]) -> str:
     return slot.label if slot else "-"
 
 
+class Computed(Protocol):
+    """What the backward half of a plan needs to know of a forward that ran."""
+
+    @property
+    def outputs(self) -> Sequence[Value]:
+        """The values whose gradients are given."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """What ran, in order."""
+
+    @property
+    def saved(self) -> Mapping[int, Mapping[str, Buffer]]:
+        """By key of the record, the work buffers that outlived forward."""
+
+    def buffer(self, value: Value) -> Buffer:
+        """Return the buffer of a value."""
+
+    def survives(self, value: Value) -> bool:
+        """Return whether backward finds the value in memory."""
+
+
 def place(storages: Iterable[Storage]) -> int:
     """Give every storage its offset and return the bytes of the whole arena.
 
@@ -88,19 +108,16 @@ def place(storages: Iterable[Storage]) -> int:
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
-    placed: list[Storage] = []
-    total = 0
+    placed: list[tuple[int, int, Storage]] = []  # start, end; sorted
     for storage in sorted(storages, key=lambda s: -s.nbytes):
         size = -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
-        offset = 0
-        for other in placed:  # sorted by offset
-            if not storage.meets(other):
-                continue
-            if other.offset - offset >= size:
+        offset, first, last = 0, storage.first, storage.last
+        for start, end, other in placed:
+            if other.first > last or first > other.last:
+                continue  # they never meet
+            if start - offset >= size:
                 break
-            offset = max(offset, other.offset + -(-other.nbytes // ALIGNMENT) * ALIGNMENT)
+            offset = max(offset, end)
         storage.offset = offset
-        placed.append(storage)
-        placed.sort(key=lambda s: s.offset)
-        total = max(total, offset + size)
-    return total
+        insort(placed, (offset, offset + size, storage), key=itemgetter(0))
+    return max((end for _, end, _ in placed), default=0)

@@ -1,44 +1,30 @@
 """Recording: which op reads which node.  Shapes are checked here; no array is computed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.ops._op import GradOp, is_variadic, operand_names
+from mlpengine.errors import DtypeError, TapeError
+from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
+from mlpengine.tape.forward import Checkpointing
 from mlpengine.tape.operand import numeric
-
-Kind = Literal["input", "parameter", "constant", "op"]
+from mlpengine.tape.record import Kind, Record, Value, as_tuple, padded_operands
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Node(Expression):
-    """One value on a tape: a leaf (input, parameter, constant) or an output of an op.
-
-    `wants_grad` says whether a gradient can flow to or through it.  Nodes of one tape combine by
-    the operators and methods of `Expression`.
-    """
+class Node(Value, Expression):
+    """A value on a tape.  Nodes of one tape combine by what `Expression` offers."""
 
     tape: "Tape"
-    index: int
-    name: str
-    spec: Spec
-    kind: Kind
-    wants_grad: bool
     array: Array | None = None
     """The caller's array: of a parameter, or the value of a constant."""
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the value comes from outside."""
-        return self.kind != "op"
 
     def __repr__(self) -> str:
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
@@ -50,19 +36,6 @@ class Node(Expression):
 
     def _constant(self, value: ArrayLike) -> "Node":
         return self.tape.constant(self._array(value))
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """One application of an op.  An operand that was left out is None."""
-
-    op: GradOp
-    operands: tuple[Node | None, ...]
-    outputs: tuple[Node, ...]
-
-    def __repr__(self) -> str:
-        reads = ", ".join("-" if x is None else str(x.index) for x in self.operands)
-        return f"{', '.join(str(y.index) for y in self.outputs)} = {self.op.name}({reads})"
 
 
 @dataclass(eq=False)
@@ -128,11 +101,10 @@ class Tape:
                 raise TapeError(f"{op.name}: operands must be on one tape ({x!r} is on another)")
         padded = padded_operands(op, operands)
         inferred = op.infer(*(None if x is None else x.spec for x in padded))
-        specs = inferred if isinstance(inferred, tuple) else (inferred,)
         wants = any(x is not None and x.wants_grad for x in padded)
         outputs = tuple(
             self._add(f"{op.name}_{len(self.nodes)}", spec, "op", wants and spec.is_float)
-            for spec in specs
+            for spec in as_tuple(inferred)
         )
         self.records.append(Record(op, padded, outputs))
         return outputs if isinstance(inferred, tuple) else outputs[0]
@@ -166,29 +138,23 @@ class Tape:
         recorded numbers only fit the old batch size.
         """
         other = Tape.over(self.params)
-        twin: dict[int, Node] = {}
-        made_by = {record.outputs[0].index: record for record in self.records}
+        made_by = {record.key: record for record in self.records}
         for node in self.nodes:
-            if node.index in twin:
+            if node.index < len(other.nodes):
+                continue  # a further output of a record that is there already
+            record = made_by.get(node.index)
+            if record is not None:
+                twins = (x if x is None else other.nodes[x.index] for x in record.operands)
+                other.apply(record.op, *twins)
                 continue
-            if node.index in made_by:
-                record = made_by[node.index]
-                nodes = other.apply(
-                    record.op, *(x if x is None else twin[x.index] for x in record.operands)
-                )
-                for mine, theirs in zip(record.outputs, _as_tuple(nodes), strict=True):
-                    twin[mine.index] = theirs
-            else:
-                shape = node.spec.shape
-                if node.kind == "input" and shape:
-                    shape = (batch_size, *shape[1:])
-                spec = Spec(shape, node.spec.dtype)
-                twin[node.index] = other._add(
-                    node.name, spec, node.kind, node.wants_grad, node.array
-                )
+            shape = node.spec.shape
+            if node.kind == "input" and shape:
+                shape = (batch_size, *shape[1:])
+            spec = Spec(shape, node.spec.dtype)
+            other._add(node.name, spec, node.kind, node.wants_grad, node.array)
         return other
 
-    def summary(self, *outputs: Node, checkpointing: Literal["keep", "balanced"] = "keep") -> str:
+    def summary(self, *outputs: Node, checkpointing: "Checkpointing" = "keep") -> str:
         """Return a table of the ops, shapes, parameters and planned bytes of a training program."""
         from mlpengine.tape.summary import summarize
 
@@ -212,33 +178,6 @@ class Tape:
     def _add(
         self, name: str, spec: Spec, kind: Kind, wants_grad: bool, array: Array | None = None
     ) -> Node:
-        node = Node(self, len(self.nodes), name, spec, kind, wants_grad, array)
+        node = Node(len(self.nodes), name, spec, kind, wants_grad, self, array)
         self.nodes.append(node)
         return node
-
-
-def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the operands with None for each optional one that was left out.
-
-    Raises: ShapeError if there are more operands than the op declares.
-    """
-    if is_variadic(type(op)):
-        return tuple(operands)
-    names = operand_names(type(op))
-    if len(operands) > len(names):
-        raise ShapeError(
-            f"{op.name}: takes the operands {', '.join(names)} (got {len(operands)} operands)"
-        )
-    return (*operands, *[None] * (len(names) - len(operands)))
-
-
-def named_buffers(op: GradOp, operands: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the operands by the names that the op's rules use for them."""
-    names = operand_names(type(op))
-    if is_variadic(type(op)):
-        return {names[0]: tuple(operands)}
-    return dict(zip(names, operands, strict=True))
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

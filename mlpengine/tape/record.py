@@ -1,0 +1,93 @@
+"""What a computation is made of: values, and records of ops that read and make them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mlpengine.errors import ShapeError
+from mlpengine.ops._op import GradOp, is_variadic, operand_names, required_operands, residual_names
+from mlpengine.spec import Spec
+
+Kind = Literal["input", "parameter", "constant", "op"]
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A leaf (input, parameter, constant) or an output of an op; `index` counts them in order.
+
+    `wants_grad` says whether a gradient can flow to or through it.
+    """
+
+    index: int
+    name: str
+    spec: Spec
+    kind: Kind
+    wants_grad: bool
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the value comes from outside."""
+        return self.kind != "op"
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One application of an op.  An operand that was left out is None."""
+
+    op: GradOp
+    operands: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def key(self) -> int:
+        """The index of the first output, which no other record has."""
+        return self.outputs[0].index
+
+    @property
+    def named_operands(self) -> Mapping[str, Any]:
+        """The operands by the names that the op's rules use for them."""
+        names = operand_names(type(self.op))
+        if is_variadic(type(self.op)):
+            return {names[0]: self.operands}
+        return dict(zip(names, self.operands, strict=True))
+
+    @property
+    def work_specs(self) -> dict[str, Spec]:
+        """The specs of all work buffers of the op on these operands, by name."""
+        return self.op.work(*(None if x is None else x.spec for x in self.operands))
+
+    @property
+    def residuals(self) -> list[Value]:
+        """The values that the op's `backward` reads."""
+        operands = self.named_operands
+        values: list[Value] = []
+        for name in residual_names(type(self.op))[1:]:
+            found = self.outputs if name == "y" else operands[name]
+            values += [x for x in as_tuple(found) if x is not None]
+        return values
+
+    def __repr__(self) -> str:
+        reads = ", ".join("-" if x is None else str(x.index) for x in self.operands)
+        return f"{', '.join(str(y.index) for y in self.outputs)} = {self.op.name}({reads})"
+
+
+def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the operands with None for each optional one that was left out.
+
+    Raises: ShapeError for more operands than the op declares, or fewer than it needs.
+    """
+    if is_variadic(type(op)):
+        return tuple(operands)
+    names = operand_names(type(op))
+    padded = (*operands, *[None] * (len(names) - len(operands)))
+    missing = any(x is None for x in padded[: required_operands(type(op))])
+    if missing or len(operands) > len(names):
+        raise ShapeError(
+            f"{op.name}: takes the operands {', '.join(names)} (got {len(operands)} operands)"
+        )
+    return padded
+
+
+def as_tuple(found: Any) -> tuple[Any, ...]:
+    """Return a tuple of one unless it is a tuple already."""
+    return found if isinstance(found, tuple) else (found,)
