@@ -1,0 +1,20 @@
+"""Classifier and regressor for scikit-learn; needs the extra ``sklearn``.
+
+>>> from sklearn.datasets import load_iris
+>>> x, y = load_iris(return_X_y=True)
+>>> model = MlpClassifier(hidden=(16,), random_state=0).fit(x, y)
+>>> bool(model.score(x, y) > 0.95)
+True
+"""
+
+from mlpengine.errors import MissingExtraError
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("mlpengine.estimators", "sklearn") from error
+
+from mlpengine.estimators._classifier import MlpClassifier
+from mlpengine.estimators._regressor import MlpRegressor
+
+__all__ = ["MlpClassifier", "MlpRegressor"]

@@ -1,0 +1,88 @@
+"""The classifier."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from mlpengine.errors import DataError
+from mlpengine.estimators._estimator import MlpEstimator
+from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+from mlpengine.spec import Array
+from mlpengine.train.task import Classification
+
+
+class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
+    """A dense network that predicts one class of several, by softmax cross-entropy.
+
+    Attributes:
+        classes_: the labels, sorted; columns of `predict_proba` stand in their order.
+        n_iter_: epochs made, or calls of `partial_fit`.
+        loss_curve_, validation_loss_curve_: by epoch, the latter only with early stopping.
+        best_epoch_: the epoch whose weights were kept.
+        mlp_: the `Mlp`.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train anew on features `X` (rows, features) and labels `y` (rows,)."""
+        X, y = self._checked(X, y, reset=True)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self._fit(X, codes, sample_weight)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn once from each row; the first call must name all `classes`.
+
+        Scaling goes on being fitted to all rows so far.  Raises: DataError for an unknown label.
+        """
+        first = not self.__sklearn_is_fitted__()
+        X, y = self._checked(X, y, reset=first)
+        if first:
+            if classes is None:
+                raise DataError("partial_fit: the first call needs classes, all that will come")
+            self.classes_ = np.unique(np.asarray(classes))
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise DataError("partial_fit: classes must be those of the first call")
+        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        unknown = self.classes_[codes] != y
+        if unknown.any():
+            raise DataError(f"partial_fit: {y[unknown][0]!r} is not one of the classes")
+        self._partial_fit(X, codes, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable label of each row."""
+        output = self._output(X)
+        labels: Array = self.classes_[output.argmax(axis=1)]
+        return labels
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return float64 probabilities (rows, classes)."""
+        output = self._output(X)
+        return self._task().probabilities(output)
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
+        X, y = validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        return X, column_or_1d(y)
+
+    def _task(self) -> Classification:
+        return Classification(len(self.classes_))
+
+    def _loss(self) -> SoftmaxCrossEntropy:
+        return SoftmaxCrossEntropy()
+
+    def _outputs(self, y: Array) -> int:
+        return len(self.classes_)
+
+    def _classes(self, y: Array) -> Array:
+        return y

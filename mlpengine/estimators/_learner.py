@@ -1,0 +1,68 @@
+"""A network with what trains it, in a form that can be copied and pickled."""
+
+from typing import Any
+
+from mlpengine.errors import UsageError
+from mlpengine.nn import Mlp
+from mlpengine.ops._loss import Loss
+from mlpengine.optim import Adam, AdamW, Optimizer, RmsProp, Sgd
+from mlpengine.train.step import TrainingStep
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "rmsprop": RmsProp,
+    "sgd": Sgd,
+}
+
+
+class Learner:
+    """A network, its loss, its optimizer and its bound steps.
+
+    Its state is settings and plain arrays: bound calls are made again where they are needed.
+    """
+
+    def __init__(
+        self,
+        mlp: Mlp,
+        loss: Loss,
+        optimizer: str,
+        options: dict[str, Any],
+        batch_size: int,
+        clip_norm: float | None,
+    ) -> None:
+        if optimizer not in OPTIMIZERS:
+            known = ", ".join(OPTIMIZERS)
+            raise UsageError(f"optimizer: must be one of {known} (got {optimizer!r})")
+        self.mlp = mlp
+        self.settings = (loss, optimizer, options, batch_size, clip_norm)
+        self.optimizer: Optimizer = OPTIMIZERS[optimizer](mlp, **options)
+        self._steps: dict[bool, TrainingStep] = {}
+
+    def step(self, *, weighted: bool) -> TrainingStep:
+        """Return the bound step with or without sample weights; both train the one network."""
+        if weighted not in self._steps:
+            loss, _, _, batch_size, clip_norm = self.settings
+            self._steps[weighted] = TrainingStep(
+                self.mlp, loss, self.optimizer, batch_size, clip_norm=clip_norm, weighted=weighted
+            )
+        return self._steps[weighted]
+
+    def __getstate__(self) -> dict[str, Any]:
+        loss, *rest = self.settings
+        return {
+            "architecture": self.mlp.describe(),
+            "weights": self.mlp.state_dict(),
+            "dropout": self.mlp.rng,
+            "settings": (type(loss), *rest),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        mlp = Mlp.from_description(state["architecture"])
+        mlp.load_state_dict(state["weights"])
+        mlp.rng = state["dropout"]
+        loss, optimizer, options, batch_size, clip_norm = state["settings"]
+        fresh = Learner(mlp, loss(), optimizer, options, batch_size, clip_norm)
+        fresh.optimizer.load_state_dict(state["optimizer"])
+        self.__dict__.update(fresh.__dict__)

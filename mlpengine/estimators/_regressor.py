@@ -1,0 +1,87 @@
+"""The regressor."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from mlpengine.data import NumberTarget
+from mlpengine.estimators._estimator import MlpEstimator
+from mlpengine.ops.losses import MeanSquaredError
+from mlpengine.spec import Array
+from mlpengine.train.task import Regression
+
+
+class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
+    """A dense network that predicts one number or several, by mean squared error.
+
+    Attributes:
+        n_iter_: epochs made, or calls of `partial_fit`.
+        loss_curve_, validation_loss_curve_: by epoch, on standardized targets; the latter only
+            with early stopping.
+        best_epoch_: the epoch whose weights were kept.
+        mlp_: the `Mlp`.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k)."""
+        X, y = self._checked(X, y, reset=True)
+        self._fit(X, y, sample_weight)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn once from each row.  Scaling goes on being fitted to all rows so far."""
+        X, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
+        self._partial_fit(X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return float64 predictions in the targets' own units, in the form that `y` had."""
+        output = self._output(X)
+        found = self._task().predict(output)
+        return found[:, 0] if self._flat else found
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            multi_output=True,
+            y_numeric=True,
+        )
+        if reset:
+            self._flat = y.ndim == 1
+        return X, y.reshape(len(y), -1).astype(np.float64)
+
+    def _task(self) -> Regression:
+        outputs = self._learner.mlp.sizes[-1]
+        if not self.standardize:
+            return Regression(NumberTarget(_names(outputs), [0.0] * outputs, [1.0] * outputs))
+        scaler = self._target_scaler
+        return Regression(NumberTarget(_names(outputs), scaler.mean_, scaler.scale_))
+
+    def _loss(self) -> MeanSquaredError:
+        return MeanSquaredError()
+
+    def _outputs(self, y: Array) -> int:
+        return int(y.shape[1])
+
+    def _fit_target(self, y: Array, weights: Array | None) -> None:
+        self._target_scaler.partial_fit(y, sample_weight=weights)
+
+    def _scaled(self, y: Array) -> Array:
+        target = self._task().target
+        return (y - target.center) / target.scale
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _names(count: int) -> list[str]:
+    return [f"y{i}" for i in range(count)]
