@@ -55,7 +55,7 @@ def make_step(
     wts = [w.T for w in ws]
     hs = [np.empty((batch, n), "f4") for n in sizes]
     ds = [np.empty((batch, n), "f4") for n in sizes]
-    hts, dts = [h.T for h in hs], [d.T for d in ds]
+    dts = [d.T for d in ds]
     mask = [np.empty((batch, n), bool) for n in sizes]
     ones, column = np.ones(batch, "f4"), np.empty((batch, 1), "f4")
     picked, rows = np.empty(batch, "f4"), np.arange(batch)

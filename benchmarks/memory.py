@@ -1,8 +1,8 @@
 """What a training step holds and what it allocates: planned bytes, and traced memory per step.
 
-``python benchmarks/memory.py`` (``--smoke`` for the two small workloads).  "Planned" is known before
-anything is allocated; "traced" is the peak of Python's tracemalloc during one step after the first,
-over the whole step: gather, forward, loss, backward, clip, optimizer, last short batch included.
+``python benchmarks/memory.py`` (``--smoke`` for the two small workloads).  "Planned" is known
+before anything is allocated; "traced" is the peak of Python's tracemalloc during an epoch after the
+first: gather, forward, loss, backward, clip, optimizer, last short batch included.
 """
 
 import argparse
@@ -50,7 +50,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
-    print(f"{'workload':<10} {'batch':>6} {'parameters':>12} {'planned bytes':>14} {'traced peak':>12}")
+    print(
+        "workload".ljust(10),
+        " batch",
+        "parameters".rjust(12),
+        "planned bytes".rjust(14),
+        "traced peak",
+    )
     for work in WORKLOADS[:2] if args.smoke else WORKLOADS:
         for rows in (work.batch, 16 * work.batch):
             planned, peak = traced_peak(work, rows)

@@ -1,7 +1,7 @@
 """The engine's whole training step against the same step by hand, PyTorch eager and scikit-learn.
 
-Run ``python benchmarks/step.py`` (``--smoke`` for seconds, ``--threads 1 2``).  All contestants of a
-workload run in turn, window by window, so that a change of the machine's speed hits them alike;
+Run ``python benchmarks/step.py`` (``--smoke`` for seconds, ``--threads 1 2``).  All contestants of
+a workload run in turn, window by window, so that a change of the machine's speed hits them alike;
 medians over the windows are printed, and their ratio to the hand-written step.
 """
 
@@ -105,7 +105,7 @@ def scikit_learn(work: Workload) -> Step | None:
     if work.loss == "mse":
         return lambda: net.partial_fit(x, y.ravel())
     classes = np.arange(work.sizes[-1])
-    return lambda: net.partial_fit(x, y, classes)
+    return lambda: net.partial_fit(x, y, classes=classes)
 
 
 def measure(steps: dict[str, Step], seconds: float, windows: int) -> dict[str, list[float]]:
@@ -150,7 +150,6 @@ def main() -> None:
         with threadpool_limits(threads):
             for work in workloads:
                 times = measure(contestants(work, threads), seconds, windows)
-                hand = statistics.median(times["by hand"])
                 print(
                     f"{work.name} {'-'.join(map(str, work.sizes))} batch {work.batch}, "
                     f"{threads} thread{'s' if threads > 1 else ''}"
@@ -162,7 +161,6 @@ def main() -> None:
                         f"minimum {min(values):10.1f} us   "
                         f"ratio to by hand {statistics.median(ratios):6.2f}"
                     )
-                assert hand > 0
 
 
 if __name__ == "__main__":
