@@ -19,6 +19,7 @@ from mlpengine.ops.arithmetic import (
 from mlpengine.ops.convolution import Conv2d, MaxPool2d
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.elementwise import Abs, Clamp, Cos, Exp, Log, Log2, LogEps, Rsqrt, Sin, Sqrt
+from mlpengine.ops.gelu import Gelu
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.losses import (
@@ -53,6 +54,7 @@ __all__ = [
     "Embedding",
     "Exp",
     "Gather",
+    "Gelu",
     "GradOp",
     "Huber",
     "IndexSelect",

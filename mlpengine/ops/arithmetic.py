@@ -113,7 +113,7 @@ class Extremum(Binary):
         return {"wins": masks}
 
     def shares(self, dy: Array, a: Array, b: Array, out: Slots, wins: Array) -> Calls:
-        """Yield the calls that share dy out: all of it to a where a > b, half where a == b."""
+        """Yield the calls that give dy to the first slot where a > b, half where a == b."""
         da, db = out
         above, not_below = wins
         yield call(np.greater, a, b, above.view(np.bool_))
@@ -157,7 +157,7 @@ class Minimum(Extremum, name="minimum"):
 
     def backward(self, dy: Array, a: Array, b: Array, *, out: Slots, wins: Array) -> Calls:
         da, db = out
-        yield from self.shares(dy, b, a, (db, da), wins)
+        yield from self.shares(dy, a, b, (db, da), wins)
 
 
 class Where(GradOp, name="where"):
