@@ -3,19 +3,7 @@
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.ops._op import REGISTRY, GradOp
 from mlpengine.ops.activations import Elu, LeakyRelu, Relu, Selu, Sigmoid, Silu, Softplus, Tanh
-from mlpengine.ops.arithmetic import (
-    Add,
-    Div,
-    Maximum,
-    Minimum,
-    Mul,
-    Neg,
-    Pow,
-    ScalarAdd,
-    ScalarMul,
-    Sub,
-    Where,
-)
+from mlpengine.ops.arithmetic import Add, Div, Mul, Neg, Pow, ScalarAdd, ScalarMul, Sub
 from mlpengine.ops.convolution import Conv2d, MaxPool2d
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.elementwise import Abs, Clamp, Cos, Exp, Log, Log2, LogEps, Rsqrt, Sin, Sqrt
@@ -31,6 +19,7 @@ from mlpengine.ops.losses import (
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
 from mlpengine.ops.random import Dropout
 from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum
+from mlpengine.ops.selection import Maximum, Minimum, Where
 from mlpengine.ops.sequence import SsmScan
 from mlpengine.ops.shape import Cat, Chunk, Reshape, Slice
 from mlpengine.ops.softmax import LogSoftmax, Softmax

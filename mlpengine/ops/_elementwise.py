@@ -1,12 +1,12 @@
 """Pieces of element-wise rules: the common shape, copies that may be none, masks."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._op import GradOp
+from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Array, Calls, Spec, call
 
 _BITS: dict[int, np.dtype[np.integer[Any]]] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
@@ -18,6 +18,21 @@ class Unary(GradOp):
     def infer(self, x: Spec) -> Spec:
         need_floats(self.name, x=x)
         return x
+
+
+class Binary(GradOp):
+    """Base of the ops on two floating operands of one dtype that broadcast.
+
+    Every slot of `backward` has the shape of y; slots are written last to first, so that the first
+    may be the very buffer of dy.
+    """
+
+    broadcasts = True
+    in_place: ClassVar[tuple[Direction, ...]] = ("forward", "backward")
+
+    def infer(self, a: Spec, b: Spec) -> Spec:
+        need_floats(self.name, a=a, b=b)
+        return Spec(broadcast(self.name, a=a, b=b), a.dtype)
 
 
 def broadcast(where: str, **operands: Spec) -> tuple[int, ...]:

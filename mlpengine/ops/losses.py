@@ -118,13 +118,18 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
         yield from self.gradients(dy, weight, out, slope, rows, factor)
         d_target = out[1]
         if d_target is not None:
-            log_p, room = aside
-            yield from log1p_exp_of_minus_abs(output, log_p, room, d_target)
-            yield from bounded(np.minimum, output, 0.0, room)
-            yield call(np.subtract, log_p, room, log_p)  # -log(p)
-            yield call(np.multiply, log_p, constant(self.positive_weight - 1, log_p), log_p)
-            yield call(np.subtract, log_p, output, log_p)
-            yield from times_factors(log_p, factor, weight, d_target)
+            yield from _target_slope(output, self.positive_weight, d_target, aside)
+            yield from times_factors(aside[0], factor, weight, d_target)
+
+
+def _target_slope(output: Array, positive_weight: float, room: Array, aside: Array) -> Calls:
+    """Yield the calls that write -(output + (positive_weight - 1) log(p)) into ``aside[0]``."""
+    slope, more = aside
+    yield from log1p_exp_of_minus_abs(output, slope, more, room)
+    yield from bounded(np.minimum, output, 0.0, more)
+    yield call(np.subtract, slope, more, slope)  # -log(p)
+    yield call(np.multiply, slope, constant(positive_weight - 1, slope), slope)
+    yield call(np.subtract, slope, output, slope)
 
 
 def _binary_terms(
