@@ -1,0 +1,53 @@
+"""Trained models in the formats of others: safetensors, NumPy archives, ONNX.
+
+``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
+answers with labels and probabilities, or with numbers in the target's own units: everything that
+was fitted is inside.  It is run and compared with our own forward before the file is written.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from mlpengine.errors import UsageError
+from mlpengine.export._feed import onnx_inputs
+from mlpengine.export._report import Exported
+from mlpengine.export._weights import to_npz, to_safetensors
+from mlpengine.nn import Mlp
+from mlpengine.nn.tensors import write_atomically
+from mlpengine.train.model import Model
+
+__all__ = ["FORMATS", "Exported", "export", "onnx_inputs"]
+
+
+def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
+    from mlpengine.export._onnx import to_onnx
+
+    return to_onnx(model)
+
+
+FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {
+    "safetensors": to_safetensors,
+    "npz": to_npz,
+    "onnx": _to_onnx,
+}
+"""The formats, which are also the suffixes of their files."""
+
+
+def export(model: Model | Mlp, path: str | Path, format: str | None = None) -> Exported:
+    """Write a model to `path`, whole or not at all, and return what the file holds.
+
+    Args:
+        model: with its preprocessing, or a network alone, whose ONNX form reads the features.
+        path: of the file; one that exists is replaced.
+        format: one of `FORMATS`; None goes by the suffix of `path`.
+
+    Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
+        NumericalError where the ONNX model and our own forward differ.
+    """
+    path = Path(path)
+    chosen = path.suffix[1:] if format is None else format
+    if chosen not in FORMATS:
+        raise UsageError(f"export: format must be one of {', '.join(FORMATS)} (got {chosen!r})")
+    data, exported = FORMATS[chosen](model)
+    write_atomically(path, data)
+    return exported

@@ -1,0 +1,90 @@
+"""The preprocessing in ONNX: from columns by name to the features of the network."""
+
+from math import pi
+
+import numpy as np
+
+from mlpengine.data import Preprocessor
+from mlpengine.data._cells import MISSING
+from mlpengine.data.categories import Category
+from mlpengine.data.numbers import Numbers
+from mlpengine.data.sources import _PERIODS as PERIODS
+from mlpengine.data.sources import Source
+from mlpengine.errors import UsageError
+from mlpengine.export._graph import ML, Graph
+
+
+def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
+    """Add an input per column and what makes features of them; return float32 (rows, features).
+
+    Numbers, booleans (0 and 1) and dates (seconds since 1970, UTC) are float64 columns with NaN
+    where a cell is missing; categories are text, missing where it is one of the spellings that
+    our reader takes for missing.  Arithmetic is that of the preprocessor, operation by operation.
+
+    Raises: UsageError for embedded categories.
+    """
+    numbers = preprocessor.numbers
+    if numbers is None:
+        raise UsageError("export: the preprocessing must be fitted first")
+    texts = {category.column for category in preprocessor.categories}
+    for name in preprocessor.columns:
+        graph.input(name, "string" if name in texts else "float64", 1)
+    blocks = _numbers(graph, numbers) if numbers.sources else []
+    blocks += [_one_hot(graph, category) for category in preprocessor.categories]
+    return blocks[0] if len(blocks) == 1 else graph.node("Concat", *blocks, axis=1)
+
+
+def _numbers(graph: Graph, numbers: Numbers) -> list[str]:
+    """Return the block of scaled numbers and, if there are any, that of the indicators."""
+    columns = [_source(graph, source) for source in numbers.sources]
+    raw = columns[0] if len(columns) == 1 else graph.node("Concat", *columns, axis=1)
+    missing = graph.node("IsNaN", raw)
+    x = graph.node("Where", missing, graph.constant(numbers.fill), raw)
+    x = graph.node("Sub", x, graph.constant(numbers.center))
+    x = graph.node("Mul", x, graph.constant(numbers.factor))
+    blocks = [graph.cast(x, "float32")]
+    if numbers.flagged:
+        places = graph.constant(np.array(numbers.flagged, np.int64))
+        flags = graph.node("Gather", missing, places, axis=1)
+        blocks.append(graph.cast(flags, "float32"))
+    return blocks
+
+
+def _source(graph: Graph, source: Source) -> str:
+    """Return a raw feature: a column, the time since another, or a place in a period."""
+    if source.minus:
+        return graph.node("Sub", source.column, source.minus)
+    if not source.part:
+        return source.column
+    period, wave = source.part.split()
+    length, start = (_wide(graph, value) for value in PERIODS[period])
+    x = graph.node("Add", source.column, start)
+    whole = graph.node("Mul", graph.node("Floor", graph.node("Div", x, length)), length)
+    share = graph.node("Div", graph.node("Sub", x, whole), length)
+    angle = graph.node("Mul", _wide(graph, 2 * pi), share)
+    return graph.node("Sin" if wave == "sin" else "Cos", angle)
+
+
+def _one_hot(graph: Graph, category: Category) -> str:
+    """Return one feature per level, then unknown, then missing where training had gaps."""
+    if category.embedded:
+        raise UsageError(f"export: column {category.column!r} is embedded, which has no ONNX form")
+    known = {level: code for code, level in enumerate(category.levels)}
+    unknown = len(known)
+    if category.gaps:
+        known = dict.fromkeys(sorted(MISSING), unknown + 1) | known
+    codes = graph.node(
+        "LabelEncoder",
+        category.column,
+        domain=ML,
+        keys_strings=list(known) or [""],
+        values_int64s=list(known.values()) or [unknown],
+        default_int64=unknown,
+    )
+    flat = graph.node("Reshape", codes, graph.constant(np.array([-1], np.int64)))
+    size = graph.constant(np.array(category.size, np.int64))
+    return graph.node("OneHot", flat, size, graph.constant(np.array([0, 1], np.float32)))
+
+
+def _wide(graph: Graph, value: float) -> str:
+    return graph.constant(np.array(value, np.float64))

@@ -1,0 +1,66 @@
+"""Tables as the inputs of an exported ONNX model."""
+
+import numpy as np
+
+from mlpengine.data import Column, Preprocessor, Table
+from mlpengine.data.categories import Category, coded
+from mlpengine.spec import Array
+
+ROWS = 512
+"""Rows of a table that is made up to compare two models on."""
+
+
+def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
+    """Return what an exported model reads, by column name, each (rows, 1).
+
+    Numbers, booleans and dates are float64, NaN where missing; categories are text, empty there.
+    """
+    table.require(preprocessor.columns, "the model")
+    texts = {category.column for category in preprocessor.categories}
+    feed = {}
+    for name in preprocessor.columns:
+        column = table[name]
+        if name in texts:
+            codes, levels = coded(column)
+            feed[name] = np.array([*levels, ""], object)[codes][:, None]
+        elif column.kind == "text":  # no cell has a value
+            feed[name] = np.full((table.n_rows, 1), np.nan)
+        else:
+            feed[name] = column.values.astype(np.float64)[:, None]
+    return feed
+
+
+def probe_table(preprocessor: Preprocessor) -> Table:
+    """Return made-up rows that use every level, an unseen one, and missing cells where allowed."""
+    rng = np.random.default_rng(0)
+    numbers = preprocessor.numbers
+    if numbers is None:
+        return Table({})
+    columns = {}
+    for category in preprocessor.categories:
+        columns[category.column] = _probe_category(category, rng)
+    for i, source in enumerate(numbers.sources):
+        if source.part or source.minus:
+            continue
+        kind = preprocessor.kinds[source.column]
+        if kind == "boolean":
+            values = rng.integers(0, 2, ROWS).astype(np.float64)
+        else:
+            factor = numbers.factor[i]
+            spread = 1 / factor if factor not in (0, 1) else max(1.0, abs(numbers.fill[i]))
+            values = numbers.center[i] + spread * rng.standard_normal(ROWS)
+        if not numbers.strict:
+            values[rng.random(ROWS) < 0.1] = np.nan
+        kinds = {"boolean": "boolean", "date": "date"}
+        columns[source.column] = Column(values, kinds.get(kind, "number"))  # type: ignore[arg-type]
+    return Table(columns, "made-up rows")
+
+
+def _probe_category(category: Category, rng: np.random.Generator) -> Column:
+    unseen = "unseen"
+    while unseen in category.levels:
+        unseen += "_"
+    levels = (*category.levels, unseen)
+    first = 0 if category.strict else -1
+    codes = np.arange(ROWS) % (len(levels) - first) + first
+    return Column(rng.permutation(codes).astype(np.int32), "text", levels)

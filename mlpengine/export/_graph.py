@@ -1,0 +1,103 @@
+"""An ONNX graph while it is written."""
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from mlpengine.spec import Array
+
+OPSET, ML_OPSET, IR = 17, 3, 8
+"""Old enough for every runtime in use; onnx would take its newest, which runtimes refuse."""
+
+ML = "ai.onnx.ml"
+
+_TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "int64": TensorProto.INT64,
+    "string": TensorProto.STRING,
+}
+
+
+class Graph:
+    """Nodes and constants; every value is called by a name of its own.
+
+    `taken` are names that must not be given to anything else: the columns.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._numbers = count()
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: dict[str, tuple[str, list[str | int]]] = {}
+        self._outputs: dict[str, tuple[str, list[str | int]]] = {}
+
+    def input(self, name: str, dtype: str, columns: int) -> str:
+        """Declare an input (rows, columns) and return its name."""
+        self._inputs[name] = (dtype, ["rows", columns])
+        return name
+
+    def constant(self, array: Array, name: str | None = None) -> str:
+        """Return the name of a constant."""
+        name = self.unique(name or "constant")
+        self._constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def node(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output and return that value's name."""
+        name = self.unique(op.lower())
+        made = helper.make_node(op, list(inputs), [name], domain=domain, **attributes)
+        self._nodes.append(made)
+        return name
+
+    def cast(self, value: str, dtype: str) -> str:
+        """Add a cast and return the new value's name."""
+        return self.node("Cast", value, to=_TYPES[dtype])
+
+    def output(self, value: str, name: str, dtype: str, columns: int | None) -> str:
+        """Make a value an output (rows, columns) or (rows,); return the name that it got."""
+        name = self.unique(name, plain=True)
+        self._nodes.append(helper.make_node("Identity", [value], [name]))
+        self._outputs[name] = (dtype, ["rows"] if columns is None else ["rows", columns])
+        return name
+
+    def unique(self, name: str, *, plain: bool = False) -> str:
+        """Return a name that nothing has yet: `name`, or with a number or underscores behind."""
+        found = name if plain or "." in name else f"{name}/{next(self._numbers)}"
+        while found in self._taken:
+            found += "_"
+        self._taken.add(found)
+        return found
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Input names with their dtypes."""
+        return {name: dtype for name, (dtype, _) in self._inputs.items()}
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Output names with their dtypes."""
+        return {name: dtype for name, (dtype, _) in self._outputs.items()}
+
+    def build(self, doc: str, metadata: dict[str, str]) -> bytes:
+        """Return the checked model; equal graphs give equal bytes."""
+        graph = helper.make_graph(
+            self._nodes,
+            "mlpengine",
+            [helper.make_tensor_value_info(n, _TYPES[t], s) for n, (t, s) in self._inputs.items()],
+            [helper.make_tensor_value_info(n, _TYPES[t], s) for n, (t, s) in self._outputs.items()],
+            self._constants,
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML, ML_OPSET)]
+        model = helper.make_model(
+            graph, opset_imports=opsets, ir_version=IR, producer_name="mlpengine", doc_string=doc
+        )
+        helper.set_model_props(model, metadata)
+        onnx.checker.check_model(model, full_check=True)
+        data: bytes = model.SerializeToString(deterministic=True)
+        return data

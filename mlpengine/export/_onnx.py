@@ -1,0 +1,50 @@
+"""A model as one ONNX graph: preprocessing, network, and what the outputs mean."""
+
+import json
+
+from mlpengine.errors import MissingExtraError
+from mlpengine.export._report import Exported
+from mlpengine.nn import Mlp
+from mlpengine.train.model import Model
+
+try:
+    import onnx  # noqa: F401
+    import onnxruntime  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("export to ONNX", "onnx") from error
+
+from mlpengine.export._columns import write_preprocessing
+from mlpengine.export._graph import Graph
+from mlpengine.export._layers import write_network
+from mlpengine.export._outputs import write_outputs
+from mlpengine.export._verify import verify
+
+
+def to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
+    """Return an ONNX model and what it holds; it has been run and compared with our own forward.
+
+    A network alone reads ``input`` (rows, in_dim) float32 and returns ``output``.  A model reads
+    its columns by name, each (rows, 1), and returns what `write_outputs` says.
+
+    Raises: UsageError for what has no ONNX form; NumericalError where the two differ.
+    """
+    if isinstance(model, Mlp):
+        graph = Graph(())
+        x = graph.input("input", "float32", model.sizes[0])
+        graph.output(write_network(graph, model, x), "output", "float32", model.sizes[-1])
+        data = graph.build(repr(model), {})
+    else:
+        graph = Graph(model.preprocessor.columns)
+        x = write_preprocessing(graph, model.preprocessor)
+        write_outputs(graph, model, write_network(graph, model.mlp, x))
+        data = graph.build(repr(model.mlp), _metadata(model))
+    return data, Exported("onnx", graph.inputs, graph.outputs, verify(data, model))
+
+
+def _metadata(model: Model) -> dict[str, str]:
+    target = model.preprocessor.target
+    return {
+        "task": str(model.preprocessor.task),
+        "target": json.dumps(target.columns if target else []),
+        "classes": json.dumps(model.preprocessor.classes),
+    }

@@ -1,0 +1,53 @@
+"""What the outputs mean, in ONNX: numbers in their own units, or probabilities and labels."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlpengine.data.targets import Label
+from mlpengine.export._graph import Graph
+from mlpengine.spec import Array
+from mlpengine.train.model import Model
+from mlpengine.train.task import BinaryClassification, MultiLabel, Regression
+
+
+def write_outputs(graph: Graph, model: Model, x: str) -> None:
+    """Add what the task makes of the network's outputs (rows, out_dim).
+
+    Regression: ``prediction`` (rows, targets) float64 in the targets' own units.  One class of
+    several: ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 where all
+    classes are whole numbers and text otherwise.  Several labels: ``probabilities`` (rows, labels)
+    and ``label`` (rows, labels) int64, 0 or 1.  A name that is a column's gets an underscore.
+    """
+    task = model.task
+    if isinstance(task, Regression):
+        x = graph.node("Mul", graph.cast(x, "float64"), graph.constant(task.target.scale))
+        x = graph.node("Add", x, graph.constant(task.target.center))
+        graph.output(x, "prediction", "float64", task.outputs)
+    elif isinstance(task, MultiLabel):
+        graph.output(graph.node("Sigmoid", x), "probabilities", "float32", task.outputs)
+        graph.output(_positive(graph, x), "label", "int64", task.outputs)
+    else:
+        labels = label_array(model.preprocessor.classes)
+        if isinstance(task, BinaryClassification):
+            both = [graph.node("Sigmoid", value) for value in (graph.node("Neg", x), x)]
+            chances = graph.node("Concat", *both, axis=1)
+            codes = graph.node("Reshape", _positive(graph, x), graph.constant(np.array([-1])))
+        else:
+            chances = graph.node("Softmax", x, axis=1)
+            codes = graph.node("ArgMax", x, axis=1, keepdims=0)
+        graph.output(chances, "probabilities", "float32", len(labels))
+        dtype = "string" if labels.dtype == object else "int64"
+        graph.output(graph.node("Gather", graph.constant(labels), codes), "label", dtype, None)
+
+
+def label_array(classes: Sequence[Label]) -> Array:
+    """Return labels as the output holds them: int64 if all are whole numbers, else text."""
+    if all(isinstance(label, int) and not isinstance(label, bool) for label in classes):
+        return np.array(classes, np.int64)
+    texts = [str(label).lower() if isinstance(label, bool) else str(label) for label in classes]
+    return np.array(texts, object)
+
+
+def _positive(graph: Graph, x: str) -> str:
+    return graph.cast(graph.node("Greater", x, graph.constant(np.array(0, np.float32))), "int64")

@@ -1,0 +1,18 @@
+"""What an exported file holds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an exported file holds.
+
+    `inputs` and `outputs` map names to dtypes; for files of weights there are no inputs, and
+    outputs are the arrays.  `difference` is the largest between the file's outputs and our own
+    forward's on rows made up for the purpose; None where nothing was to be run.
+    """
+
+    format: str
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    difference: float | None = None

@@ -1,0 +1,73 @@
+"""Runs an ONNX model beside our own forward, on rows made up for the purpose."""
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from mlpengine.data import Table
+from mlpengine.errors import NumericalError
+from mlpengine.export._feed import ROWS, onnx_inputs, probe_table
+from mlpengine.export._outputs import label_array
+from mlpengine.nn import Mlp
+from mlpengine.spec import Array
+from mlpengine.train.model import Model
+from mlpengine.train.task import MultiLabel, Regression
+
+TOLERANCE = 1e-5
+"""Largest difference allowed: of probabilities, and of numbers on the scale that the network
+learned, where for those beyond 1 it is relative."""
+
+
+def verify(data: bytes, model: Model | Mlp) -> float:
+    """Return the largest difference between an ONNX model and our own forward.
+
+    Raises: NumericalError if it exceeds `TOLERANCE`.
+    """
+    if isinstance(model, Mlp):
+        x = np.random.default_rng(0).standard_normal((ROWS, model.sizes[0])).astype(np.float32)
+        (found,) = run(data, {"input": x})
+        difference = _largest(found, model.predict(x))
+    else:
+        table = probe_table(model.preprocessor)
+        difference = compare(model, table, run(data, onnx_inputs(model.preprocessor, table)))
+    if not difference <= TOLERANCE:
+        raise NumericalError(
+            f"export: onnxruntime must return what our own forward does, to {TOLERANCE:g} "
+            f"(they differ by {difference:.3g})"
+        )
+    return difference
+
+
+def run(data: bytes, feed: dict[str, Array]) -> list[Any]:
+    """Return the outputs of an ONNX model, computed on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    outputs: list[Any] = session.run(None, feed)
+    return outputs
+
+
+def compare(model: Model, table: Table, outputs: list[Any]) -> float:
+    """Return how far `outputs` for a table are from our own; infinity where a label differs."""
+    features = model.preprocessor.transform(table, targets=False).features
+    ours, task = model.mlp.predict(np.asarray(features, model.mlp.dtype)), model.task
+    if isinstance(task, Regression):
+        return _largest((outputs[0] - task.target.center) / task.target.scale, ours)
+    chances = task.probabilities(ours)
+    assert chances is not None
+    labels = task.predict(ours)
+    if isinstance(task, MultiLabel):
+        sure = np.abs(chances - 0.5) > TOLERANCE
+    else:
+        labels = label_array(model.preprocessor.classes)[labels]
+        ordered = np.sort(chances, axis=1)
+        sure = ordered[:, -1] - ordered[:, -2] > 2 * TOLERANCE
+    agree = bool((outputs[1] == labels)[sure].all())
+    return _largest(outputs[0], chances) if agree else np.inf
+
+
+def _largest(found: Array, ours: Array) -> float:
+    """Return the largest difference, relative where our own value is beyond 1."""
+    wide = ours.astype(np.float64)
+    return float(np.max(np.abs(found - wide) / np.maximum(1.0, np.abs(wide)), initial=0.0))
