@@ -30,11 +30,13 @@ def numbers(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
     allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them.
     """
     try:
-        values = np.fromiter(map(float, cells), np.float64, len(cells))
+        if missing == MISSING:
+            values = np.fromiter(map(float, cells), np.float64, len(cells))
+        else:  # spellings of one's own may be numbers, such as -99
+            values = _filled(cells, missing)
     except ValueError:
         try:
-            filled = ["nan" if cell.strip() in missing else cell for cell in cells]
-            values = np.fromiter(map(float, filled), np.float64, len(cells))
+            values = _filled(cells, missing)
         except ValueError:
             return None
     joined = "".join(cells)
@@ -44,6 +46,11 @@ def numbers(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
     if any(cells[row].strip().lstrip("+-").isdigit() for row in large):
         return None
     return values
+
+
+def _filled(cells: Sequence[str], missing: frozenset[str]) -> Array:
+    filled = ("nan" if cell.strip() in missing else cell for cell in cells)
+    return np.fromiter(map(float, filled), np.float64, len(cells))
 
 
 def dates(cells: Sequence[str], missing: frozenset[str]) -> Array | None:

@@ -89,8 +89,8 @@ class _Pass:
 
     def read(self, steps: list[int]) -> list[_ColumnReader]:
         """Return one filled reader per column, starting each at its step if steps are given."""
-        with self.open_file() as binary:
-            lines = _lines(io.TextIOWrapper(binary, "utf-8-sig", newline=""), self.where)
+        with io.TextIOWrapper(self.open_file(), "utf-8-sig", newline="") as stream:
+            lines = _lines(stream, self.where)
             sample = self._sample(lines)
             self.delimiter = self.options.delimiter or sniff(sample)
             source = chain(sample, lines)
@@ -134,7 +134,8 @@ class _Pass:
 
     def _body(self, source: Iterator[str], readers: list[_ColumnReader]) -> None:
         size = max(1, _CELLS // len(readers))
-        while not any(reader.step for reader in readers):
+        plain = self.options.missing == _cells.MISSING
+        while plain and not any(reader.step for reader in readers):
             lines = list(islice(source, size))
             matrix = number_lines(lines, self.delimiter, len(readers))
             if matrix is None:
@@ -268,7 +269,8 @@ def check_names(names: list[str], where: str) -> None:
             )
         seen[name] = position
     values = _cells.numbers(names, frozenset())
-    if values is not None and not (np.diff(values) == 1).all():
+    counted = values is not None and values[0] in (0, 1) and (np.diff(values) == 1).all()
+    if values is not None and not counted:
         raise DataError(f"{where}: must name the columns, but holds only numbers; add a header")
 
 

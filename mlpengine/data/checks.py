@@ -8,6 +8,7 @@ import numpy as np
 
 from mlpengine.data.kinds import FeatureKind, Task, kind_of, task_of
 from mlpengine.data.leaks import Leak, find_leak
+from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.data.targets import ClassTarget
 from mlpengine.errors import DataError
@@ -139,7 +140,7 @@ def _relations(table: Table, target: str, task: Task | None) -> tuple[dict[str, 
         return classes, []
     else:
         values = column.values.astype(np.float64)
-    if task == "multilabel" or not np.isfinite(values).all():
+    if task == "multilabel" or not (np.abs(values) <= LIMIT).all():
         return classes, []
     found = [
         find_leak(name, other, values, task or "regression")
@@ -203,4 +204,4 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
 
 
 def _counts_rows(values: Array) -> bool:
-    return len(values) > 2 and bool((np.diff(values) == 1).all())
+    return bool(len(values) > 2 and (np.abs(values) < LIMIT).all() and (np.diff(values) == 1).all())

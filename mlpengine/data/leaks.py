@@ -6,6 +6,7 @@ import numpy as np
 
 from mlpengine.data.categories import coded
 from mlpengine.data.kinds import Task
+from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column
 from mlpengine.spec import Array
 
@@ -53,11 +54,13 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
         return Leak(name, share, reason) if share >= ANSWER else None
     share = share_of_squares(groups, target)
     if column.kind == "number":
+        present &= np.abs(column.values) <= LIMIT
         values, known = column.values[present].astype(np.float64), target[present]
-        line = share_of_line(values, known)
-        share = max(share, line if present.mean() > 0.5 else 0.0)
-        if PART <= line < ANSWER and contains(values, known):
-            return Leak(name, line, f"it is never beyond the target and follows it (R2 {line:.3f})")
+        line = share_of_line(values, known) if present.mean() > 0.5 else 0.0
+        share = max(share, line)
+        side = beside(values, known)
+        if PART <= line < ANSWER and side:
+            return Leak(name, line, f"it is never {side} the target and follows it (R2 {line:.3f})")
     reason = f"alone it explains {_percent(share)} of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
 
@@ -99,14 +102,18 @@ def share_of_line(values: Array, target: Array) -> float:
     return float(np.corrcoef(values, target)[0, 1] ** 2)
 
 
-def contains(values: Array, target: Array) -> bool:
-    """Whether a column may be a sum that holds the target, or a summand of it."""
+def beside(values: Array, target: Array) -> str:
+    """Return "below" if a column may be a sum that holds the target, "above" if a summand, or "".
+
+    That is, on which side of the target (nearly) none of the values lie, if they are of its size.
+    """
     size = np.median(np.abs(target))
     if not size or not 0.5 <= np.median(np.abs(values)) / size <= 2:
-        return False
+        return ""
     slack = 1e-9 * np.abs(target).max()
-    above, below = (values >= target - slack).mean(), (values <= target + slack).mean()
-    return bool(max(above, below) >= PART_ROWS)
+    if (values >= target - slack).mean() >= PART_ROWS:
+        return "below"
+    return "above" if (values <= target + slack).mean() >= PART_ROWS else ""
 
 
 def _groups(column: Column) -> Array:

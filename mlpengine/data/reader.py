@@ -97,10 +97,18 @@ def _read_npy(path: str) -> Table:
         try:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, SyntaxError) as error:
-            raise DataError(f"{path}: is not a whole .npy file of numbers ({error})") from error
+            raise DataError(
+                f"{path}: is not a whole .npy file of numbers ({_brief(error)})"
+            ) from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: is not an .npy file; give it the name of what it is")
     return _from_array(np.asarray(array), path)
+
+
+def _brief(error: Exception) -> str:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    hidden = "pickle" in text or "Python objects" in text or "Object arrays" in text
+    return "pickled objects are never loaded; save plain numbers" if hidden else text
 
 
 def _from_array(array: Array, path: str) -> Table:
@@ -137,7 +145,9 @@ def _read_npz(path: str) -> Table:
         ) as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{path}: is not a whole .npz file of numbers ({error})") from error
+            raise DataError(
+                f"{path}: is not a whole .npz file of numbers ({_brief(error)})"
+            ) from error
     if not columns or len(next(iter(columns.values())).values) == 0:
         raise DataError(f"{path}: holds no rows")
     return Table(columns, path)
@@ -180,7 +190,7 @@ def _read_parquet(path: str) -> Table:
         try:
             table = parquet.read_table(Path(path), use_threads=False)
         except pyarrow.ArrowException as error:
-            raise DataError(f"{path}: is not a whole Parquet file ({error})") from error
+            raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
     if not table.num_rows:
         raise DataError(f"{path}: holds no rows")
     names = table.column_names

@@ -1,0 +1,214 @@
+import io
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import sklearn.datasets
+
+from mlpengine.data import DATASETS, Preprocessor, Table, load_dataset, read_table
+from mlpengine.errors import DataError, MissingExtraError
+
+
+def test_digits_are_those_of_scikit_learn():
+    table = load_dataset("digits")
+    truth = sklearn.datasets.load_digits()
+    found = np.column_stack([table[name].values for name in table.names])
+    np.testing.assert_array_equal(found, np.column_stack([truth.data, truth.target]))
+
+
+def test_diabetes_is_that_of_scikit_learn():
+    table = load_dataset("diabetes")
+    truth = sklearn.datasets.load_diabetes(scaled=False)
+    found = np.column_stack([table[name].values for name in table.names])
+    np.testing.assert_allclose(found, np.column_stack([truth.data, truth.target]), rtol=1e-9)
+
+
+def test_penguins_are_complete():
+    table = load_dataset("penguins")
+    assert (table.n_rows, table["species"].levels) == (344, ("Adelie", "Chinstrap", "Gentoo"))
+    gaps = {name: int(table[name].missing.sum()) for name in table.names}
+    assert gaps == dict.fromkeys(gaps, 0) | dict.fromkeys(table.names[2:6], 2) | {"sex": 11}
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_datasets_have_their_target(name):
+    assert DATASETS[name] in read_table(name)
+
+
+def test_file_of_the_same_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").write_text("a,b\n1,2\n")
+    assert read_table("digits").names == ["a", "b"]
+
+
+def test_npy_is_memory_mapped(tmp_path):
+    matrix = np.arange(12.0, dtype=np.float32).reshape(4, 3)
+    np.save(tmp_path / "x.npy", matrix)
+    np.save(tmp_path / "label.npy", np.array([0, 1, 0, 1]))
+    table = read_table(tmp_path / "x.npy").join(read_table(tmp_path / "label.npy"))
+    assert table.names == ["x0", "x1", "x2", "label"]
+    assert isinstance(table.block.matrix.base, np.memmap)
+    np.testing.assert_array_equal(table["x1"].values, matrix[:, 1])
+
+
+def test_npy_with_fields(tmp_path):
+    rows = np.array([(1.5, "u", True), (2.5, "v", False)], "f8, U3, ?")
+    np.save(tmp_path / "t.npy", rows)
+    table = read_table(tmp_path / "t.npy")
+    assert [table[name].kind for name in table.names] == ["number", "text", "boolean"]
+    assert table["f1"].cell(1) == "v"
+
+
+def test_npz_has_a_column_per_vector_and_several_per_matrix(tmp_path):
+    np.savez_compressed(
+        tmp_path / "t.npz",
+        x=np.eye(3),
+        when=np.array(["2020-01-01", "NaT", "2020-01-03"], "datetime64[D]"),
+        name=np.array(["a", "b", "a"]),
+    )
+    table = read_table(tmp_path / "t.npz")
+    assert table.names == ["x0", "x1", "x2", "when", "name"]
+    assert [table["when"].cell(row) for row in (0, 1)] == ["2020-01-01T00:00:00", ""]
+
+
+def header(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
+    return stream.getvalue()
+
+
+def zipped(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", content)
+    return stream.getvalue()
+
+
+def saved(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+BAD = {
+    "lie.npy": (header((10**12, 3)) + b"abc", "is not a whole .npy file"),
+    "cut.npy": (saved(np.eye(9))[:-5], "is not a whole .npy file"),
+    "negative.npy": (header((-5, 3)) + b"abc", "is not a whole .npy file"),
+    "deep.npy": (b"\x93NUMPY\x01\x00" + (60000).to_bytes(2, "little") + b"(" * 60000, "is large"),
+    "pickle.npy": (b"\x80\x04K\x01.", "pickled objects are never loaded"),
+    "object.npy": (saved(np.array([{}, 1], object)), "pickled objects are never loaded"),
+    "zip.npy": (zipped(saved(np.eye(3))), "is not an .npy file"),
+    "empty.npy": (saved(np.empty((0, 3))), "rows and columns are needed"),
+    "flat.npy": (saved(np.empty((3, 0))), "with columns"),
+    "cube.npy": (saved(np.zeros((2, 2, 2))), "rows and columns are needed"),
+    "complex.npy": (saved(np.zeros(3, complex)), "(dtype complex128)"),
+    "nothing.npy": (b"", "is not a whole .npy file"),
+    "lie.npz": (zipped(header((10**12, 3)) + b"abc"), "promises more than the file holds"),
+    "bomb.npz": (zipped(saved(np.zeros(20_000_000, "u1"))), "unpack it yourself"),
+    "text.npz": (b"a,b\n1,2\n", "is not a whole .npz file"),
+    "object.npz": (zipped(saved(np.array([{}], object))), "pickled objects are never loaded"),
+    "cube.npz": (zipped(saved(np.zeros((2, 2, 2)))), "must be 1-D or 2-D"),
+    "empty.npz": (zipped(saved(np.empty(0))), "holds no rows"),
+    "text.csv.gz": (b"a,b\n1,2\n", "the gzip data are damaged"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refuses_broken_files(name, tmp_path):
+    content, message = BAD[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nowhere.csv", "nowhere.npy", "nowhere.npz", "digitz", "."])
+def test_refuses_what_is_not_there(name):
+    with pytest.raises(DataError, match=r"cannot be read|no such file"):
+        read_table(name)
+
+
+@pytest.mark.parametrize("options", [{"delimiter": "|"}, {"decimal": "'"}])
+def test_refuses_unknown_options(options):
+    with pytest.raises(DataError, match=next(iter(options))):
+        read_table("digits", **options)
+
+
+def test_unknown_dataset():
+    with pytest.raises(DataError, match="diabetes, digits, penguins"):
+        load_dataset("iris")
+
+
+def test_parquet_without_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"mlpengine\[data\]"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_parquet(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
+    from pyarrow import parquet
+
+    moments = np.array(["2020-01-01T00:00:01", "2020-01-02", "NaT"], "datetime64[s]")
+    columns = {
+        "number": pyarrow.array([1.5, None, 2.0]),
+        "whole": pyarrow.array([1, 2, None]),
+        "word": pyarrow.array(["b", None, "a"]),
+        "level": pyarrow.array(["u", "v", "u"]).dictionary_encode(),
+        "flag": pyarrow.array([True, None, False]),
+        "when": pyarrow.array(moments),
+    }
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table(columns), path)
+    table = read_table(path)
+    expected = {
+        "number": ["1.5", "", "2"],
+        "whole": ["1", "2", ""],
+        "word": ["b", "", "a"],
+        "level": ["u", "v", "u"],
+        "flag": ["true", "", "false"],
+        "when": ["2020-01-01T00:00:01", "2020-01-02T00:00:00", ""],
+    }
+    for name, cells in expected.items():
+        assert [table[name].cell(row) for row in range(3)] == cells
+    assert [column.kind for column in table.columns.values()] == [
+        "number", "number", "text", "text", "boolean", "date",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["list", "empty", "damaged", "twice"])
+def test_parquet_faults(fault, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
+    from pyarrow import parquet
+
+    tables = {
+        "list": pyarrow.table({"a": [[1], [2]]}),
+        "empty": pyarrow.table({"a": pyarrow.array([], "int64")}),
+        "twice": pyarrow.Table.from_arrays([pyarrow.array([1])] * 2, ["a", "a"]),
+    }
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1 not really")
+    if fault in tables:
+        parquet.write_table(tables[fault], path)
+    with pytest.raises(DataError, match=r"t\.parquet"):
+        read_table(path)
+
+
+def test_arrays_and_files_give_the_same_features(tmp_path):
+    x, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2
+    lines = ["x0,x1,x2,y"] + [",".join(map(repr, [*row, label])) for row, label in
+                              zip(x.tolist(), y.tolist(), strict=True)]  # fmt: skip
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    from_file = read_table(tmp_path / "t.csv")
+    from_arrays = Table.from_arrays(x, y)
+    fitted = Preprocessor("y").fit(from_file)
+    np.testing.assert_array_equal(
+        fitted.transform(from_file).features,
+        Preprocessor("y").fit(from_arrays).transform(from_arrays).features,
+    )
