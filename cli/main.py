@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
         """Import and return a subcommand."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"mlpengine_cli.{cmd_name}").command
+        command: click.Command = import_module(f".{cmd_name}", __package__).command
         return command
 
     def resolve_command(
@@ -141,3 +141,7 @@ def _closed_pipe() -> int:
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(SIGTERM_CODE)
+
+
+if __name__ == "__main__":
+    main()

@@ -116,4 +116,9 @@ def progress(quiet: bool) -> list[Progress]:
     """Return the observer that suits stderr: rich on a terminal, plain lines otherwise."""
     if quiet:
         return []
-    return [RichProgress() if sys.stderr.isatty() else PlainProgress()]
+    return [RichProgress() if is_terminal() else PlainProgress()]
+
+
+def is_terminal() -> bool:
+    """Return whether a person watches stderr."""
+    return sys.stderr.isatty()

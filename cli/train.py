@@ -15,9 +15,10 @@ from mlpengine.train.loop import Loop, Result
 from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.threads import pinned
-from mlpengine_cli.progress import progress
-from mlpengine_cli.report import report
-from mlpengine_cli.stopping import leave, stops
+
+from .progress import progress
+from .report import report
+from .stopping import leave, stops
 
 EPILOG = """\b
 Examples:

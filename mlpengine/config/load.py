@@ -56,7 +56,8 @@ class ConfigFile:
             found = plain["data"][key] and self.find(plain["data"][key])
             if found and plain["data"][key] not in DATASETS:
                 plain["data"][key] = str(found)
-        yaml, text = YAML(typ="safe", pure=True), StringIO()
+        yaml: Any = YAML(typ="safe", pure=True)
+        text = StringIO()
         yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = None, False
         yaml.dump(plain, text)
         return text.getvalue()

@@ -82,4 +82,6 @@ class CsvLog:
 
 def cell(value: object) -> str:
     """Return a value as it stands in a CSV file: shortest text that reads back the same."""
-    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
+    return "" if value is None else str(value)

@@ -121,7 +121,8 @@ class Loop:
     def run(self) -> Result:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
         self._notify("on_start")
-        ending = self._run_epochs()
+        with np.errstate(over="ignore", invalid="ignore"):  # the step finds them and names them
+            ending = self._run_epochs()
         if self.best.epoch:
             self.step.mlp.params.flat[...] = self.best.weights
         rate = self._samples / self.seconds if self.seconds else 0.0

@@ -17,10 +17,8 @@ from mlpengine.spec import Array
 
 def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return the share of rows predicted right; a multi-label row is right when every label is."""
-    right: Array = np.asarray(target == predicted)
-    if right.ndim > 1:
-        right = right.all(axis=1)
-    return _mean(right, weight)
+    right = target == predicted
+    return _mean(right if right.ndim == 1 else right.all(axis=1), weight)
 
 
 def balanced_accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
@@ -141,7 +139,7 @@ def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Arra
     size = int(max(target.max(initial=-1), predicted.max(initial=-1))) + 1
     rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
     right = target == predicted
-    hits = np.bincount(target[right], rows[right], minlength=size)
+    hits = np.bincount(target[right], rows[right], minlength=size).astype(np.float64)
     predictions = np.bincount(predicted, rows, minlength=size)
     return hits, predictions, np.bincount(target, rows, minlength=size)
 

@@ -1,0 +1,34 @@
+"""Running the command line inside the test process, signals put back afterwards."""
+
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from small import SMALL
+
+from mlpengine_cli.main import run
+
+
+@pytest.fixture
+def mlpengine(capsys, tmp_path, monkeypatch) -> Callable[..., SimpleNamespace]:
+    """Call as ``mlpengine("train", ...)`` in an empty directory; gives code, out, err."""
+    monkeypatch.chdir(tmp_path)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def call(*args):
+        capsys.readouterr()
+        code = run([str(arg) for arg in args])
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    yield call
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return path

@@ -1,0 +1,138 @@
+"""What holds for every command: lazy loading, help, exit codes, errors without tracebacks."""
+
+import errno
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+
+from mlpengine_cli import main
+
+ALLOWED = {"click", "mlpengine_cli"}
+"""What help may import beyond the standard library."""
+
+
+def python(*args, **options):
+    return subprocess.run(
+        [sys.executable, *args], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_help_imports_only_click():
+    script = (
+        "import sys; from mlpengine_cli.main import run; code = run(['--help']);"
+        "print(sorted({name.split('.')[0] for name in sys.modules})); sys.exit(code)"
+    )
+    done = python("-c", script)
+    assert done.returncode == 0, done.stderr
+    names = set(eval(done.stdout.splitlines()[-1]))
+    installed = {name for name in names if not _standard(name)}
+    assert installed <= ALLOWED
+
+
+def _standard(name):
+    known = sys.stdlib_module_names | {"__main__", "sitecustomize", "usercustomize"}
+    return name in known or name.startswith(("_", "a1_coverage"))
+
+
+def test_every_command_is_listed_and_has_help(mlpengine):
+    listed = mlpengine("--help")
+    assert listed.code == 0
+    for name, text in main.COMMANDS.items():
+        assert name in listed.out
+        assert text.split()[0] in listed.out
+        found = mlpengine(name, "--help")
+        assert found.code == 0
+        assert "Example" in found.out
+        assert "Usage: mlpengine " + name in found.out
+
+
+def test_version(mlpengine):
+    assert mlpengine("--version").out.startswith("mlpengine 0.")
+
+
+def test_without_a_command_help_is_shown(mlpengine):
+    found = mlpengine()
+    assert found.code == 2
+    assert "Commands:" in found.out + found.err
+
+
+WRONG = {
+    "misspelled command": (["trian"], "no such command 'trian' - did you mean 'train'?"),
+    "unknown command": (["zzz"], "no such command 'zzz' (train"),
+    "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "--set"),
+    "missing argument": (["train"], "Missing argument 'CONFIG'"),
+    "wrong number": (["train", "c.yaml", "--epochs", "0"], "--epochs"),
+    "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
+    "missing config": (["train", "none.yaml"], "none.yaml: cannot read the config"),
+    "a directory as config": (["train", "."], ".: cannot read the config"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_ends_with_2_and_one_message(case, mlpengine):
+    args, message = WRONG[case]
+    found = mlpengine(*args)
+    assert found.code == 2
+    assert message in found.err
+    assert "Traceback" not in found.err
+    assert found.out == ""
+
+
+def raising(error):
+    def callback():
+        raise error
+
+    return click.Command("fail", callback=callback)
+
+
+FAILURES = {
+    "disk full": (OSError(errno.ENOSPC, "No space left on device", "f.csv"), 1, "f.csv: No space"),
+    "no permission": (PermissionError(errno.EACCES, "Permission denied", "d"), 1, "d: Permission"),
+    "memory": (MemoryError(), 1, "not enough memory"),
+    "Ctrl-C": (KeyboardInterrupt(), 130, "interrupted"),
+    "SIGTERM": (SystemExit(143), 143, ""),
+    "closed pipe": (BrokenPipeError(), 1, ""),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_failure(case, mlpengine, monkeypatch):
+    error, code, message = FAILURES[case]
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: raising(error))
+    monkeypatch.setattr(main, "_closed_pipe", lambda: 1)
+    found = mlpengine("train")
+    assert found.code == code
+    assert message in found.err
+    assert len(found.err.strip().splitlines()) <= 1
+
+
+def test_an_unexpected_error_keeps_its_traceback(mlpengine, monkeypatch):
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: raising(ZeroDivisionError("x")))
+    with pytest.raises(ZeroDivisionError):
+        mlpengine("train")
+
+
+def test_debug_shows_the_traceback_of_an_expected_error(mlpengine):
+    with pytest.raises(Exception, match="cannot read the config"):
+        mlpengine("train", "none.yaml", "--debug")
+
+
+def test_sigterm_ends_any_command(mlpengine):
+    mlpengine("--version")
+    with pytest.raises(SystemExit) as ending:
+        signal.raise_signal(signal.SIGTERM)
+    assert ending.value.code == 143
+
+
+def test_a_closed_pipe_is_no_error_message(tmp_path):
+    script = "import sys; from mlpengine_cli.main import main; main(['--help'])"
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        error = process.stderr.read()
+    assert b"Traceback" not in error
+    assert b"Exception" not in error

@@ -1,0 +1,190 @@
+"""`mlpengine train`: the four configs, the run directory, the JSON, interruption, bad data."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small import SMALL
+
+from mlpengine.config import load_config
+from mlpengine.train.model import Model
+from mlpengine_cli import progress as progress_module
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+KEYS = [
+    "run_dir",
+    "parameters",
+    "epochs",
+    "best_epoch",
+    "seconds",
+    "samples_per_second",
+    "train",
+    "validation",
+    "test",
+]
+CLASS_KEYS, NUMBER_KEYS = ["loss", "accuracy", "macro_f1"], ["loss", "r2", "mae", "rmse"]
+
+
+RESULTS = {
+    "digits": ("test", "accuracy", 0.97, CLASS_KEYS),
+    "penguins": ("test", "accuracy", 0.95, CLASS_KEYS),
+    "diabetes": ("test", "r2", 0.33, NUMBER_KEYS),
+    "xor": ("train", "accuracy", 1.0, CLASS_KEYS),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_shipped_config(name, mlpengine):
+    part, metric, least, keys = RESULTS[name]
+    found = mlpengine("train", CONFIGS / f"{name}.yaml", "--json", "--quiet")
+    assert (found.code, found.err) == (0, "")
+    result = json.loads(found.out.splitlines()[-1])
+    assert list(result) == KEYS
+    assert list(result[part]) == keys
+    assert result[part][metric] >= least
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_shipped_configs_are_short_and_commented(name):
+    lines = (CONFIGS / f"{name}.yaml").read_text().splitlines()
+    assert len(lines) < 40
+    assert lines[0].startswith("#")
+
+
+def test_no_config_is_left_out_of_the_table():
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} == set(RESULTS)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer:UserWarning")
+def test_diabetes_is_as_good_as_scikit_learn(mlpengine):
+    from sklearn.metrics import r2_score
+    from sklearn.neural_network import MLPRegressor
+
+    from mlpengine.config.build import build
+
+    found = mlpengine("train", CONFIGS / "diabetes.yaml", "--json", "-q")
+    ours = json.loads(found.out)["test"]["r2"]
+    experiment = build(load_config(CONFIGS / "diabetes.yaml"))
+    train, test = experiment.parts["train"], experiment.parts["test"]
+    theirs = MLPRegressor(
+        hidden_layer_sizes=(32,), activation="tanh", batch_size=32, random_state=0, max_iter=100
+    )
+    theirs.fit(train.x, train.y.ravel())
+    assert ours >= r2_score(test.y.ravel(), theirs.predict(test.x)) - 0.03
+
+
+def test_the_run_directory_holds_everything(mlpengine, config):
+    found = mlpengine("train", config, "--json", "--set", "seed=5")
+    result = json.loads(found.out)
+    run = Path(result["run_dir"])
+    assert run == Path.cwd() / "runs" / "small"
+    assert sorted(os.listdir(run)) == [
+        "config.resolved.yaml",
+        "config.yaml",
+        "environment.json",
+        "metrics.csv",
+        "model.safetensors",
+        "result.json",
+        "run.lock",
+        "timings.csv",
+    ]
+    assert (run / "config.yaml").read_text() == SMALL
+    assert load_config(run / "config.resolved.yaml").config.seed == 5
+    assert json.loads((run / "result.json").read_text()) == result
+    lines = (run / "metrics.csv").read_text().splitlines()
+    assert lines[0] == (
+        "epoch,steps,lr,gradient_norm,train_loss,"
+        "validation_loss,validation_accuracy,validation_macro_f1"
+    )
+    assert len(lines) == 4
+    assert len(Model.load(run / "model.safetensors").mlp.params) == result["parameters"]
+
+
+def test_the_reported_best_epoch_is_that_of_the_csv(mlpengine, config):
+    result = json.loads(mlpengine("train", config, "--json", "--epochs", 9).out)
+    rows = np.genfromtxt(Path(result["run_dir"]) / "metrics.csv", delimiter=",", names=True)
+    assert result["best_epoch"] == rows["epoch"][rows["validation_loss"].argmin()]
+    assert result["validation"]["loss"] == rows["validation_loss"].min()
+
+
+@pytest.mark.parametrize("extra", ["model.dropout=0.3", "training.dtype=float64", "optimizer=sgd"])
+def test_the_same_seed_gives_the_same_bytes(mlpengine, config, extra):
+    for name in ("a", "b"):
+        assert mlpengine("train", config, "--out", name, "-q", "--set", extra).code == 0
+    for name in ("model.safetensors", "metrics.csv"):
+        assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
+    mlpengine("train", config, "--out", "c", "-q", "--set", extra, "--seed", 1)
+    assert Path("a", "metrics.csv").read_bytes() != Path("c", "metrics.csv").read_bytes()
+
+
+def test_a_directory_in_use_is_not_used_again(mlpengine, config):
+    runs = [json.loads(mlpengine("train", config, "--json", "-q").out)["run_dir"] for _ in "ab"]
+    assert [Path(run).name for run in runs] == ["small", "small-002"]
+
+
+def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
+    found = mlpengine("train", config)
+    lines = found.err.splitlines()
+    assert lines[0].startswith("data     penguins: 241 train, 52 validation, 51 test rows")
+    assert lines[1].startswith("network  ")
+    header = next(line for line in lines if "train loss" in line)
+    for title in ("epoch", "val loss", "val accuracy", "grad norm", "lr", "rows/s", "left"):
+        assert title in header
+    assert [line.split()[0] for line in lines[-3:]] == ["1/3", "2/3", "3/3"]
+    assert "test" in found.out
+    assert "model.safetensors" in found.out
+
+
+def test_a_terminal_gets_the_same_rows_with_a_bar(mlpengine, config, monkeypatch):
+    monkeypatch.setattr(progress_module, "is_terminal", lambda: True)
+    found = mlpengine("train", config)
+    assert found.code == 0
+    for epoch in ("1/3", "2/3", "3/3"):
+        assert epoch in found.err
+
+
+CLOCKS = {0.4: "0:00", 59.6: "1:00", 127: "2:07", 3600: "1h00", 11_040: "3h04"}
+
+
+@pytest.mark.parametrize("seconds", CLOCKS)
+def test_clock(seconds):
+    assert progress_module.clock(seconds) == CLOCKS[seconds]
+
+
+def test_without_validation_and_test_their_metrics_are_empty(mlpengine, config):
+    settings = ["--set", "data.split={validation: 0, test: 0}"]
+    result = json.loads(mlpengine("train", config, "--json", "-q", *settings).out)
+    assert (result["validation"], result["test"], result["best_epoch"]) == ({}, {}, 3)
+
+
+def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
+    settings = ["--set", "optimizer={name: sgd, lr: 1e30}", "-q"]
+    found = mlpengine("train", config, *settings)
+    assert found.code == 1
+    assert "loss and gradients must be finite (layer" in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_training_after_the_step(number, code, tmp_path, config):
+    command = [sys.executable, "-m", "mlpengine_cli.main", "train", str(config), "--json"]
+    command += ["--epochs", "1000000"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if line.lstrip().startswith("2/"):
+                break
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "stopping after this step" in err
+    assert "Traceback" not in err
+    result = json.loads(out)
+    assert 2 <= result["epochs"] < 1_000_000
+    assert Model.load(Path(result["run_dir"]) / "model.safetensors")

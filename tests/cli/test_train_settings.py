@@ -1,0 +1,141 @@
+"""`mlpengine train` with every option, and with options and data that do not fit."""
+
+import json
+
+import pytest
+from small import SMALL
+
+
+def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("data: {source: digits}\nmodle: {}\ntraining:\n  epochs: no\noptimizer: adm\n")
+    found = mlpengine("train", path)
+    assert found.code == 2
+    lines = found.err.splitlines()
+    assert lines[1:] == [
+        f"  {path}:2: modle: unknown key - did you mean 'model'?",
+        f"  {path}:4: training.epochs: must be a whole number (got 'no')",
+        f"  {path}:5: optimizer: must be one of 'sgd', 'adam', 'adamw', 'rmsprop' (got 'adm') "
+        "- did you mean 'adam'?",
+    ]
+    assert not (tmp_path / "runs").exists()
+
+
+CSV = "a,b,c,y\n" + "".join(f"{i},{i * i % 7},{'uv'[i % 2]},{i % 3}\n" for i in range(40))
+UNFIT = {
+    "missing file": ("source: none.csv, target: y", "there is no such file or data set"),
+    "misspelled data set": ("source: digit", "did you mean 'digits'?"),
+    "no target": ("source: rows.csv", "data.target: this key is required (one of the columns a,"),
+    "misspelled column": ("source: rows.csv, target: yy", "has no column 'yy'"),
+    "dropped column": ("source: rows.csv, target: y, drop: [d]", "has no column 'd'"),
+    "group column": ("source: rows.csv, target: y, split: {group: d}", "has no column 'd'"),
+    "task": ("source: rows.csv, target: c, task: regression", "numbers are needed"),
+    "class weights": (
+        "source: rows.csv, target: a, task: regression, class_weights: balanced",
+        "data.class_weights: only classification has class weights",
+    ),
+    "too few groups": (
+        "source: rows.csv, target: y, split: {group: c}",
+        "data.split: split: 3 parts need at least as many groups",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_data_that_do_not_fit(case, mlpengine, tmp_path):
+    data, message = UNFIT[case]
+    (tmp_path / "rows.csv").write_text(CSV)
+    (tmp_path / "c.yaml").write_text("data: {" + data + "}\ntraining: {epochs: 1}\n")
+    found = mlpengine("train", "c.yaml")
+    assert found.code == 2
+    assert message in found.err
+    assert not (tmp_path / "runs").exists()
+
+
+UNFIT_SETTINGS = {
+    "loss of another task": ("loss=mse", "loss: classification takes softmax_cross_entropy or"),
+    "three classes": ("loss=bce_with_logits", "bce_with_logits needs two classes (the target has"),
+    "monitor": (
+        "training.early_stopping={monitor: r2}",
+        "training.early_stopping.monitor: this task has loss, accuracy, macro_f1 (got 'r2')",
+    ),
+    "warm-up": (
+        "schedule={name: cosine, warmup_epochs: 9}",
+        "--set schedule: schedule: CosineSchedule: total_steps must be more than",
+    ),
+    "momentum": (
+        "optimizer={name: sgd, nesterov: true}",
+        "--set optimizer: optimizer: Sgd: nesterov needs a momentum",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT_SETTINGS)
+def test_settings_that_do_not_fit(case, mlpengine, config):
+    setting, message = UNFIT_SETTINGS[case]
+    found = mlpengine("train", config, "--set", setting)
+    assert found.code == 2
+    assert message in found.err
+
+
+OPTIONS = [
+    "schedule={name: step, every_epochs: 1}",
+    "schedule={name: exponential, warmup_epochs: 0.5}",
+    "schedule=linear",
+    "schedule=one_cycle",
+    "schedule={name: plateau, patience: 1}",
+    "optimizer=rmsprop",
+    "optimizer={name: sgd, momentum: 0.9, nesterov: true}",
+    "data.class_weights=balanced",
+    "training.batch_size=1000",
+    "training.threads=2",
+    "training.clip_norm=0.1",
+    "model.hidden=[]",
+    "model.initializer=glorot_normal",
+    "loss={name: softmax_cross_entropy, label_smoothing: 0.1}",
+]
+
+
+@pytest.mark.parametrize("setting", OPTIONS)
+def test_option(setting, mlpengine, tmp_path):
+    (tmp_path / "c.yaml").write_text(SMALL)
+    found = mlpengine("train", "c.yaml", "-q", "--json", "--set", setting)
+    assert (found.code, found.err) == (0, "")
+
+
+@pytest.mark.parametrize(("split", "features"), [("{time: a}", 4), ("{group: b}", 4), ("{}", 5)])
+def test_columns_that_split_are_no_features(split, features, mlpengine, tmp_path):
+    rows = [f"{i},{i % 7},{'uv'[i % 2]},{i % 3}" for i in range(42)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,y", *rows]) + "\n")
+    data = "source: rows.csv, target: y, categorical: [c], standardize: none"
+    (tmp_path / "c.yaml").write_text(
+        "data: {" + data + ", split: " + split + "}\ntraining: {epochs: 1}\n"
+    )
+    found = mlpengine("train", "c.yaml")
+    assert found.code == 0
+    assert f", {features} features" in found.err  # of which c is three: u, v and unknown
+
+
+LOSSES = ["mse", "mae", "huber", "{name: huber, delta: 0.5}"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_loss_of_a_regression(loss, mlpengine, tmp_path):
+    (tmp_path / "rows.csv").write_text(CSV)
+    content = "data: {source: rows.csv, target: [a, b], task: regression}\ntraining: {epochs: 2}\n"
+    (tmp_path / "c.yaml").write_text(content + f"loss: {loss}\n")
+    result = json.loads(mlpengine("train", "c.yaml", "-q", "--json").out)
+    assert list(result["test"]) == ["loss", "r2", "mae", "rmse"]
+
+
+def test_labels_weights_and_files_of_their_own(mlpengine, tmp_path):
+    rows = [f"{i},{i % 2},{i % 3 == 0:d},{1 + i % 4}" for i in range(30)]
+    for name in ("train", "validation", "test"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a,s,t,w", *rows]) + "\n")
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: train.csv, validation_source: validation.csv, test_source: test.csv,\n"
+        "       target: [s, t], task: multilabel, weight: w}\ntraining: {epochs: 2}\n"
+    )
+    found = mlpengine("train", "c.yaml", "--json")
+    assert "30 train, 30 validation, 30 test rows, 1 features" in found.err
+    assert list(json.loads(found.out)["test"]) == ["loss", "accuracy", "macro_f1"]

@@ -1,0 +1,50 @@
+"""A small classification run for tests of the loop: seeded, a few milliseconds."""
+
+import numpy as np
+
+from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.train.loop import EarlyStopping, Loop
+from mlpengine.train.task import Classification, Part
+
+CLASSES = 3
+
+
+def part(rows, seed, *, noise=0.0, weights=False):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 4)).astype("float32")
+    y = (x[:, :CLASSES] + noise * rng.standard_normal((rows, CLASSES))).argmax(axis=1)
+    return Part(x, y, y, rng.uniform(0.5, 2, rows).astype("float32") if weights else None)
+
+
+def make_loop(
+    *,
+    rows=50,
+    batch_size=16,
+    epochs=4,
+    early_stopping=None,
+    observers=(),
+    validation=True,
+    noise=0.0,
+    schedule=None,
+    lr=1e-2,
+    weights=False,
+    dropout=0.0,
+    seed=3,
+):
+    mlp = Mlp([4, 8, CLASSES], dropout=dropout, seed=seed)
+    optimizer = Adam(mlp, lr=lr, schedule=schedule)
+    train = part(rows, 1, noise=noise, weights=weights)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, batch_size, weighted=weights)
+    return Loop(
+        step,
+        Classification(CLASSES),
+        train,
+        part(20, 2, noise=noise) if validation else None,
+        epochs=epochs,
+        early_stopping=early_stopping,
+        seed=seed,
+        observers=observers,
+    )
+
+
+__all__ = ["CLASSES", "EarlyStopping", "make_loop", "part"]

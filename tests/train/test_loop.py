@@ -1,0 +1,160 @@
+"""The loop: order, history, best weights, early stopping, observers, stopping."""
+
+import numpy as np
+import pytest
+from runs import EarlyStopping, make_loop
+
+from mlpengine import MlpEngineError, NumericalError
+from mlpengine.optim import PlateauSchedule
+
+
+class Watcher:
+    """Notes every event; stops the loop after `stop_after` steps."""
+
+    def __init__(self, stop_after=None):
+        self.events, self.rows, self.stop_after = [], [], stop_after
+        self.weights, self.values = {}, {}
+
+    def on_start(self, loop):
+        self.events.append("start")
+
+    def on_step(self, loop):
+        self.events.append("step")
+        self.rows.append(loop.batch_rows.tolist())
+        if loop.steps == self.stop_after:
+            loop.stop()
+
+    def on_epoch(self, loop, row):
+        self.events.append("epoch")
+        self.weights[row.epoch] = loop.step.mlp.params.flat.copy()
+        self.values[row.epoch] = row.validation
+
+    def on_end(self, loop, result):
+        self.events.append("end")
+
+
+def test_every_epoch_learns_from_every_row_once_in_a_new_order():
+    watcher = Watcher()
+    make_loop(rows=50, batch_size=16, epochs=2, observers=[watcher]).run()
+    assert [len(rows) for rows in watcher.rows] == [16, 16, 16, 2] * 2
+    epochs = np.concatenate(watcher.rows).reshape(2, 50)
+    assert (np.sort(epochs) == np.arange(50)).all()
+    assert (epochs[0] != epochs[1]).any()
+
+
+def test_events_come_in_order():
+    watcher = Watcher()
+    make_loop(rows=20, batch_size=16, epochs=2, observers=[object(), watcher]).run()
+    assert watcher.events == ["start", *["step", "step", "epoch"] * 2, "end"]
+
+
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.3}, {"weights": True}])
+def test_the_same_seed_gives_the_same_bits(options):
+    first, second = make_loop(**options), make_loop(**options)
+    runs = [loop.run() for loop in (first, second)]
+    assert first.step.mlp.params.flat.tobytes() == second.step.mlp.params.flat.tobytes()
+    values = [[row.values() for row in run.history.rows] for run in runs]
+    assert values[0] == values[1]
+
+
+def test_history_holds_means_over_rows_and_steps():
+    losses, norms = [], []
+
+    class Measure:
+        def on_step(self, loop):
+            losses.append(loop.step.loss_value * len(loop.batch_rows))
+            norms.append(loop.step.grad_norm)
+
+    result = make_loop(rows=50, batch_size=16, epochs=1, observers=[Measure()]).run()
+    (row,) = result.history.rows
+    assert row.train_loss == pytest.approx(sum(losses) / 50, rel=1e-12)
+    assert row.gradient_norm == pytest.approx(np.mean(norms), rel=1e-12)
+    assert row.steps == 4
+    assert row.samples_per_second == pytest.approx(50 / row.seconds)
+    assert len(row.values()) == len(result.history.columns)
+
+
+@pytest.mark.parametrize("monitor", ["loss", "accuracy", "macro_f1"])
+@pytest.mark.parametrize("early", [True, False])
+def test_the_weights_of_the_best_epoch_are_kept(monitor, early):
+    watcher = Watcher()
+    rule = EarlyStopping(patience=4, monitor=monitor)
+    loop = make_loop(
+        epochs=12,
+        lr=0.3,
+        noise=1.0,
+        observers=[watcher],
+        early_stopping=rule if early else None,
+    )
+    result = loop.run()
+    monitor = monitor if early else "loss"
+    sign = 1 if monitor == "loss" else -1
+    values = {epoch: sign * found[monitor] for epoch, found in watcher.values.items()}
+    best = min(values, key=values.get)  # the first of equals
+    assert result.best_epoch == best < result.epochs
+    assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[best])
+    if early:
+        assert (result.ending, result.epochs) == ("early", min(best + 4, 12))
+    else:
+        assert (result.ending, result.epochs) == ("epochs", 12)
+
+
+def test_a_change_within_min_delta_is_not_better():
+    rule = EarlyStopping(patience=2, min_delta=1e9)
+    result = make_loop(epochs=10, early_stopping=rule).run()
+    assert (result.ending, result.best_epoch, result.epochs) == ("early", 1, 3)
+
+
+def test_without_validation_the_last_epoch_is_the_best():
+    watcher = Watcher()
+    loop = make_loop(validation=False, epochs=3, observers=[watcher])
+    result = loop.run()
+    assert (result.ending, result.best_epoch) == ("epochs", 3)
+    assert result.history.rows[-1].validation == {}
+    assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[3])
+
+
+def test_stopping_finishes_the_step_and_keeps_the_best_epoch():
+    watcher = Watcher(stop_after=6)
+    loop = make_loop(rows=50, batch_size=16, epochs=9, observers=[watcher])
+    result = loop.run()
+    assert (result.ending, result.epochs, result.best_epoch, loop.steps) == ("interrupted", 1, 1, 6)
+    assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[1])
+
+
+def test_stopping_in_the_first_epoch_keeps_what_was_learned():
+    loop = make_loop(rows=50, batch_size=16, observers=[Watcher(stop_after=2)])
+    start = loop.step.mlp.params.flat.copy()
+    result = loop.run()
+    assert (result.ending, result.epochs, result.best_epoch) == ("interrupted", 0, 0)
+    assert not np.array_equal(loop.step.mlp.params.flat, start)
+
+
+def test_a_number_that_is_not_finite_stops_before_the_update():
+    loop = make_loop(rows=48, batch_size=16)
+    loop.train.x[7, 2] = np.nan
+    before = {}
+
+    class Keep:
+        def on_step(self, loop):
+            before["weights"] = loop.step.mlp.params.flat.copy()
+
+    loop._calls["on_step"] = [Keep().on_step]
+    with pytest.raises(NumericalError, match=r"step \d: .*the input is not, in row \d+") as caught:
+        loop.run()
+    assert isinstance(caught.value, MlpEngineError)
+    assert caught.value.exit_code == 1
+    assert loop.steps < 3
+    if before:
+        assert np.array_equal(loop.step.mlp.params.flat, before["weights"])
+
+
+@pytest.mark.parametrize("validation", [True, False])
+def test_a_plateau_lowers_the_learning_rate(validation):
+    schedule = PlateauSchedule(patience=1, factor=0.5)
+    loop = make_loop(
+        epochs=30, lr=2.0, noise=3.0, schedule=schedule, validation=validation, rows=32
+    )
+    rates = [row.lr for row in loop.run().history.rows]
+    assert rates[0] == 2.0
+    assert rates[-1] < 2.0

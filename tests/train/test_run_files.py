@@ -1,0 +1,173 @@
+"""Run directories, CSV logs, threads and model files."""
+
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from mlpengine import CheckpointError, Mlp, RunError
+from mlpengine.data import Preprocessor, read_table
+from mlpengine.nn.tensors import write_tensors
+from mlpengine.train import run_directory, threads
+from mlpengine.train.history import CsvLog, cell
+from mlpengine.train.model import Model
+from mlpengine.train.run_directory import LOCK_FILE, RunDirectory, environment
+from mlpengine.train.task import Classification
+
+
+def test_a_directory_is_never_used_twice(tmp_path):
+    names = [RunDirectory.create(tmp_path / "a" / "run").path.name for _ in range(3)]
+    assert names == ["run", "run-002", "run-003"]
+
+
+def test_an_empty_directory_is_taken_and_a_full_one_is_not(tmp_path):
+    for name in ("empty", "full"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    assert RunDirectory.create(tmp_path / "empty").path == tmp_path / "empty"
+    assert RunDirectory.create(tmp_path / "full").path == tmp_path / "full-002"
+    assert os.listdir(tmp_path / "full") == ["notes.txt"]
+
+
+def test_many_at_once_get_one_directory_each(tmp_path):
+    with ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(lambda _: RunDirectory.create(tmp_path / "run").path, range(48)))
+    assert len(set(made)) == 48
+    assert all(os.listdir(path) == [LOCK_FILE] for path in made)
+
+
+def test_a_file_in_the_way_is_passed_over(tmp_path):
+    (tmp_path / "run").write_text("")
+    assert RunDirectory.create(tmp_path / "run").path.name == "run-002"
+
+
+def test_no_directory_can_be_made_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot make the run directory"):
+        RunDirectory.create(tmp_path / "file" / "run")
+
+
+def test_names_run_out_with_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_directory, "MAX_TRIES", 2)
+    RunDirectory.create(tmp_path / "run")
+    with pytest.raises(RunError, match="2 runs of this name exist"):
+        RunDirectory.create(tmp_path / "run")
+
+
+def test_files_are_written_whole(tmp_path):
+    directory = RunDirectory.create(tmp_path / "run")
+    directory.write("a.txt", "text")
+    directory.write_json("b.json", {"b": 1, "a": None})
+    assert (directory.path / "a.txt").read_text() == "text"
+    assert json.loads((directory.path / "b.json").read_text()) == {"b": 1, "a": None}
+
+
+def test_the_environment_names_what_decides_the_bits():
+    found = environment(2)
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["threads"] == 2
+    assert "openblas" in found["blas"] or found["blas"]
+    json.dumps(found, allow_nan=False)
+
+
+CELLS = {"": None, "0.1": 0.1, "1e-30": 1e-30, "nan": float("nan"), "7": 7, "text": "text"}
+
+
+@pytest.mark.parametrize("text", CELLS)
+def test_a_cell_reads_back_the_same(text):
+    assert cell(CELLS[text]) == text
+
+
+def test_numpy_floats_are_written_as_python_ones():
+    assert cell(np.float64(0.1)) == "0.1"
+
+
+def test_a_log_goes_on_behind_the_rows_it_keeps(tmp_path):
+    path = tmp_path / "log.csv"
+    log = CsvLog(path, ["epoch", "loss"])
+    for epoch in range(3):
+        log.append([epoch, epoch / 3])
+    log.close()
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b"3,0.5\n4,0.")  # what a crash leaves behind
+    log = CsvLog(path, ["epoch", "loss"], keep=2)
+    log.append([2, 2 / 3])
+    log.sync()
+    log.close()
+    assert path.read_bytes() == whole
+    assert log.rows == 3
+
+
+SHAPES = [([4, 32, 32, 1], 32, 1), ([64, 128, 10], 64, 1), ([784, 1024, 1024, 10], 256, 2)]
+
+
+@pytest.mark.parametrize(("sizes", "batch_size", "expected"), SHAPES)
+def test_threads_follow_the_shapes(sizes, batch_size, expected, monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    assert threads.choose_threads(sizes, batch_size) == expected
+    monkeypatch.setattr(threads, "cores", lambda: 1)
+    assert threads.choose_threads(sizes, batch_size) == 1
+
+
+def test_threads_are_pinned_and_set_back(monkeypatch):
+    counts = []
+    fake = SimpleNamespace(set_num_threads=lambda n: counts.append(n) or 5)
+    monkeypatch.setitem(sys.modules, "numexpr", fake)
+
+    def blas():
+        return [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+
+    before = blas()
+    with threads.pinned(1):
+        assert set(blas()) == {1}
+    assert blas() == before
+    assert counts == [1, 5]
+
+
+def test_cores_where_affinity_is_unknown(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert threads.cores() == (os.cpu_count() or 1)
+
+
+@pytest.fixture
+def model():
+    preprocessor = Preprocessor("species").fit(read_table("penguins"))
+    mlp = Mlp([preprocessor.n_features, 5, 3], activation="gelu", dropout=0.1, seed=4)
+    return Model(mlp, preprocessor, "softmax_cross_entropy")
+
+
+def test_a_model_comes_back_with_its_preprocessing(model, tmp_path):
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    again = Model.load(path)
+    table = read_table("penguins")
+    features = model.preprocessor.transform(table).features
+    assert np.array_equal(again.preprocessor.transform(table).features, features)
+    assert np.array_equal(again.mlp.predict(features), model.mlp.predict(features))
+    assert isinstance(again.task, Classification)
+    assert np.array_equal(Mlp.load(path).params.flat, model.mlp.params.flat)
+
+
+def test_equal_models_give_equal_bytes(model, tmp_path):
+    for name in ("a", "b"):
+        model.save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_network_without_preprocessing_is_not_a_model(tmp_path):
+    Mlp([2, 1]).save(tmp_path / "net.safetensors")
+    with pytest.raises(CheckpointError, match=r"is not a model \(loss, preprocessing missing\)"):
+        Model.load(tmp_path / "net.safetensors")
+
+
+def test_damaged_preprocessing_is_refused(model, tmp_path):
+    header = {"mlp": model.mlp.describe(), "preprocessing": {"version": 1}, "loss": "mse"}
+    write_tensors(tmp_path / "bad", model.mlp.params.views, header)
+    with pytest.raises(CheckpointError, match="damaged"):
+        Model.load(tmp_path / "bad")
