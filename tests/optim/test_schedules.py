@@ -42,7 +42,11 @@ TABLE: list[tuple[Schedule, Callable[[int], float]]] = [
     (OneCycleSchedule(100), one_cycle),
     (PlateauSchedule(), lambda s: 1.0),
 ]
-every_schedule = pytest.mark.parametrize(("schedule", "formula"), TABLE, ids=lambda v: repr(v)[:40])
+every_schedule = pytest.mark.parametrize(
+    ("schedule", "formula"),
+    TABLE,
+    ids=lambda v: "" if callable(v) and not hasattr(v, "warmup_steps") else repr(v),
+)
 
 
 def warmed(schedule: Schedule, warmup: int) -> Schedule:

@@ -79,6 +79,10 @@ def test_sample_weights_of_zero_leave_rows_out():
         half(x[:6], y[:6], weights[:6])
 
 
+def name_of(value: object) -> str:
+    return getattr(value, "__name__", None) or type(value).__name__
+
+
 def epoch_of(rows: int, loss: str = "cross_entropy", **options: object) -> Callable[[], None]:
     """Return an epoch over ``2 rows + rows / 3`` rows, gathered: the last batch is short."""
     n = 2 * rows + rows // 3
@@ -131,7 +135,7 @@ def growth(**options: object) -> int:
         {"backend": "numpy", "activation": "relu"},
         {"checkpointing": "balanced", "activation": "gelu"},
     ],
-    ids=lambda o: "-".join(str(getattr(v, "__name__", v)) for v in o.values()),
+    ids=lambda o: "-".join(v if isinstance(v, str) else name_of(v) for v in o.values()),
 )
 def test_a_step_allocates_nothing_that_grows(options):
     assert growth(**options) < 1024

@@ -1,0 +1,1 @@
+"""Training: the bound step, the loop over epochs, metrics, run directories, checkpoints."""
