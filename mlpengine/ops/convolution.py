@@ -122,8 +122,6 @@ class MaxPool2d(GradOp, name="max_pool2d"):
 
 def _window(op: Conv2d, kernel: tuple[int, ...]) -> Window:
     """Return the geometry of a convolution; raise UsageError for options that make no sense."""
-    if op.groups < 1:
-        raise UsageError(f"conv2d: groups must be at least 1 ({op.groups})")
     return Window(
         (kernel[0], kernel[1]),
         pair(op.name, "stride", op.stride, 1),
@@ -155,6 +153,8 @@ def _check_images(where: str, x: Spec, **others: Spec | None) -> None:
 
 def _check_operands(groups: int, x: Spec, w: Spec, b: Spec | None) -> None:
     need_floats("conv2d", x=x, w=w, b=b)
+    if groups < 1:
+        raise UsageError(f"conv2d: groups must be at least 1 ({groups})")
     _check_images("conv2d", x, w=w, b=b)
     listed = listing(x=x, w=w, b=b)
     if len(w.shape) != 4 or not w.size:

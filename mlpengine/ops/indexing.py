@@ -224,11 +224,11 @@ def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) ->
 def _read(index: Array, rows: Array, length: int, what: str) -> Calls:
     """Yield the call that checks `index` and writes it to `rows`, counted from the front."""
     if index.size:
-        yield call(_checked, index, rows, length, what)
+        yield call(_checked, index, index.reshape(-1), rows, length, what)
 
 
-def _checked(index: Array, rows: Array, length: int, what: str) -> None:
-    lowest, highest = int(index.min()), int(index.max())
+def _checked(index: Array, flat: Array, rows: Array, length: int, what: str) -> None:
+    lowest, highest = np.minimum.reduce(flat), np.maximum.reduce(flat)
     if lowest < -length or highest >= length:
         wrong = (index < -length) | (index >= length)
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
