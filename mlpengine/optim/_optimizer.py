@@ -99,9 +99,9 @@ class Optimizer(ABC):
         }
         self._blocks = _blocks(flat)
         self._work = np.empty(max((b.stop - b.start for b in self._blocks), default=0), flat.dtype)
-        self._decayed = _decayed_ranges(self.params, biases=decay_biases) if weight_decay else []
+        self.decayed = _decayed_ranges(self.params, biases=decay_biases) if weight_decay else []
         self.keep = self._constant(1.0)
-        self._flush_every = flush_interval(self._betas())
+        self.flush_every = flush_interval(self._betas())
         self._flushes = list(self._flush_calls(signed, squares))
         self._bound: dict[int, tuple[HasFlat, list[Call]]] = {}
 
@@ -144,7 +144,7 @@ class Optimizer(ABC):
 
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
-        if self.steps and self.steps % self._flush_every == 0:
+        if self.steps and self.steps % self.flush_every == 0:
             for run in self._flushes:
                 run()
         self.current_lr = self._scheduled_lr()
@@ -210,7 +210,7 @@ class Optimizer(ABC):
 
     def _decay(self, block: slice) -> Calls:
         """Yield the calls that decay the weights which lie in `block`."""
-        for start, stop in self._decayed:
+        for start, stop in self.decayed:
             part = self.params.flat[max(start, block.start) : min(stop, block.stop)]
             if part.size:
                 yield call(np.multiply, part, self.keep, part)
@@ -218,7 +218,7 @@ class Optimizer(ABC):
     def _flush_calls(self, signed: Sequence[str], squares: Sequence[str]) -> Calls:
         """Yield the calls that keep moments, and weights that only decay, out of the denormals."""
         vectors = [self.moments[name] for name in signed]
-        if self._decayed:
+        if self.decayed:
             vectors.append(self.params.flat)
         mask = np.empty(self._work.shape, np.bool_)
         for block in self._blocks:

@@ -2,23 +2,27 @@
 
 from dataclasses import dataclass
 from math import isfinite
+from typing import NoReturn
 
 import numpy as np
 from mlpengine.ops import BoundLoss, Loss
 from numpy.typing import ArrayLike
 
-from mlpengine.errors import NumericalError, UsageError
+from mlpengine.backends.compiled import BAD_LABEL, Executor
+from mlpengine.errors import CompileError, NumericalError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
 from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim.clipping import Apply
-from mlpengine.spec import Call
+from mlpengine.spec import Array, Call
 from mlpengine.tape.binding import replay
 from mlpengine.tape.forward import Checkpointing
-from mlpengine.tape.norm import GlobalNorm
+from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 from mlpengine.tape.program import write_into
+from mlpengine.train.native import StepParts, compile_calls, compile_step, warn_not_compiled
 from mlpengine.train.nonfinite import locate_nonfinite
+from mlpengine.train.runs import run_many
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,8 @@ class BoundStep:
     grads: Gradients
     loss: BoundLoss
     calls: tuple[Call, ...]
+    whole: Executor | None = None
+    """The whole step as machine code, in place of `calls`."""
 
 
 class TrainingStep:
@@ -42,9 +48,12 @@ class TrainingStep:
         clip_norm: largest global L2 norm of the gradients; None leaves them alone.
         clip: another rule that scales the gradients, in place of `clip_norm`.
         weighted: whether batches come with sample weights.
-        backend, checkpointing: as for `Mlp.scratch`.
+        backend: as for `Mlp.scratch`, or ``compiled`` for machine code made for these shapes; NumPy
+            computes what has no compiled rule, and everything where there is no compiler.
+        checkpointing: as for `Mlp.scratch`.
 
     Attributes:
+        executor: ``compiled`` or ``numpy``, what runs the full batch; each repeats its own bits.
         scratch, grads: the buffers of the last step.
         loss_value: of the last step, mean over its rows.
         grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
@@ -73,7 +82,9 @@ class TrainingStep:
         self.clip = NormClip(clip_norm) if clip_norm is not None else clip
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted
-        scratch = mlp.scratch(batch_size, backend=backend, checkpointing=checkpointing)
+        self.executor = "compiled" if backend == "compiled" else "numpy"
+        rules = "auto" if backend == "compiled" else backend
+        scratch = mlp.scratch(batch_size, backend=rules, checkpointing=checkpointing)
         self._bound: dict[int, BoundStep] = {}
         self._full = self._bind(scratch, mlp.gradients(batch_size))
         self._bound[batch_size] = self._full
@@ -113,16 +124,57 @@ class TrainingStep:
     def run(self, bound: BoundStep) -> float:
         """Train on what the buffers of `bound` hold; return the mean loss before the update."""
         self.scratch, self.grads = bound.scratch, bound.grads
+        if bound.whole is not None:
+            return self._run_whole(bound, bound.whole)
         replay(bound.calls)
         self.loss_value = value = float(bound.loss.value)
         norm, self.clipped_norm = self._clip()
         self.grad_norm = norm
         if not (isfinite(value) and isfinite(norm)):
-            step = self.optimizer.steps + 1
-            place = locate_nonfinite(bound.scratch, bound.grads)
-            raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
+            self._raise_nonfinite(bound)
         replay(self._update)
         return value
+
+    def run_many(
+        self, x: Array, y: Array, order: Array, sample_weight: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Make a step on each next `batch_size` rows that `order` names; return losses and norms.
+
+        The same as a loop of gathering and `run`, but one call where the step is compiled.
+        Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
+        Raises: as `run`, from the first step that fails; those before it are made.
+        """
+        return run_many(self, self._full, (x, y, sample_weight), order)
+
+    def _run_whole(self, bound: BoundStep, whole: Executor) -> float:
+        optimizer = self.optimizer
+        lr = optimizer.lr
+        if optimizer.schedule is not None:
+            lr *= optimizer.schedule(optimizer.steps)
+        loss, norm, status = whole.make_step(lr, optimizer.steps)
+        self.take_over(loss, norm)
+        if status:
+            self.raise_failed(bound, status)
+        optimizer.current_lr = lr
+        optimizer.steps += 1
+        return loss
+
+    def take_over(self, loss: float, norm: float) -> None:
+        """Note what the last compiled step measured."""
+        self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, norm
+        if isinstance(self.clip, NormClip) and isfinite(norm):
+            self.clipped_norm = norm * clip_coefficient(norm, self.clip.max_norm)
+
+    def raise_failed(self, bound: BoundStep, status: int) -> NoReturn:
+        """Raise what a compiled step only reports: a bad label, or a number that is not finite."""
+        if status == BAD_LABEL:
+            replay(bound.loss.forward)
+        self._raise_nonfinite(bound)
+
+    def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
+        step = self.optimizer.steps + 1
+        place = locate_nonfinite(bound.scratch, bound.grads)
+        raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
 
     def _bind_clip(self) -> Apply:
         """Return what clips the gradients and returns their norm before and after."""
@@ -139,5 +191,21 @@ class TrainingStep:
 
     def _bind(self, scratch: Scratch, grads: Gradients) -> BoundStep:
         loss = self.loss.bind(scratch.output, grads.d_output, weighted=self.weighted)
+        if self.executor == "compiled":
+            try:
+                return self._compile(scratch, grads, loss)
+            except CompileError as reason:
+                warn_not_compiled(reason)
+                self.executor = "numpy"
         calls = (*scratch.calls, *loss.calls, *grads.calls(scratch))
         return BoundStep(scratch, grads, loss, calls)
+
+    def _compile(self, scratch: Scratch, grads: Gradients, loss: BoundLoss) -> BoundStep:
+        parts = StepParts(scratch, grads, self.loss, loss)
+        if self.clip is None or isinstance(self.clip, NormClip):
+            whole = compile_step(parts, self.optimizer)
+            if whole is not None:
+                if self.clip is not None:
+                    whole.clip_norm = self.clip.max_norm
+                return BoundStep(scratch, grads, loss, (), whole)
+        return BoundStep(scratch, grads, loss, compile_calls(parts))

@@ -387,7 +387,7 @@ def denormals_seen(make: Any, options: dict[str, Any], dtype: str, flush: bool) 
     grads = make_grads(model)
     optimizer = make(model, **{"lr": 1e-3} | options)
     if not flush:
-        optimizer._flush_every = 10**9
+        optimizer.flush_every = 10**9
     found = set()
     for step in range(4000):
         grads.flat[...] = rng.standard_normal(size) * 10.0 ** rng.integers(-9, 4, size)
@@ -432,7 +432,7 @@ def test_square_moments_are_normal_whatever_the_gradients() -> None:
 def test_flush_changes_nothing_that_matters() -> None:
     flushed, plain = make_model(), make_model()
     first, second = Adam(flushed), Adam(plain)
-    second._flush_every = 10**9
+    second.flush_every = 10**9
     for model, adam in ((flushed, first), (plain, second)):
         run_on(CASES[0], model, adam, range(300))
     assert flushed.params.flat.tobytes() == plain.params.flat.tobytes()

@@ -1,0 +1,12 @@
+/* exp, expm1, log, tanh and erf of doubles: the C library's, lane by lane. */
+#define BY_LANE(name)                                             \
+  INLINE vec v_##name(vec x) {                                    \
+    vec y;                                                        \
+    for (long i = 0; i < LANES; i++) y[i] = name(x[i]);           \
+    return y;                                                     \
+  }
+BY_LANE(exp)
+BY_LANE(expm1)
+BY_LANE(log)
+BY_LANE(tanh)
+BY_LANE(erf)

@@ -1,0 +1,160 @@
+"""Kernels: what the generated code consists of, between the instruction list and the C text."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mlpengine.backends.compiled.rules import Rule
+from mlpengine.backends.compiled.values import Value
+from mlpengine.ops._op import GradOp
+from mlpengine.spec import Array
+
+Form = Literal["forward", "input_gradient", "weight_gradient"]
+
+
+@dataclass(eq=False)
+class Map:
+    """An element-wise rule on values of one shape: ``names`` says which value each name is."""
+
+    rule: Rule
+    op: GradOp
+    names: Mapping[str, Value]
+    text: str
+
+    @property
+    def reads(self) -> list[Value]:
+        """What it reads."""
+        return [self.names[name] for name in self.rule.reads]
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes."""
+        return [self.names[name] for name in self.rule.writes]
+
+
+@dataclass(eq=False)
+class Product:
+    """A matrix product c = a b of one of three forms, and the maps fused into its last pass.
+
+    forward: y = x w^T (+ bias); input_gradient: dx = dy w; weight_gradient: dw = dy^T x.
+    """
+
+    form: Form
+    a: Value
+    b: Value
+    c: Value
+    bias: Value | None
+    text: str
+    epilogue: list[Map] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Rows of c."""
+        return self.a.columns if self.form == "weight_gradient" else self.a.rows
+
+    @property
+    def columns(self) -> int:
+        """Columns of c."""
+        return self.b.rows if self.form == "forward" else self.b.columns
+
+    @property
+    def depth(self) -> int:
+        """Terms of each sum."""
+        return self.a.rows if self.form == "weight_gradient" else self.a.columns
+
+    @property
+    def reads(self) -> list[Value]:
+        """What it reads, fused maps included."""
+        own = [self.a, self.b] + ([self.bias] if self.bias else [])
+        made = {self.c, *(v for m in self.epilogue for v in m.writes)}
+        return own + [v for m in self.epilogue for v in m.reads if v not in made]
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes, stored or not."""
+        return [self.c, *(v for m in self.epilogue for v in m.writes)]
+
+
+@dataclass(eq=False)
+class ColumnSum:
+    """The bias gradient: each column of x summed over the rows."""
+
+    x: Value
+    out: Value
+    text: str
+
+    @property
+    def reads(self) -> list[Value]:
+        """What it reads."""
+        return [self.x]
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes."""
+        return [self.out]
+
+
+@dataclass(eq=False)
+class LossRows:
+    """A loss, row by row: its gradient, and each row's value for the sum that follows."""
+
+    op: GradOp
+    output: Value
+    target: Value
+    weight: Value | None
+    d_output: Value | None
+    value: Array
+    text: str
+
+    @property
+    def reads(self) -> list[Value]:
+        """What it reads."""
+        return [self.output, self.target] + ([self.weight] if self.weight else [])
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes."""
+        return [self.d_output] if self.d_output else []
+
+
+Kernel = Map | Product | ColumnSum | LossRows
+
+
+def fuse(kernels: list[Kernel]) -> list[Kernel]:
+    """Move each map into the last pass of the product whose value it reads, where nothing between
+    them writes what it needs."""
+    fused: list[Kernel] = []
+    for kernel in kernels:
+        host = _host(kernel, fused)
+        if host is None:
+            fused.append(kernel)
+        else:
+            assert isinstance(kernel, Map)
+            host.epilogue.append(kernel)
+    return fused
+
+
+def _host(kernel: Kernel, before: list[Kernel]) -> Product | None:
+    """Return the product that can take over `kernel`: the last that makes one of its operands."""
+    if not isinstance(kernel, Map):
+        return None
+    for host in reversed(before):
+        if any(v in host.writes for v in kernel.reads):
+            wide = isinstance(host, Product) and host.form != "weight_gradient"
+            return host if wide and isinstance(host, Product) else None
+    return None
+
+
+def mark_stored(kernels: list[Kernel]) -> None:
+    """Mark the values that stay in registers: read only by the kernel that makes them."""
+    readers: dict[Value, set[int]] = {}
+    for i, kernel in enumerate(kernels):
+        for value in _all_reads(kernel):
+            readers.setdefault(value, set()).add(i)
+    for i, kernel in enumerate(kernels):
+        for value in kernel.writes:
+            value.stored = value.final or bool(readers.get(value, set()) - {i})
+
+
+def _all_reads(kernel: Kernel) -> Iterator[Value]:
+    yield from kernel.reads

@@ -1,0 +1,94 @@
+"""Where each value and each packed copy lies: the caller's arrays, or the program's workspace."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from mlpengine.backends.compiled.kernels import ColumnSum, Kernel, LossRows, Map, Product
+from mlpengine.backends.compiled.target import Target
+from mlpengine.backends.compiled.values import Value, padded_length
+from mlpengine.spec import Array
+
+LINE = 64
+"""Bytes: everything in the workspace starts at a cache line."""
+
+
+@dataclass(eq=False)
+class Layout:
+    """Addresses of a program: ``arrays`` are passed as a table of pointers, ``nbytes`` of
+    workspace are allocated once and handed over with it."""
+
+    target: Target
+    itemsize: int
+    arrays: list[Array] = field(default_factory=list)
+    declarations: dict[str, str] = field(default_factory=dict)
+    nbytes: int = 0
+
+    @property
+    def lanes(self) -> int:
+        """Numbers in a vector."""
+        return self.target.vector_bytes // self.itemsize
+
+    def place(self, kernels: Iterable[Kernel], values: Iterable[Value]) -> None:
+        """Decide where every value lies."""
+        imported = set(self._to_import(kernels))
+        for value in values:
+            if not value.written:
+                value.padded = value in imported
+            if value.padded:
+                if value.stored:
+                    self.room(value.name, value.rows * self.stride(value))
+            else:
+                self.external(value.name, value.array)
+            if value.padded and (value.final or not value.written):
+                self.external(f"{value.name}_np", value.array)
+
+    def room(self, name: str, count: int, kind: str = "real") -> None:
+        """Reserve `count` numbers in the workspace under `name`."""
+        size = 8 if kind != "real" else self.itemsize
+        self.declarations[name] = f"({kind} *)(workspace + {self.nbytes})"
+        self.nbytes += -(-count * size // LINE) * LINE
+
+    def external(self, name: str, array: Array) -> None:
+        """Add an array of the caller to the table under `name`."""
+        kind = {"f": "real", "i": "int64_t"}[array.dtype.kind]
+        if kind == "real" and array.itemsize != self.itemsize:
+            kind = {4: "float", 8: "double"}[array.itemsize]
+        self.declarations[name] = f"({kind} *)table[{len(self.arrays)}]"
+        self.arrays.append(array)
+
+    def stride(self, value: Value) -> int:
+        """Return the length of a row in memory."""
+        return padded_length(value.columns, self.lanes) if value.padded else value.columns
+
+    def declare(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the C declarations of some names, in a fixed order."""
+        wanted = set(names)
+        for name, place in self.declarations.items():
+            if name in wanted:
+                kind = place[1 : place.index(" ")]
+                yield f"  {kind} *restrict {name} = {place};"
+
+    def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
+        """Yield the caller's arrays that kernels read by whole vectors, though rows are not."""
+        for kernel in kernels:
+            for value in _read_by_vectors(kernel):
+                if (
+                    not value.written
+                    and value.columns % self.lanes
+                    and value.array.dtype.kind == "f"
+                ):
+                    yield value
+
+
+def _read_by_vectors(kernel: Kernel) -> list[Value]:
+    if isinstance(kernel, Map | ColumnSum):
+        return kernel.reads
+    if isinstance(kernel, LossRows):
+        return [kernel.output, kernel.target]
+    assert isinstance(kernel, Product)
+    found = [v for m in kernel.epilogue for v in m.reads]
+    if kernel.bias is not None:
+        found.append(kernel.bias)
+    if kernel.form == "weight_gradient":
+        found.append(kernel.b)
+    return found

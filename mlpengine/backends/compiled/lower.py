@@ -1,0 +1,158 @@
+"""From instructions to kernels."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mlpengine.backends.compiled.kernels import (
+    ColumnSum,
+    Kernel,
+    LossRows,
+    Map,
+    Product,
+    fuse,
+    mark_stored,
+)
+from mlpengine.backends.compiled.losses import LOSSES
+from mlpengine.backends.compiled.rules import find_rule
+from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
+from mlpengine.ops._op import Direction, GradOp, operand_names, residual_names
+from mlpengine.spec import Array
+
+
+class InstructionLike(Protocol):
+    """What is read of an instruction of the tape (see `mlpengine.tape.binding.Instruction`)."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def op(self) -> GradOp | None: ...
+    @property
+    def reads(self) -> Sequence[Any]: ...
+    @property
+    def writes(self) -> Sequence[Array | None]: ...
+    @property
+    def work(self) -> Mapping[str, Array]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class LossInstruction:
+    """A bound loss as an instruction: reads output, target, weight; writes gradient and value."""
+
+    op: GradOp
+    reads: tuple[Array | None, ...]
+    writes: tuple[Array | None, ...]
+    kind: str = "loss"
+    work: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """The kernels of a program in order, fused, and its values."""
+
+    kernels: list[Kernel]
+    values: list[Value]
+
+
+def lower(instructions: Iterable[InstructionLike], lanes: int, names: Mapping[int, str]) -> Lowered:
+    """Return the kernels of `instructions`; `names` gives C names to arrays by address.
+
+    Raises: UnsupportedError where an instruction has no compiled rule.
+    """
+    values = Values(names)
+    kernels: list[Kernel] = []
+    for instruction in instructions:
+        kernels += _kernels(instruction, values)
+    values.finish()
+    kernels = fuse(kernels)
+    mark_stored(kernels)
+    values.place(lanes, _any_length(kernels))
+    return Lowered(kernels, values.all)
+
+
+def _any_length(kernels: list[Kernel]) -> list[Value]:
+    """Return the values whose kernels write rows of any length."""
+    found = []
+    for kernel in kernels:
+        if isinstance(kernel, ColumnSum):
+            found.append(kernel.out)
+        elif isinstance(kernel, Product) and kernel.form == "weight_gradient":
+            found.append(kernel.c)
+    return found
+
+
+def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:
+    op = instruction.op
+    if op is None:
+        raise UnsupportedError(instruction.kind)
+    direction: Direction = "backward" if instruction.kind == "backward" else "forward"
+    if instruction.kind == "loss":
+        return [_loss(instruction, op, values)]
+    if op.name == "linear":
+        rule = _linear_backward if direction == "backward" else _linear_forward
+        return rule(instruction, values)
+    return [_map(instruction, op, direction, values)]
+
+
+def _loss(instruction: InstructionLike, op: GradOp, values: Values) -> LossRows:
+    if op.name not in LOSSES:
+        raise UnsupportedError(op.name)
+    output, target, weight = (
+        None if array is None else values.read(array) for array in instruction.reads
+    )
+    slot, total = instruction.writes
+    assert output is not None
+    assert target is not None
+    assert total is not None
+    if len(output.array.shape) != 2:
+        raise UnsupportedError("losses of anything but rows of outputs")
+    d_output = None if slot is None else values.write(slot, "d_output")
+    return LossRows(op, output, target, weight, d_output, total, f"{op.name}, and its gradient")
+
+
+def _linear_forward(instruction: InstructionLike, values: Values) -> list[Kernel]:
+    x, w, b = (None if r is None else values.read(r) for r in instruction.reads)
+    (out,) = instruction.writes
+    assert out is not None
+    assert x is not None
+    assert w is not None
+    y = values.write(out, "linear_")
+    return [Product("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T")]
+
+
+def _linear_backward(instruction: InstructionLike, values: Values) -> list[Kernel]:
+    dy, x, w = (values.read(r) for r in instruction.reads)
+    dx, dw, db = instruction.writes
+    kernels: list[Kernel] = []
+    if dw is not None:
+        c = values.write(dw, "d_weight_")
+        kernels.append(
+            Product("weight_gradient", dy, x, c, None, f"{c.name} = {dy.name}^T {x.name}")
+        )
+    if db is not None:
+        out = values.write(db, "d_bias_")
+        kernels.append(ColumnSum(dy, out, f"{out.name} = columns of {dy.name} summed"))
+    if dx is not None:
+        c = values.write(dx, "d_x_")
+        kernels.append(Product("input_gradient", dy, w, c, None, f"{c.name} = {dy.name} {w.name}"))
+    return kernels
+
+
+def _map(instruction: InstructionLike, op: GradOp, direction: Direction, values: Values) -> Map:
+    rule = find_rule(op.name, direction)
+    if rule is None:
+        raise UnsupportedError(f"{op.name} {direction}")
+    backward = direction == "backward"
+    labels = residual_names(type(op)) if backward else operand_names(type(op))
+    arrays = {**instruction.work, **dict(zip(labels, instruction.reads, strict=True))}
+    shapes = {arrays[name].shape for name in rule.reads}
+    out = instruction.writes[0]
+    if out is None or shapes != {out.shape} or not out.ndim:
+        raise UnsupportedError(f"{op.name} {direction} of several shapes")
+    names = {name: values.read(arrays[name]) for name in rule.reads}
+    arrays["dx" if backward else "y"] = out
+    role = f"d_{op.name}_" if backward else f"{op.name}_"
+    for name in rule.writes:
+        names[name] = values.write(arrays[name], role)
+    made = ", ".join(names[name].name for name in rule.writes)
+    return Map(rule, op, names, f"{made} = {op.name} {direction}")

@@ -1,0 +1,38 @@
+/* The sum of squares of a vector by chunks: in the vector's type within a chunk, then in double. */
+#define CHUNK 8192
+
+INLINE double chunk_squares(const real *x, long n) {
+  vec part[4] = {{0}, {0}, {0}, {0}};
+  long i = 0;
+  for (; i + 4 * LANES <= n; i += 4 * LANES) UNROLL for (int q = 0; q < 4; q++) {
+    vec v = load(x + i + q * LANES);
+    part[q] += v * v;
+  }
+  double total = (double)sum_lanes((part[0] + part[1]) + (part[2] + part[3]));
+  for (; i < n; i++) total += (double)x[i] * (double)x[i];
+  return total;
+}
+
+/* The norm where squares overflowed or vanished: by way of the largest entry, all in double. */
+static double careful_norm(const real *x, long n) {
+  double most = 0, total = 0;
+  for (long i = 0; i < n; i++) {
+    double size = fabs((double)x[i]);
+    if (!(size <= 1.7976931348623157e308)) return size;
+    most = MAX(most, size);
+  }
+  if (most == 0) return 0;
+  for (long i = 0; i < n; i++) total += ((double)x[i] / most) * ((double)x[i] / most);
+  return most * sqrt(total);
+}
+
+/* The norm from the chunks' sums.  `least` is what no chunk but an empty one may fall below. */
+static double norm_of(const real *x, long n, const double *sums, double least) {
+  double total = 0, smallest = HUGE_VAL;
+  for (long c = 0; c * CHUNK < n; c++) {
+    total += sums[c];
+    smallest = MIN(smallest, sums[c]);
+  }
+  if (total < LARGEST_SUM && smallest > least) return sqrt(total);
+  return careful_norm(x, n);
+}

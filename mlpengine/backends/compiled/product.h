@@ -1,0 +1,89 @@
+/* Moves around matrix products: panels, tiles' heights, padded copies, column sums. */
+
+#define WIDE 2 /* vectors across a panel */
+
+/* How many rows the next tile takes when `left` remain: full tiles and tiles one lower, so that
+   hardly ever a thin one is left over. */
+INLINE long tile_height(long left) {
+  return left % TILE_ROWS == 0 ? TILE_ROWS : left < TILE_ROWS ? left : TILE_ROWS - 1;
+}
+
+/* A panel is `width` columns of a matrix, row after row, zeros where the matrix ends. */
+INLINE void pack_panel(real *restrict panel, const real *restrict b, const long ld, const long depth,
+                       const long columns, long j, const long width) {
+  const long whole = j + width <= columns;
+  for (long k = 0; k < depth; k++)
+    UNROLL for (long v = 0; v < width; v += LANES) {
+      const real *from = b + k * ld + j + v;
+      store(panel + k * width + v,
+            whole || j + v + LANES <= columns ? load(from)
+                                              : load_some(from, MAX(0, columns - j - v)));
+    }
+}
+
+#if BYTES >= 32 && defined(REAL_IS_FLOAT) && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TRANSPOSE_BY_EIGHT
+typedef float vec8 __attribute__((vector_size(32)));
+#define SHUFFLE __builtin_shufflevector
+#endif
+#endif
+
+/* The same of a matrix that is stored transposed: `w` has a row for each column. */
+INLINE void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
+                            const long depth, const long columns, long j, const long width) {
+#ifdef TRANSPOSE_BY_EIGHT
+  for (long k = 0; k < depth; k += 8)
+    for (long v = 0; v < width; v += 8) {
+      vec8 r[8], s[8];
+      UNROLL for (int i = 0; i < 8; i++) {
+        const long n = j + v + i < columns ? MIN(8, depth - k) : 0;
+        const float *from = w + (j + v + i) * ld + k;
+        r[i] = (vec8){0};
+        if (n == 8) memcpy(&r[i], from, 32);
+        else if (n) memcpy(&r[i], from, (size_t)n * sizeof(float));
+      }
+      UNROLL for (int i = 0; i < 8; i += 2) {
+        s[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        s[i + 1] = SHUFFLE(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+      }
+      UNROLL for (int i = 0; i < 8; i += 4) UNROLL for (int h = 0; h < 2; h++) {
+        r[i + 2 * h] = SHUFFLE(s[i + h], s[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 2 * h + 1] = SHUFFLE(s[i + h], s[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
+      }
+      UNROLL for (int i = 0; i < 4; i++) {
+        s[i] = SHUFFLE(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        s[i + 4] = SHUFFLE(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+      }
+      const long n = MIN(8, depth - k);
+      UNROLL for (int i = 0; i < 8; i++)
+        if (i < n) memcpy(panel + (k + i) * width + v, &s[i], 32);
+    }
+#else
+  for (long v = 0; v < width; v++)
+    for (long k = 0; k < depth; k++)
+      panel[k * width + v] = j + v < columns ? w[(j + v) * ld + k] : 0;
+#endif
+}
+
+/* Rows first to last, from one row length to another. */
+INLINE void copy_rows(real *restrict to, const long to_ld, const real *restrict from,
+                      const long from_ld, const long columns, long first, long last) {
+  for (long i = first; i < last; i++)
+    memcpy(to + i * to_ld, from + i * from_ld, (size_t)columns * sizeof(real));
+}
+
+/* The sum of each column of x (rows, columns), whose rows are padded to whole vectors. */
+INLINE void sum_columns(real *restrict sums, const real *restrict x, const long ld, const long rows,
+                        const long columns) {
+  for (long j = 0; j < columns; j += LANES) {
+    vec part[4] = {{0}, {0}, {0}, {0}};
+    const long whole = rows / 4 * 4;
+    for (long i = 0; i < whole; i += 4) UNROLL for (int q = 0; q < 4; q++)
+      part[q] += load(x + (i + q) * ld + j);
+    UNROLL for (int q = 0; q < rows - whole; q++) part[q] += load(x + (whole + q) * ld + j);
+    vec total = (part[0] + part[1]) + (part[2] + part[3]);
+    if (j + LANES <= columns) store(sums + j, total);
+    else store_some(sums + j, total, columns - j);
+  }
+}

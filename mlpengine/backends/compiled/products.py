@@ -1,0 +1,303 @@
+"""Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
+
+A tile is up to `Target.tile_rows` rows by two vectors of c, held in registers while it runs over
+`depth_block` terms.  Panels (two vectors wide, all rows of b one after another) are read by every
+tile, so that b is met in order whatever its leading dimension.
+"""
+
+import re
+from dataclasses import dataclass
+from textwrap import indent
+from typing import Literal
+
+from mlpengine.backends.compiled.kernels import Map, Product
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.numbers import with_options
+from mlpengine.backends.compiled.values import Value
+
+LONGEST_DEPTH = 400
+"""Terms of one pass: a panel of them (25 kB) and the rows of a tile stay in the first-level cache."""
+
+BLOCK_BYTES = 256 * 1024
+"""Rows of `a` that one pass over the panels reads: half of a second-level cache."""
+
+PACK_BYTES = 256 * 1024
+"""A matrix that is read down its columns and spans more than this is packed first: every row lies
+on another page, and a first-level translation buffer holds 64."""
+
+Packing = Literal["none", "panels", "transposed"]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How one product is computed."""
+
+    packing: Packing
+    pack_rows: bool
+    depth_block: int
+    row_block: int
+
+
+def choose_tiling(product: Product, layout: Layout) -> Tiling:
+    """Return the tiling, from the shapes and the target alone, so that every run takes the same."""
+    size, rows, depth = layout.itemsize, product.rows, product.depth
+    passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
+    block = -(-depth // passes)
+    height = layout.target.tile_rows
+    fitting = max(4, BLOCK_BYTES // max(block * size * height, 1)) * height
+    packing: Packing = "none"
+    if product.form == "forward":
+        packing = "transposed"
+    elif depth * layout.stride(product.b) * size > PACK_BYTES or (
+        product.form == "input_gradient" and product.columns % layout.lanes
+    ):
+        packing = "panels"
+    across = product.form == "weight_gradient"
+    row_bytes = layout.stride(product.a) * size
+    pack_rows = depth * row_bytes > PACK_BYTES if across else row_bytes % 4096 == 0 and rows >= 64
+    return Tiling(packing, pack_rows, block, min(fitting, max(rows, 1)))
+
+
+def panel_count(product: Product, layout: Layout) -> int:
+    """Return how many numbers the packed panels of b take."""
+    vectors = -(-product.columns // layout.lanes)
+    return vectors * layout.lanes * product.depth
+
+
+def heights(rows: int, block: int, most: int) -> set[int]:
+    """Return the heights of the tiles that `rows` rows are cut into, as tile_height() does."""
+    found = set()
+    for start in range(0, rows, block):
+        left = min(block, rows - start)
+        while left:
+            height = most if left % most == 0 else min(left, most - 1)
+            found.add(height)
+            left -= height
+    return found
+
+
+def emit_packing(product: Product, tiling: Tiling, name: str, layout: Layout) -> str:
+    """Return the loop that fills panels `first` to `last` of b."""
+    pack = "pack_transposed" if tiling.packing == "transposed" else "pack_panel"
+    b, depth, columns = product.b, product.depth, product.columns
+    vectors = -(-columns // layout.lanes)
+    ld = layout.stride(b)
+    text = (
+        "for (long p = first; p < last; p++) {\n"
+        "  const long j = p * WIDE * LANES;\n"
+        f"  real *restrict panel = {name} + j * {depth};\n"
+    )
+    full = f"{pack}(panel, {b.name}, {ld}, {depth}, {columns}, j, WIDE * LANES);"
+    if vectors % 2 == 0:
+        return f"{text}  {full}\n}}"
+    thin = f"{pack}(panel, {b.name}, {ld}, {depth}, {columns}, j, LANES);"
+    return f"{text}  if (p < {vectors // 2}) {full}\n  else {thin}\n}}"
+
+
+def emit_row_packing(product: Product, name: str, layout: Layout) -> str:
+    """Return the loop that fills rows `first` to `last` of all panels of b."""
+    b, depth = product.b, product.depth
+    vectors = -(-product.columns // layout.lanes)
+    ld = layout.stride(b)
+    lines = [f"for (long p = 0; p < {vectors // 2}; p++)"] if vectors >= 2 else []
+    if vectors >= 2:
+        lines += [
+            "  for (long k = first; k < last; k++) UNROLL for (long v = 0; v < WIDE; v++)",
+            f"    store({name} + p * WIDE * LANES * {depth} + (k * WIDE + v) * LANES,",
+            f"          load({b.name} + k * {ld} + (p * WIDE + v) * LANES));",
+        ]
+    if vectors % 2:
+        j = (vectors - 1) * layout.lanes
+        lines += [
+            "for (long k = first; k < last; k++)",
+            f"  store({name} + {j * depth} + k * LANES, load({b.name} + k * {ld} + {j}));",
+        ]
+    return "\n".join(lines)
+
+
+def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> str:
+    """Return the function that computes one tile of c."""
+    a, across = product.a, product.form == "weight_gradient"
+    a_ld = layout.stride(a)
+    a_at = f"a[k * {a_ld} + r]" if across else f"a[r * {a_ld} + k]"
+    if tiling.pack_rows:
+        a_at = "a[(k - k0) * rows + r]"
+    b_at = "b[k * wide * LANES + v * LANES]"
+    if tiling.packing == "none":
+        b_at = f"b[k * {layout.stride(product.b)} + v * LANES]"
+    keep = _accumulator(product)
+    at = f"{keep.name} + (i + r) * {layout.stride(keep)} + j + v * LANES"
+    some = product.columns % layout.lanes if across else 0
+    load = _by_width("load", at, some)
+    passes = product.depth > tiling.depth_block
+    start = f"k0 ? {load} : (vec){{0}}" if passes else "(vec){0}"
+    save = (
+        f"if (k1 < {product.depth}) {{\n  EACH {_by_width('store', at, some, 'sum[r][v]')};\n"
+        "  return;\n}\n"
+        if passes
+        else ""
+    )
+    body = (
+        f"vec sum[{layout.target.tile_rows}][WIDE];\n"
+        f"EACH sum[r][v] = {start};\n"
+        "for (long k = k0; k < k1; k++) {\n"
+        "  vec terms[WIDE];\n"
+        f"  UNROLL for (int v = 0; v < wide; v++) terms[v] = load(&{b_at});\n"
+        "  UNROLL for (int r = 0; r < rows; r++) {\n"
+        f"    const vec factor = splat({a_at});\n"
+        "    UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * terms[v];\n"
+        "  }\n"
+        "}\n"
+        f"{save}"
+        "EACH {\n"
+        f"{indent(_epilogue(product, layout, some), '  ')}\n"
+        "}"
+    )
+    unused = "" if some else "(void)part;\n"
+    return (
+        f"INLINE void {name}_tile(void *const *table, char *workspace, const int rows,\n"
+        f"    const int wide, const int part, const long i, const long j, const long k0,\n"
+        f"    const long k1, const real *restrict a, const real *restrict b) {{\n"
+        f"{chr(10).join(layout.declare(_tile_names(product)))}\n"
+        f"{indent(unused + body, '  ')}\n}}\n"
+    )
+
+
+def emit_product(
+    product: Product, tiling: Tiling, name: str, panel: str, layout: Layout, slices: list[int]
+) -> str:
+    """Return the loops over the tiles of rows `first` to `last` of c.
+
+    `slices` are the numbers of rows that the program will ask for.
+    """
+    most = layout.target.tile_rows
+    used = sorted(set().union(*(heights(n, tiling.row_block, most) for n in slices)), reverse=True)
+    across = product.form == "weight_gradient"
+    a, a_ld = product.a.name, layout.stride(product.a)
+    entry = f"{a}[k * {a_ld} + i + r]" if across else f"{a}[(i + r) * {a_ld} + k]"
+    rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
+    text = ""
+    if tiling.pack_rows:
+        rows_at = f"{name}_rows + i * {tiling.depth_block}"
+        text = PACK_ROWS.format(at=rows_at, entry=entry)
+    columns_at = f"{panel} + j * {product.depth}"
+    if tiling.packing == "none":
+        columns_at = f"{product.b.name} + j"
+    for wide, start, stop, part in _spans(product, layout):
+        cases = "\n".join(
+            f"      case {height}: {name}_tile(table, workspace, {height}, {wide}, {part}, i, j, "
+            f"k0, k1, {rows_at}, {columns_at}); break;"
+            for height in used
+        )
+        text += COLUMNS.format(start=start, stop=stop, step=wide * layout.lanes, cases=cases)
+    return BLOCKS.format(
+        depth=product.depth,
+        depth_block=tiling.depth_block,
+        row_block=tiling.row_block,
+        body=indent(text, "    "),
+    )
+
+
+BLOCKS = """\
+for (long k0 = 0; k0 < {depth}; k0 += {depth_block}) {{
+  const long k1 = MIN(k0 + {depth_block}, {depth});
+  for (long base = first; base < last; base += {row_block}) {{
+    const long stop = MIN(base + {row_block}, last);
+{body}
+  }}
+}}"""
+
+PACK_ROWS = """\
+for (long i = base, h; i < stop; i += h) {{
+  h = tile_height(stop - i);
+  real *restrict tile = {at};
+  for (long k = k0; k < k1; k++)
+    for (long r = 0; r < h; r++) tile[(k - k0) * h + r] = {entry};
+}}
+"""
+
+COLUMNS = """\
+for (long j = {start}; j < {stop}; j += {step})
+  for (long i = base, h; i < stop; i += h) {{
+    h = tile_height(stop - i);
+    switch (h) {{
+{cases}
+    }}
+  }}
+"""
+
+
+def _spans(product: Product, layout: Layout) -> list[tuple[int, int, int, int]]:
+    """Return the runs of panels of one width: vectors, first and last column, lanes of the last.
+
+    Only weight gradients, which lie in the caller's memory, end within a vector.
+    """
+    lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
+    part = product.columns % lanes if product.form == "weight_gradient" else 0
+    pairs = vectors // 2 * 2
+    spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
+    if part:
+        wide = 2 - vectors % 2
+        cut = (vectors - wide) * lanes
+        index = 0 if wide == 2 else 1
+        spans[index] = (wide, spans[index][1], cut, 0)
+        spans.append((wide, cut, vectors * lanes, part))
+    return [span for span in spans if span[1] < span[2]]
+
+
+def _by_width(move: str, at: str, some: int, value: str = "") -> str:
+    """Return a load or store of a vector of c; of `part` lanes where the matrix ends in it."""
+    rest = f", {value}" if value else ""
+    if not some:
+        return f"{move}({at}{rest})"
+    whole, part = f"{move}({at}{rest})", f"{move}_some({at}{rest}, part)"
+    if value:
+        return f"{{ if (part && v == wide - 1) {part}; else {whole}; }}"
+    return f"(part && v == wide - 1 ? {part} : {whole})"
+
+
+def _accumulator(product: Product) -> Value:
+    """Return the value in whose memory sums wait between passes: one that is stored anyway."""
+    return next((v for v in product.writes if v.stored), product.c)
+
+
+def _tile_names(product: Product) -> list[str]:
+    written = [v.name for v in product.writes if v.stored]
+    read = [v.name for m in product.epilogue for v in m.reads]
+    return written + read + ([product.bias.name] if product.bias else [])
+
+
+def _epilogue(product: Product, layout: Layout, some: int) -> str:
+    """Return what happens to each vector of c before it is stored."""
+    lines = []
+    bias = f" + load({product.bias.name} + j + v * LANES)" if product.bias else ""
+    known = {product.c: f"at_{product.c.name}"}
+    lines.append(f"const vec {known[product.c]} = sum[r][v]{bias};")
+    for step in product.epilogue:
+        lines += map_lines(step, layout, "(i + r)", "j + v * LANES", known)
+    for value in product.writes:
+        if value.stored:
+            at = f"{value.name} + (i + r) * {layout.stride(value)} + j + v * LANES"
+            lines.append(_by_width("store", at, some, known[value]) + ";")
+    return "\n".join(lines)
+
+
+def map_lines(
+    step: Map, layout: Layout, row: str, column: str, known: dict[Value, str]
+) -> list[str]:
+    """Return the statements of a map at one vector; `known` names what is in registers already."""
+    lines, renamed = [], {}
+    for name in step.rule.reads:
+        value = step.names[name]
+        if value not in known:
+            known[value] = f"at_{value.name}"
+            at = f"{value.name} + {row} * {layout.stride(value)} + {column}"
+            lines.append(f"const vec {known[value]} = load({at});")
+        renamed[name] = known[value]
+    for name in step.rule.writes:
+        value = step.names[name]
+        known[value] = renamed[name] = f"at_{value.name}"
+        lines.append(f"vec {known[value]};")
+    code = re.sub(r"(?<![\w@])[a-z]\w*", lambda m: renamed.get(m[0], m[0]), step.rule.code)
+    lines += [f"{part.strip()};" for part in with_options(code, step.op).split(";")]
+    return lines

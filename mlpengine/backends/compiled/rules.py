@@ -1,0 +1,61 @@
+"""The table of compiled element-wise rules: one row per op and direction.
+
+A row is C on vectors.  Names on the left of an assignment are written, the other names of the
+op's rule (operands, residuals, ``dy``, ``y``, work buffers) are read; ``dx`` is the slot of the first
+operand.  `@name` is a hyper-parameter of the op.  The NumPy rule of the op stays the definition, and
+the tests hold every row to it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlpengine.ops._op import Direction
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: statements on vectors, and the buffers they read and write."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    code: str
+
+    @classmethod
+    def parse(cls, code: str) -> "Rule":
+        """Return the rule of `code`, whose statements are ``name = expression``."""
+        reads: list[str] = []
+        writes: list[str] = []
+        for statement in code.split(";"):
+            target, _, expression = statement.partition("=")
+            for name in re.findall(r"(?<![\w@])[a-z]\w*(?!\w*\s*\()", expression):
+                if name not in writes and name not in reads:
+                    reads.append(name)
+            writes.append(target.strip())
+        return cls(tuple(reads), tuple(writes), code)
+
+
+def _table(rows: Mapping[tuple[str, Direction], str]) -> dict[tuple[str, Direction], Rule]:
+    return {key: Rule.parse(code) for key, code in rows.items()}
+
+
+ELEMENTWISE = _table(
+    {
+        ("relu", "forward"): "y = larger(x, splat(0))",
+        ("relu", "backward"): "dx = dy * one_where(y > splat(0))",
+        ("leaky_relu", "forward"): "y = larger(x, x * splat(@alpha))",
+        ("leaky_relu", "backward"): "dx = dy * choose(x > splat(0), splat(1), splat(@alpha))",
+        ("tanh", "forward"): "y = v_tanh(x)",
+        ("tanh", "backward"): "dx = dy * (splat(1) - y * y)",
+        ("sigmoid", "forward"): "y = v_sigmoid(x)",
+        ("sigmoid", "backward"): "dx = dy * y * (splat(1) - y)",
+        ("silu", "forward"): "gate = v_sigmoid(x); y = x * gate",
+        ("silu", "backward"): "dx = dy * (gate + y - y * gate)",
+    }
+)
+"""Rules by op name and direction.  An op that is not here runs its NumPy rule."""
+
+
+def find_rule(name: str, direction: Direction) -> Rule | None:
+    """Return the compiled rule, or None."""
+    return ELEMENTWISE.get((name, direction))

@@ -1,0 +1,134 @@
+"""Values of a generated program: each array of the instruction list, once for every time it is written.
+
+Planned arrays share memory over time.  Here every write makes a new `Value`, so that kernels may be
+fused and reordered by what they need rather than by where NumPy happens to keep it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from mlpengine.spec import Array
+
+
+class UnsupportedError(Exception):
+    """There is no compiled rule for this; NumPy computes it instead."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A matrix: the last axis of an array as columns, all others together as rows.
+
+    `written` says that a kernel computes it, `final` that NumPy would find it in `array` after the
+    replay.  `padded` values live in the program's own workspace, their rows padded to whole
+    vectors; the others in `array` itself.
+    """
+
+    name: str
+    array: Array
+    written: bool = False
+    final: bool = False
+    padded: bool = False
+    stored: bool = True
+
+    @property
+    def rows(self) -> int:
+        """Number of rows; 1 for a vector."""
+        return prod(self.array.shape[:-1])
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return self.array.shape[-1] if self.array.ndim else 1
+
+    @property
+    def address(self) -> int:
+        """Where the array starts."""
+        return address_of(self.array)
+
+    def overlaps(self, other: "Value") -> bool:
+        """Return whether the arrays share memory."""
+        mine, theirs = self.address, other.address
+        return mine < theirs + other.array.nbytes and theirs < mine + self.array.nbytes
+
+    def __repr__(self) -> str:
+        return f"{self.name} {list(self.array.shape)}"
+
+
+def address_of(array: Array) -> int:
+    """Return the address of the first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def padded_length(columns: int, lanes: int) -> int:
+    """Return the length of a row of whole vectors."""
+    return -(-columns // lanes) * lanes
+
+
+@dataclass(eq=False)
+class Values:
+    """The values met so far while walking through an instruction list, in its order."""
+
+    names: Mapping[int, str]
+    all: list[Value] = field(default_factory=list)
+    _current: list[Value] = field(default_factory=list)
+
+    def read(self, array: Array) -> Value:
+        """Return the value that `array` holds now.
+
+        Raises: UnsupportedError if it holds parts of several, or is not contiguous.
+        """
+        _require_plain(array)
+        fresh = Value(self._name("x", array), array)
+        for value in self._current:
+            same = value.address == fresh.address and value.array.nbytes == array.nbytes
+            if same and value.columns == fresh.columns:
+                return value
+            if value.overlaps(fresh) and array.nbytes:
+                raise UnsupportedError(f"{array.shape} reads a part of {value!r}")
+        return self._add(fresh)
+
+    def write(self, array: Array, role: str) -> Value:
+        """Return a new value that `array` holds from now on."""
+        _require_plain(array)
+        fresh = Value(self._name(role, array), array, written=True)
+        self._current = [v for v in self._current if not v.overlaps(fresh)]
+        return self._add(fresh)
+
+    def finish(self) -> None:
+        """Mark the values that NumPy would find after the replay."""
+        for value in self._current:
+            value.final = value.written
+
+    def place(self, lanes: int, products: Iterable[Value]) -> None:
+        """Choose which values live in the workspace: all whose rows are no whole vectors.
+
+        `products` are the exceptions, whose kernels can write rows of any length.  A value whose
+        memory NumPy would use again lives there too: kernels may run in another order.
+        """
+        spared = set(products)
+        written = [v for v in self.all if v.written and v.stored]
+        for value in written:
+            alone = not any(v is not value and v.overlaps(value) for v in written)
+            fits = value.columns % lanes == 0 or value in spared
+            value.padded = not (value.final and alone and fits)
+
+    def _add(self, value: Value) -> Value:
+        self.all.append(value)
+        self._current.append(value)
+        return value
+
+    def _name(self, role: str, array: Array) -> str:
+        found = self.names.get(address_of(array))
+        if found and all(v.name != found for v in self.all):
+            return found
+        return f"{role}{len(self.all)}"
+
+
+def _require_plain(array: Array) -> None:
+    if not array.flags.c_contiguous:
+        raise UnsupportedError("arrays must be contiguous")
+    if array.dtype not in (np.float32, np.float64, np.int64) or array.ndim < 1:
+        raise UnsupportedError(f"dtype {array.dtype}, {array.ndim} axes")

@@ -1,0 +1,187 @@
+"""Training steps as machine code: what of a bound step goes into a compiled program."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from mlpengine.backends.compiled import (
+    BAD_LABEL,
+    Executor,
+    InstructionLike,
+    LossInstruction,
+    UnsupportedError,
+    Update,
+    compile_program,
+)
+from mlpengine.errors import CompileError
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.scratch import Scratch
+from mlpengine.ops import BoundLoss, Loss
+from mlpengine.optim import Adam, Optimizer, RmsProp, Sgd
+from mlpengine.optim._denormals import floor, threshold
+from mlpengine.spec import Array, Call
+from mlpengine.tape.binding import Instruction
+
+_log = logging.getLogger("mlpengine")
+
+
+@dataclass(frozen=True, eq=False)
+class StepParts:
+    """One bound step before it is compiled."""
+
+    scratch: Scratch
+    grads: Gradients
+    loss: Loss
+    bound_loss: BoundLoss
+
+    @property
+    def instructions(self) -> list[InstructionLike]:
+        """Forward, loss and backward, in the order of replay."""
+        bound = self.bound_loss
+        loss = LossInstruction(
+            self.loss,
+            (bound.output, bound.target, bound.sample_weight),
+            (bound.d_output, bound.value),
+        )
+        backward = self.grads.bind(self.scratch).instructions
+        return [*self.scratch.program.instructions, loss, *backward]
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Names for the generated code, by address."""
+        found = {}
+        for prefix, views in (("p", self.scratch.mlp.params.views), ("d", self.grads.views)):
+            for name, view in views.items():
+                found[_address(view)] = f"{prefix}_{name.replace('.', '_')}"
+        found[_address(self.scratch.input)] = "input"
+        found[_address(self.bound_loss.target)] = "target"
+        return found
+
+
+def compile_step(parts: StepParts, optimizer: Optimizer) -> Executor | None:
+    """Return the whole step, optimizer included, as one program; None where it must be split.
+
+    Raises: CompileError.
+    """
+    update = describe_update(optimizer, parts.grads.flat)
+    if update is None:
+        return None
+    bound = parts.bound_loss
+    try:
+        return compile_program(
+            parts.instructions,
+            dtype=parts.scratch.mlp.dtype,
+            batch=parts.scratch.batch_size,
+            update=update,
+            gathered=(parts.scratch.input, bound.target, bound.sample_weight),
+            names=parts.names,
+        )
+    except UnsupportedError as reason:
+        _log.debug("compiled: the step is split (%s)", reason)
+        return None
+
+
+def compile_calls(parts: StepParts) -> tuple[Call, ...]:
+    """Return the calls up to the gradients: compiled where every op has a rule, NumPy between.
+
+    Raises: CompileError.
+    """
+    calls: list[Call] = []
+    supported = [(_is_supported(i, parts), i) for i in parts.instructions]
+    for compiled, group in groupby(supported, key=lambda pair: pair[0]):
+        instructions = [i for _, i in group]
+        if compiled:
+            calls.append(_segment(instructions, parts))
+        else:
+            calls += _numpy_calls(instructions, parts)
+    return tuple(calls)
+
+
+def _segment(instructions: Sequence[InstructionLike], parts: StepParts) -> Call:
+    executor = compile_program(
+        instructions,
+        dtype=parts.scratch.mlp.dtype,
+        batch=parts.scratch.batch_size,
+        names=parts.names,
+    )
+    step, check = executor.step, parts.bound_loss.forward
+
+    def run() -> None:
+        if step() == BAD_LABEL:
+            raise_bad_label(check)
+
+    return run
+
+
+def raise_bad_label(loss_calls: Iterable[Call]) -> None:
+    """Let the loss's own rule find the label that is out of range, and raise."""
+    for run in loss_calls:
+        run()
+
+
+def _numpy_calls(instructions: Iterable[InstructionLike], parts: StepParts) -> Iterable[Call]:
+    for instruction in instructions:
+        if isinstance(instruction, Instruction):
+            yield from instruction.calls
+        else:
+            yield from parts.bound_loss.calls
+
+
+def _is_supported(instruction: InstructionLike, parts: StepParts) -> bool:
+    """Return whether the instruction has a compiled rule, by trying it alone."""
+    from mlpengine.backends.compiled.lower import lower
+
+    try:
+        lower([instruction], 1, {})
+    except UnsupportedError:
+        return False
+    return all(
+        w is None
+        or w.ndim < 1
+        or len(w) == parts.scratch.batch_size
+        or instruction.kind == "backward"
+        for w in instruction.writes
+    )
+
+
+def describe_update(optimizer: Optimizer, grads: Array) -> Update | None:
+    """Return the optimizer's step as data; None for one that has no compiled row."""
+    kind, dtype = type(optimizer), grads.dtype
+    numbers: tuple[float, ...]
+    if isinstance(optimizer, Adam):
+        base, row, numbers = Adam, "adam", (*optimizer.betas, optimizer.eps)
+    elif isinstance(optimizer, Sgd):
+        base, row, numbers = Sgd, "sgd", ()
+        if optimizer.momentum:
+            row = "sgd_nesterov" if optimizer.nesterov else "sgd_momentum"
+            numbers = (optimizer.momentum,)
+    elif isinstance(optimizer, RmsProp):
+        base, row, numbers = RmsProp, "rms_prop", (optimizer.alpha, optimizer.eps)
+        if optimizer.momentum:
+            row, numbers = "rms_prop_momentum", (*numbers, optimizer.momentum)
+    else:
+        return None
+    if kind._update is not base._update or kind._prepare is not base._prepare:
+        return None  # a subclass with rules of its own
+    return Update(
+        row,
+        optimizer.params.flat,
+        grads,
+        optimizer.moments,
+        numbers,
+        weight_decay=optimizer.weight_decay,
+        decayed=optimizer.decayed,
+        flush_every=optimizer.flush_every,
+        floors={n: floor(dtype) for n in optimizer.moments if n in ("second", "square")},
+        threshold=threshold(dtype),
+    )
+
+
+def warn_not_compiled(reason: CompileError) -> None:
+    """Say in one line that NumPy runs, and why."""
+    _log.warning("backend: NumPy runs instead of compiled code (%s)", reason)
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
