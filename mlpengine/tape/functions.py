@@ -66,18 +66,18 @@ def mean(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     return unary(ops.Mean(axis, keepdims), x)
 
 
-def max(x: X, axis: int, *, keepdims: bool = False) -> X:
-    """Return the largest entry along an axis; the first winner gets the gradient."""
+def max(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+    """Return the largest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Max(axis, keepdims), x)
 
 
-def min(x: X, axis: int, *, keepdims: bool = False) -> X:
-    """Return the smallest entry along an axis; the first winner gets the gradient."""
+def min(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+    """Return the smallest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Min(axis, keepdims), x)
 
 
-def logsumexp(x: X, axis: int, *, keepdims: bool = False) -> X:
-    """Return log(sum(e**x)) along an axis."""
+def logsumexp(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+    """Return log(sum(e**x)) over all axes, one or several."""
     return unary(ops.LogSumExp(axis, keepdims), x)
 
 

@@ -1,0 +1,229 @@
+"""The eager face: values are computed as they are written down, and Python steers.
+
+A `Tensor` remembers the ops that made it; `backward` takes the very steps that a `Program` of the
+same ops would, on memory of its own, and returns what it found.  Graphs hold no reference cycles,
+so they go when the last tensor does.
+
+Example:
+    >>> w = from_inner(np.array([1.0, 2.0])).require_grad()
+    >>> loss = (w * w).sum()
+    >>> backward(loss).grad(w).tolist()
+    [2.0, 4.0]
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import NoneType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.ops import GradOp
+from mlpengine.spec import Array, Spec
+from mlpengine.tape.expression import Expression
+from mlpengine.tape.graph import (
+    Computation,
+    computations_behind,
+    gradients,
+    new_value,
+    remember,
+    run_forward,
+)
+from mlpengine.tape.operand import numeric
+from mlpengine.tape.quantized import QuantizedArray
+from mlpengine.tape.record import Record, Value, as_tuple, padded_operands
+
+_tracking: ContextVar[bool] = ContextVar("tracking", default=True)
+
+
+class Tensor(Expression):
+    """An array, and how it was computed where that is tracked; make one with `from_inner`.
+
+    Tensors combine by what `Expression` offers.  Integer, bool and quantized ones are never
+    tracked.  An array under a tensor must not change while a graph that read it is in use.
+    """
+
+    def __init__(
+        self, inner: Array | QuantizedArray, value: Value, made_by: Computation | None = None
+    ) -> None:
+        self._inner: Any = inner
+        self._value = value
+        self._made_by = made_by
+
+    @property
+    def spec(self) -> Spec:  # type: ignore[override]
+        """Shape and dtype."""
+        return self._value.spec
+
+    @property
+    def wants_grad(self) -> bool:  # type: ignore[override]
+        """Whether gradients flow to or through it."""
+        return self._value.wants_grad
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no tracked op made it."""
+        return self._made_by is None
+
+    def inner(self) -> Any:
+        """Return the array (or quantized array) itself, off the graph; not a copy."""
+        return self._inner
+
+    def require_grad(self) -> "Tensor":
+        """Track what is computed from this leaf from now on, and return it.
+
+        Raises: TapeError on the result of a tracked op; DtypeError unless it is floating.
+        """
+        if not self.is_leaf:
+            raise TapeError(f"require_grad: must be a leaf, not the result of an op ({self!r})")
+        if not self.spec.is_float:
+            raise DtypeError(f"require_grad: only float32 and float64 have gradients ({self!r})")
+        if not self.wants_grad:
+            self._value = new_value(self.spec, "leaf", "input", wants_grad=True)
+        return self
+
+    def retain_grad(self) -> "Tensor":
+        """Have `backward` report the gradient of this result too, and return it.
+
+        Raises: TapeError if it is not tracked.
+        """
+        if not self.wants_grad:
+            raise TapeError(f"retain_grad: must be tracked ({self!r})")
+        if self._made_by is not None:
+            self._made_by.retained.add(self._value.index)
+        return self
+
+    def backward(self, *, retain_graph: bool = False) -> "EagerGradients":
+        """Return the gradients of this tensor, as `backward` does."""
+        return backward(self, retain_graph=retain_graph)
+
+    def __float__(self) -> float:
+        return float(self._inner)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.spec}{', tracked' if self.wants_grad else ''})"
+
+    def _apply(self, op: GradOp, *operands: Any) -> Any:
+        known = Tensor, NoneType
+        taken = [x if isinstance(x, known) else from_inner(self._array(x)) for x in operands]
+        tensors: tuple[Tensor | None, ...] = padded_operands(op, taken)
+        for x in tensors:
+            if x is not None and isinstance(x._inner, QuantizedArray):
+                raise DtypeError(f"{op.name}: quantized arrays must be dequantized first ({x!r})")
+        inferred = op.infer(*(None if x is None else x.spec for x in tensors))
+        arrays = [None if x is None else x._inner for x in tensors]
+        outputs, work = run_forward(op, arrays, as_tuple(inferred))
+        track = _tracking.get() and any(x is not None and x.wants_grad for x in tensors)
+        specs = [Spec.of(y) for y in outputs]
+        made = [new_value(s, op.name, "op", wants_grad=track and s.is_float) for s in specs]
+        read = [None if x is None else x._value for x in tensors]
+        made_by = None
+        if track:
+            pairs = [*zip(read, arrays, strict=True), *zip(made, outputs, strict=True)]
+            parents = (x._made_by for x in tensors if x is not None)
+            made_by = remember(Record(op, tuple(read), tuple(made)), pairs, work, parents)
+        results = tuple(Tensor(y, v, made_by) for y, v in zip(outputs, made, strict=True))
+        return results if isinstance(inferred, tuple) else results[0]
+
+
+def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
+    """Return an untracked tensor of an array, which is copied only if it is not contiguous.
+
+    Raises: DtypeError unless it holds numbers.
+    """
+    if isinstance(array, QuantizedArray):
+        spec = Spec(array.shape, array.values.dtype)
+        return Tensor(array, new_value(spec, "quantized", "input", wants_grad=False))
+    inner = np.asarray(numeric(array, "from_inner"), order="C")
+    return Tensor(inner, new_value(Spec.of(inner), "leaf", "input", wants_grad=False))
+
+
+def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
+    """Return the gradients of `root`, seeded with ones whatever its shape, in a new container.
+
+    The graph is consumed unless `retain_graph` keeps it for another backward.
+    Raises: TapeError if the root is not tracked or its graph was consumed.
+    """
+    if not isinstance(root, Tensor):
+        raise TapeError(
+            f"backward: needs a tensor (got {type(root).__name__}). Gradients are plain arrays: "
+            f"rules that write into buffers are not differentiable themselves, see "
+            f"mlpengine.tape.derivatives for Hessian-vector products"
+        )
+    if not root.wants_grad:
+        raise TapeError(f"backward: the root must be tracked; see require_grad ({root!r})")
+    computations = computations_behind(root._made_by)
+    found = gradients(computations, root._value)
+    if not retain_graph:
+        for computation in computations:
+            computation.consume()
+    return EagerGradients(found)
+
+
+class EagerGradients:
+    """What one `backward` found: the gradients of tracked leaves and of retained results.
+
+    It holds arrays and no graph.
+    """
+
+    def __init__(self, found: dict[int, Array]) -> None:
+        self._found = found
+
+    def grad(self, tensor: Tensor) -> Array | None:
+        """Return the gradient of a tensor; None if it is not tracked or was not reached."""
+        return self._found.get(tensor._value.index)
+
+    def grad_remove(self, tensor: Tensor) -> Array | None:
+        """Return the gradient and forget it: a second call returns None."""
+        return self._found.pop(tensor._value.index, None)
+
+    def grad_replace(self, tensor: Tensor, gradient: ArrayLike) -> None:
+        """Put another gradient in place of a tensor's, or register one where there is none.
+
+        Raises: ShapeError or DtypeError unless it is as the tensor is.
+        """
+        array = numeric(gradient, "grad_replace")
+        if array.shape != tensor.shape:
+            raise ShapeError(f"grad_replace: must be {tensor.spec} (got {Spec.of(array)})")
+        if array.dtype != tensor.dtype:
+            raise DtypeError(f"grad_replace: must be {tensor.spec} (got {Spec.of(array)})")
+        self._found[tensor._value.index] = array
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return f"EagerGradients({len(self)} arrays)"
+
+
+class GradientAccumulator:
+    """Sums the gradients of several backward passes, say of the parts of a large batch."""
+
+    def __init__(self) -> None:
+        self._sums: dict[int, Array] = {}
+
+    def accumulate(self, grads: EagerGradients) -> None:
+        """Add the gradients of one pass; they are left as they are."""
+        for index, gradient in grads._found.items():
+            if index in self._sums:
+                np.add(self._sums[index], gradient, self._sums[index])
+            else:
+                self._sums[index] = gradient.copy()
+
+    def grads(self) -> EagerGradients:
+        """Return the sums and start again from nothing."""
+        sums, self._sums = self._sums, {}
+        return EagerGradients(sums)
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Track nothing that is computed inside; each thread and task has its own switch."""
+    token = _tracking.set(False)
+    try:
+        yield
+    finally:
+        _tracking.reset(token)

@@ -1,0 +1,174 @@
+"""The graph behind eager tensors: ops that ran, what they left for backward, and the walk back.
+
+The walk is the one of programs: a `BackwardPlan` over the records, its steps bound one after the
+other to memory that is dropped as soon as the plan says that nobody reads it any more.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from mlpengine.backends import NUMPY
+from mlpengine.errors import TapeError
+from mlpengine.ops._op import GradOp, work_names
+from mlpengine.spec import Array, Spec
+from mlpengine.tape.backward import BackwardPlan
+from mlpengine.tape.binding import Arena, bind, replay
+from mlpengine.tape.checkpoint import shared_work
+from mlpengine.tape.plan import Buffer, Storage
+from mlpengine.tape.record import Kind, Record, Value
+
+_numbers = count()
+
+
+@dataclass(eq=False)
+class Computation:
+    """A record that ran.  It refers to the ones before it and never to those after.
+
+    `arrays` are the values that its backward reads, by index; `work` is what its forward saved.
+    """
+
+    record: Record
+    parents: tuple["Computation", ...]
+    arrays: dict[int, Array]
+    work: dict[str, Array]
+    retained: set[int] = field(default_factory=set)
+    consumed: bool = False
+
+    def consume(self) -> None:
+        """Drop all that backward needs."""
+        self.consumed = True
+        self.parents = ()
+        self.arrays.clear()
+        self.work.clear()
+
+
+def new_value(spec: Spec, name: str, kind: Kind, *, wants_grad: bool) -> Value:
+    """Return a value with the next number; operands have lower ones than what is made of them."""
+    return Value(next(_numbers), name, spec, kind, wants_grad)
+
+
+def run_forward(
+    op: GradOp, arrays: Sequence[Array | None], specs: Sequence[Spec]
+) -> tuple[tuple[Array, ...], dict[str, Array]]:
+    """Run an op whose outputs have `specs`; return the outputs and its work, all of it new."""
+    outputs = tuple(np.empty(y.shape, y.dtype) for y in specs)
+    names = work_names(type(op), "forward")
+    needed = op.work(*(None if x is None else Spec.of(x) for x in arrays)) if names else {}
+    work = {name: np.empty(needed[name].shape, needed[name].dtype) for name in names}
+    out = outputs if len(outputs) > 1 else outputs[0]
+    replay(list(op.forward(*arrays, out=out, **work)))
+    return outputs, work
+
+
+def remember(
+    record: Record,
+    arrays: Iterable[tuple[Value | None, Array | None]],
+    work: dict[str, Array],
+    parents: Iterable[Computation | None],
+) -> Computation:
+    """Return the computation of a record, with those arrays and that work that backward reads."""
+    read = {x.index for x in record.residuals}
+    kept = {x.index: a for x, a in arrays if x is not None and a is not None and x.index in read}
+    saved = {name: work[name] for name in shared_work(record)}
+    before = dict.fromkeys(p for p in parents if p is not None)
+    return Computation(record, tuple(before), kept, saved)
+
+
+def computations_behind(root: Computation | None) -> list[Computation]:
+    """Return what `root` depends on, and it, in the order in which it ran.
+
+    Raises: TapeError if a backward has consumed some of it.
+    """
+    found: set[Computation] = set()
+    stack = [root] if root is not None else []
+    while stack:
+        computation = stack.pop()
+        if computation in found:
+            continue
+        if computation.consumed:
+            raise TapeError(
+                f"backward: the graph of {computation.record.op.name} was consumed by an earlier "
+                f"backward; keep it with retain_graph=True"
+            )
+        found.add(computation)
+        stack += computation.parents
+    return sorted(found, key=lambda c: c.record.key)
+
+
+class _Trace:
+    """A forward that ran eagerly, as the backward half of a plan sees it: all is in memory."""
+
+    def __init__(self, computations: Sequence[Computation], root: Value) -> None:
+        self.outputs = (root,)
+        self.records = [c.record for c in computations]
+        self.arrays: dict[Buffer, Array] = {}
+        self.saved: dict[int, dict[str, Buffer]] = {}
+        self._buffers: dict[int, Buffer] = {}
+        self._values: dict[int, Array] = {}
+        for c in computations:
+            self._values |= c.arrays
+            named = {n: Buffer(f"{c.record.op.name}.{n}", Spec.of(a)) for n, a in c.work.items()}
+            self.saved[c.record.key] = named
+            self.arrays |= {named[n]: a for n, a in c.work.items()}
+
+    def survives(self, value: Value) -> bool:
+        """Return True: eager values live as long as somebody needs them."""
+        return True
+
+    def buffer(self, value: Value) -> Buffer:
+        """Return the buffer of a value."""
+        if value.index not in self._buffers:
+            buffer = self._buffers[value.index] = Buffer(value.name, value.spec)
+            self.arrays[buffer] = self._values[value.index]
+        return self._buffers[value.index]
+
+
+def gradients(computations: Sequence[Computation], root: Value) -> dict[int, Array]:
+    """Return the gradients of `root`, seeded with ones, of tracked leaves and retained values."""
+    operands = [x for c in computations for x in c.record.operands if x is not None]
+    leaves = {x.index: x for x in (*operands, root) if x.is_leaf and x.wants_grad}
+    retained = [y for c in computations for y in c.record.outputs if y.index in c.retained]
+    trace = _Trace(computations, root)
+    plan = BackwardPlan(trace, list(leaves.values()), retained)
+    arrays = trace.arrays
+    arrays |= {b: np.ones(b.spec.shape, b.spec.dtype) for b in plan.seeds.values()}
+    found = {x.index: plan.gradients[x.index] for x in (*leaves.values(), *retained)}
+    for buffer in found.values():
+        if buffer.storage is None and buffer not in arrays:
+            arrays[buffer] = np.empty(buffer.spec.shape, buffer.spec.dtype)
+    memory = _Memory(plan, arrays)
+    for time, step in enumerate(plan.steps):
+        for instruction in bind([step], memory.resolve, NUMPY):
+            replay(instruction.calls)
+        memory.release(time)
+    return {index: memory.resolve(buffer) for index, buffer in found.items()}
+
+
+class _Memory:
+    """Memory for each storage of a plan on its own, from its first use to its last."""
+
+    def __init__(self, plan: BackwardPlan, arrays: dict[Buffer, Array]) -> None:
+        self._arrays = arrays
+        self._arenas: dict[Storage, Arena] = {}
+        self._ends: defaultdict[int, list[Storage]] = defaultdict(list)
+        for storage in plan.storages:
+            storage.offset = 0
+            self._ends[storage.last].append(storage)
+
+    def resolve(self, buffer: Buffer) -> Array:
+        """Return the array of a buffer: the trace's, or one on memory of its own."""
+        if buffer.storage is None:
+            return self._arrays[buffer]
+        arena = self._arenas.get(buffer.storage)
+        if arena is None:
+            arena = self._arenas[buffer.storage] = Arena(buffer.storage.nbytes)
+        return arena.array(buffer)
+
+    def release(self, time: int) -> None:
+        """Drop the memory that nobody reads after `time`."""
+        for storage in self._ends.pop(time, ()):
+            self._arenas.pop(storage, None)

@@ -1,0 +1,68 @@
+"""Arrays of 8-bit integers that stand for floats: value = scale * (integer - zero point)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlpengine.errors import NumericalError, ShapeError
+from mlpengine.spec import Array, floating
+
+LOWEST, HIGHEST = -128, 127
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedArray:
+    """An int8 array with its affine scale, for the whole of it or for each channel.
+
+    Shapes: `values` (...); `scale` and `zero_point` are 0-D, or have the shape of `values` with
+    length 1 on all axes but `axis`.
+    Dtype: `scale` is that of the floats; `values` and `zero_point` are int8.
+    """
+
+    values: Array
+    scale: Array
+    zero_point: Array
+    axis: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.values.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of integers, scales and zero points together."""
+        return self.values.nbytes + self.scale.nbytes + self.zero_point.nbytes
+
+    def dequantize(self) -> Array:
+        """Return the floats it stands for, each within half a scale of what was quantized."""
+        steps = self.values.astype(self.scale.dtype) - self.zero_point.astype(self.scale.dtype)
+        return np.asarray(steps * self.scale)
+
+
+def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
+    """Return `array` rounded to 256 steps between its extremes, zero being one of the steps.
+
+    With `axis` each index along it, each channel, has its own scale.
+    Raises: DtypeError unless it is floating; NumericalError unless it is finite; ShapeError
+    without such an axis.
+    """
+    floats = np.asarray(array)
+    dtype = floating(floats.dtype, "quantize")
+    if not np.isfinite(floats).all():
+        raise NumericalError("quantize: every entry must be finite")
+    if axis is not None and not -floats.ndim <= axis < floats.ndim:
+        raise ShapeError(f"quantize: no axis {axis} (shape {floats.shape})")
+    others: tuple[int, ...] | None = None
+    if axis is not None:
+        others = tuple(i for i in range(floats.ndim) if i != axis % floats.ndim)
+    keep = axis is not None
+    low = np.min(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
+    high = np.max(floats, others, initial=0.0, keepdims=keep).astype(np.float64)
+    scale = ((high - low) / (HIGHEST - LOWEST)).astype(dtype)
+    scale = np.where(scale > 0, scale, np.ones((), dtype))
+    zero_point = np.clip(np.rint(LOWEST - low / scale), LOWEST, HIGHEST).astype(np.int8)
+    steps = np.rint(floats / scale) + zero_point
+    values = np.clip(steps, LOWEST, HIGHEST).astype(np.int8)
+    return QuantizedArray(values, scale, zero_point, axis)
