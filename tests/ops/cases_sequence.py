@@ -1,0 +1,65 @@
+"""Rows of the scan, by a loop over time, and of dropout, by drawing the same numbers again."""
+
+import numpy as np
+from case import Case, distinct, normal, positive
+
+from mlpengine.ops import Dropout, SsmScan
+
+
+def scanned(a, b, x, h0=None):
+    h = np.zeros_like(x[..., 0, :]) if h0 is None else h0
+    states = []
+    for t in range(x.shape[-2]):
+        h = a[..., t, :] * h + b[..., t, :] * x[..., t, :]
+        states.append(h)
+    return np.stack(states, axis=-2)
+
+
+def scan(name, *shape, h0=True, extremes=(1e-12, 1e3)):
+    """A row whose a is below 1 in size; `extremes` multiply a power of it."""
+
+    def make(n):
+        operands = (np.tanh(normal(n, *shape)), positive(n, *shape), distinct(n, *shape))
+        return (*operands, normal(n, *shape[:-2], shape[-1])) if h0 else operands
+
+    return Case(f"ssm_scan {name}", SsmScan(), make, scanned, extremes=extremes, plain=scanned)
+
+
+def thousand_steps(n):
+    shape = (1, 1000, n)
+    return np.tanh(normal(*shape)), positive(*shape), distinct(*shape), normal(1, n)
+
+
+def dropped(rate, dtype):
+    rng = np.random.default_rng(5)
+    start = rng.bit_generator.state
+
+    def restore():
+        rng.bit_generator.state = start
+
+    def value(x):
+        draws = np.random.default_rng(5).random(x.shape, dtype)
+        return np.where(draws < rate, 0, x / (1 - rate))
+
+    return Case(
+        f"dropout {rate} in {dtype}",
+        Dropout(rate, rng),
+        lambda n: (normal(n, 4),),
+        value,
+        dtypes=(dtype,),
+        before=restore,
+        plain=lambda x: x * (rng.random(x.shape, x.dtype) >= rate) / x.dtype.type(1 - rate),
+    )
+
+
+CASES = [
+    scan("of five steps", 5, 3),
+    scan("from zero", 4, 3, h0=False),
+    scan("of one step", 1, 3),
+    scan("of one step from zero", 1, 2, h0=False),
+    scan("of 4 axes", 2, 3, 1),
+    Case("ssm_scan of 1,000 steps", SsmScan(), thousand_steps, scanned, extremes=(1e-12, 1.0)),
+    dropped(0.3, "float64"),
+    dropped(0.5, "float32"),
+    dropped(0.0, "float64"),
+]
