@@ -36,23 +36,21 @@ def probe_table(preprocessor: Preprocessor) -> Table:
     numbers = preprocessor.numbers
     if numbers is None:
         return Table({})
-    columns = {}
-    for category in preprocessor.categories:
-        columns[category.column] = _probe_category(category, rng)
+    columns = {c.column: _probe_category(c, rng) for c in preprocessor.categories}
+    spread = np.where(numbers.factor == 0, 1.0, numbers.factor)
+    spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
     for i, source in enumerate(numbers.sources):
-        if source.part or source.minus:
+        if source.part:
             continue
+        values = numbers.center[i] + spread[i] * rng.standard_normal(ROWS)
         kind = preprocessor.kinds[source.column]
         if kind == "boolean":
             values = rng.integers(0, 2, ROWS).astype(np.float64)
-        else:
-            factor = numbers.factor[i]
-            spread = 1 / factor if factor not in (0, 1) else max(1.0, abs(numbers.fill[i]))
-            values = numbers.center[i] + spread * rng.standard_normal(ROWS)
+        if source.minus:  # this far behind the date before it, which came first
+            values += columns[source.minus].values
         if not numbers.strict:
             values[rng.random(ROWS) < 0.1] = np.nan
-        kinds = {"boolean": "boolean", "date": "date"}
-        columns[source.column] = Column(values, kinds.get(kind, "number"))  # type: ignore[arg-type]
+        columns[source.column] = Column(values, kind if kind in ("boolean", "date") else "number")
     return Table(columns, "made-up rows")
 
 

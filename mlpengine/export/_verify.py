@@ -15,8 +15,8 @@ from mlpengine.train.model import Model
 from mlpengine.train.task import MultiLabel, Regression
 
 TOLERANCE = 1e-5
-"""Largest difference allowed: of probabilities, and of numbers on the scale that the network
-learned, where for those beyond 1 it is relative."""
+"""Largest difference allowed: of probabilities, or of numbers as the network learned them, and
+then relative to the largest of them if that is beyond 1."""
 
 
 def verify(data: bytes, model: Model | Mlp) -> float:
@@ -68,6 +68,7 @@ def compare(model: Model, table: Table, outputs: list[Any]) -> float:
 
 
 def _largest(found: Array, ours: Array) -> float:
-    """Return the largest difference, relative where our own value is beyond 1."""
+    """Return the largest difference, relative to our own largest value if that is beyond 1."""
     wide = ours.astype(np.float64)
-    return float(np.max(np.abs(found - wide) / np.maximum(1.0, np.abs(wide)), initial=0.0))
+    scale = np.abs(wide).max(axis=0, initial=1.0)
+    return float((np.abs(found - wide) / scale).max(initial=0.0))

@@ -1,0 +1,79 @@
+"""`mlpengine export`: a run's model in another format."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mlpengine import Mlp
+from mlpengine.data import Preprocessor, read_table
+from mlpengine.train.model import MODEL_FILE, Model
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a run directory with the model of an untrained network."""
+    directory = tmp_path / "runs" / "penguins"
+    directory.mkdir(parents=True)
+    preprocessor = Preprocessor("species").fit(read_table("penguins"))
+    mlp = Mlp([preprocessor.n_features, 4, 3], seed=1)
+    Model(mlp, preprocessor, "softmax_cross_entropy").save(directory / MODEL_FILE)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--format", "npz"], "weights.npz"),
+        (["--format", "safetensors"], "weights.safetensors"),
+        (["-o", "mine.npz"], None),
+        (["-o", "other.bin", "--format", "npz"], None),
+    ],
+)
+def test_weights(mlpengine, run, tmp_path, options, name):
+    done = mlpengine("export", run, *options)
+    assert (done.code, done.err) == (0, "")
+    path = run / name if name else tmp_path / options[1]
+    assert path.stat().st_size > 0
+    assert str(path.relative_to(tmp_path)) in done.out
+    assert "0.weight (float32[4, " in done.out
+
+
+def test_onnx_is_the_default(mlpengine, run):
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    done = mlpengine("export", run, "--json")
+    assert done.code == 0
+    result = json.loads(done.out)
+    assert result["path"] == str(run / "model.onnx")
+    assert (run / "model.onnx").is_file()
+    assert result["inputs"]["island"] == "string"
+    assert result["outputs"] == {"probabilities": "float32", "label": "string"}
+    assert 0 < result["difference"] < 1e-5
+    shown = mlpengine("export", run / MODEL_FILE).out
+    assert "bill_length_mm (float64)" in shown
+    assert "compared with our own forward" in shown
+
+
+def test_the_weights_are_those_of_the_model(mlpengine, run):
+    mlpengine("export", run, "--format", "npz")
+    model = Model.load(run / MODEL_FILE)
+    with np.load(run / "weights.npz") as archive:
+        assert (archive["2.weight"] == model.mlp.weights[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["nowhere"], 1, "there is no model"),
+        (["{run}", "--format", "pickle"], 2, "'pickle' is not one of"),
+        (["{run}", "-o", "no/such/folder/x.npz"], 1, "No such file or directory"),
+        (["{broken}", "--format", "npz"], 1, "is not a readable safetensors file"),
+    ],
+)
+def test_errors_are_one_line(mlpengine, run, tmp_path, args, code, message):
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"not a model")
+    done = mlpengine("export", *(arg.format(run=run, broken=broken) for arg in args))
+    assert done.code == code
+    assert message in done.err
+    assert "Traceback" not in done.err

@@ -1,0 +1,302 @@
+"""Exported files: read back by PyTorch, NumPy and onnxruntime, and equal to our own forward."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from mlpengine import MissingExtraError, Mlp, NumericalError, UsageError
+from mlpengine.data import Column, Preprocessor, Table, read_table
+from mlpengine.export import export, onnx_inputs
+from mlpengine.nn import ACTIVATIONS
+from mlpengine.ops import Elu, Gelu, LeakyRelu
+from mlpengine.ops.elementwise import Sin
+from mlpengine.train.model import Model
+
+TOLERANCE = 1e-5
+
+
+@pytest.fixture
+def onnx():
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    return pytest.importorskip("onnx", reason="needs the extra onnx")
+
+
+def outputs(path, feed):
+    """Return an ONNX file's outputs by name."""
+    from onnxruntime import InferenceSession
+
+    session = InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, feed), strict=True))
+
+
+def mixed_table(rows=400, *, gaps=True):
+    """Return a table of every kind of column, with the traps that real files have."""
+    rng = np.random.default_rng(5)
+    price = rng.lognormal(9, 1, rows)
+    weight = 1e6 + rng.standard_normal(rows)  # a large offset: float32 would lose its digits
+    when = 1.7e9 + rng.integers(0, 3e7, rows).astype(float)
+    later = when + rng.exponential(3600, rows)
+    owned = rng.integers(0, 2, rows).astype(float)
+    color = rng.integers(0, 4, rows).astype("i4")
+    code = rng.integers(70, 76, rows).astype(float)
+    if gaps:
+        for values in (price, owned, code, when):
+            values[rng.random(rows) < 0.1] = np.nan
+        color[rng.random(rows) < 0.1] = -1
+    columns = {
+        "price in $": Column(price),
+        "weight": Column(weight),
+        "constant": Column(np.full(rows, 3.0)),
+        "bought": Column(when, "date"),
+        "paid": Column(later, "date"),
+        "owned": Column(owned, "boolean"),
+        "label": Column(color, "text", ("blue", "none", "red, dark", "été")),
+        "code": Column(code),
+        "size": Column(rng.integers(0, 3, rows).astype("i4"), "text", ("l", "m", "s")),
+        "grade": Column(rng.integers(1, 4, rows).astype(float)),
+        "won": Column(rng.integers(0, 2, rows).astype(float), "boolean"),
+        "y1": Column(1e4 + 50 * rng.standard_normal(rows)),
+        "y2": Column(1e-3 * rng.standard_normal(rows)),
+        "a": Column(rng.integers(0, 2, rows).astype(float)),
+        "b": Column(rng.integers(0, 2, rows).astype(float)),
+    }
+    return Table(columns)
+
+
+TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
+
+
+def mixed_model(target, *, loss, task=None, gaps=True, **options):
+    """Return an untrained model of the mixed table; its biases are not zero, as after training."""
+    table = mixed_table(gaps=gaps)
+    targets = [target] if isinstance(target, str) else target
+    drop = [name for name in TARGETS if name not in targets]
+    preprocessor = Preprocessor(target, task=task, drop=drop, categorical=["code"], **options).fit(
+        table
+    )
+    binary = loss == "bce_with_logits" and preprocessor.task == "classification"
+    sizes = [preprocessor.n_features, 24, 12, 1 if binary else preprocessor.n_outputs]
+    mlp = Mlp(sizes, activation=["gelu", "tanh"], seed=2)
+    for bias in mlp.biases:
+        bias[...] = np.linspace(-0.3, 0.3, len(bias))
+    return Model(mlp, preprocessor, loss)
+
+
+MODELS = {
+    "text classes": {"target": "size", "loss": "softmax_cross_entropy"},
+    "number classes": {"target": "grade", "loss": "softmax_cross_entropy"},
+    "two classes, one logit": {"target": "won", "loss": "bce_with_logits"},
+    "two classes, softmax": {"target": "won", "loss": "softmax_cross_entropy"},
+    "numbers": {"target": ["y1", "y2"], "loss": "mse"},
+    "a number": {"target": "y1", "loss": "huber", "standardize_target": False},
+    "labels": {"target": ["a", "b"], "loss": "bce_with_logits", "task": "multilabel"},
+    "indicators": {"target": "y1", "loss": "mse", "missing": "indicator"},
+    "medians, robust": {
+        "target": "y1", "loss": "mse", "missing": "median", "standardize": "robust"
+    },
+    "a constant, min-max": {
+        "target": "y1", "loss": "mse", "missing": -1.0, "standardize": "minmax"
+    },
+    "gaps are errors": {"target": "size", "loss": "mse", "missing": "error", "gaps": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_onnx_gives_our_predictions_on_mixed_tables(onnx, tmp_path, name):
+    model = mixed_model(**MODELS[name])
+    exported = export(model, tmp_path / "model.onnx")
+    assert 0 < exported.difference <= TOLERANCE
+    assert set(exported.inputs) == set(model.preprocessor.columns)
+    table = mixed_table(gaps=MODELS[name].get("gaps", True))
+    found = outputs(tmp_path / "model.onnx", onnx_inputs(model.preprocessor, table))
+    assert set(found) == set(exported.outputs)
+    output = model.mlp.predict(model.preprocessor.transform(table).features)
+    predicted = model.task.predict(output)
+    chances = model.task.probabilities(output)
+    if chances is None:
+        scale = model.task.target.scale
+        np.testing.assert_allclose(found["prediction"] / scale, predicted / scale, 1e-5, 1e-5)
+        return
+    np.testing.assert_allclose(found["probabilities"], chances, 0, TOLERANCE)
+    labels = found["label_"]  # a column of the table is called label
+    classes = model.preprocessor.classes
+    if not classes:
+        assert (labels == predicted).all()
+    elif isinstance(classes[0], bool):
+        assert labels.tolist() == [str(classes[code]).lower() for code in predicted]
+    else:
+        assert labels.tolist() == [classes[code] for code in predicted]
+
+
+@pytest.mark.parametrize("name", ["text classes", "numbers"])
+def test_onnx_takes_unseen_and_missing_cells_as_we_do(onnx, tmp_path, name):
+    model = mixed_model(**MODELS[name])
+    export(model, tmp_path / "model.onnx")
+    odd = {
+        "price in $": Column(np.array([np.nan, -5.0, 1e9])),
+        "weight": Column(np.array([1e6, np.nan, 1e6 + 2.5])),
+        "constant": Column(np.array([3.0, 4.0, np.nan])),
+        "bought": Column(np.array([-1e9, np.nan, 0.0]), "date"),  # before 1970, too
+        "paid": Column(np.array([1.7e9, 1.7e9, np.nan]), "date"),
+        "owned": Column(np.array([1.0, np.nan, 0.0]), "boolean"),
+        "label": Column(np.array([0, -1, 1], "i4"), "text", ("never seen", "none")),
+        "code": Column(np.array([71.0, np.nan, 99.0])),
+    }
+    table = Table(odd)
+    found = outputs(tmp_path / "model.onnx", onnx_inputs(model.preprocessor, table))
+    output = model.mlp.predict(model.preprocessor.transform(table, targets=False).features)
+    ours = model.task.probabilities(output)
+    scale = 1.0 if ours is not None else model.task.target.scale
+    ours = model.task.predict(output) if ours is None else ours
+    theirs = found.get("prediction", found.get("probabilities"))
+    np.testing.assert_allclose(theirs / scale, ours / scale, 1e-5, 1e-5)
+
+
+OPS = {
+    **{name: name for name in ACTIVATIONS},
+    "leaky relu, steep": LeakyRelu(0.4),
+    "elu, small": Elu(0.3),
+    "gelu by tanh": Gelu("tanh"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", OPS)
+def test_onnx_computes_every_activation(onnx, tmp_path, name, dtype):
+    mlp = Mlp([7, 20, 20, 4], activation=OPS[name], output_activation=OPS[name], dtype=dtype)
+    for bias in mlp.biases:
+        bias[...] = np.linspace(-2, 2, len(bias))
+    exported = export(mlp, tmp_path / "mlp.onnx")
+    assert exported.inputs == {"input": "float32"}
+    x = 3 * np.random.default_rng(1).standard_normal((300, 7)).astype("f4")
+    found = outputs(tmp_path / "mlp.onnx", {"input": x})["output"]
+    np.testing.assert_allclose(found, mlp.predict(x.astype(dtype)), TOLERANCE, TOLERANCE)
+
+
+def test_onnx_is_of_an_old_version_checked_and_repeatable(onnx, tmp_path):
+    model = mixed_model(**MODELS["text classes"])
+    one, two = tmp_path / "one.onnx", tmp_path / "two.onnx"
+    export(model, one)
+    export(model, two)
+    assert one.read_bytes() == two.read_bytes()
+    loaded = onnx.load(one)
+    onnx.checker.check_model(loaded, full_check=True)
+    assert loaded.ir_version == 8
+    assert {opset.domain: opset.version for opset in loaded.opset_import} == {
+        "": 17,
+        "ai.onnx.ml": 3,
+    }
+    assert {p.key: p.value for p in loaded.metadata_props}["classes"] == '["l", "m", "s"]'
+    weights = {t.name: onnx.numpy_helper.to_array(t) for t in loaded.graph.initializer}
+    for name, view in model.mlp.params.views.items():
+        assert (weights[name] == view).all()
+
+
+def test_columns_may_have_the_names_of_outputs_and_weights(onnx, tmp_path):
+    names = ["prediction", "0.weight", "gemm/0", "0.bias"]
+    x = np.random.default_rng(0).standard_normal((50, 4))
+    table = Table.from_arrays(x, x.sum(axis=1), names=names)
+    preprocessor = Preprocessor("y").fit(table)
+    exported = export(Model(Mlp([4, 3, 1], seed=1), preprocessor, "mse"), tmp_path / "model.onnx")
+    assert list(exported.outputs) == ["prediction_"]
+
+
+def test_a_model_that_differs_is_not_written(onnx, tmp_path, monkeypatch):
+    from mlpengine.export import _layers
+
+    x = np.random.default_rng(0).standard_normal((50, 3))
+    preprocessor = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))
+    model = Model(Mlp([3, 8, 1], activation="relu"), preprocessor, "mse")
+    monkeypatch.setitem(_layers.ACTIVATIONS, "relu", _layers.ACTIVATIONS["tanh"])
+    with pytest.raises(NumericalError, match="they differ by"):
+        export(model, tmp_path / "model.onnx")
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_has_no_onnx_form_says_so(onnx, tmp_path):
+    with pytest.raises(UsageError, match=r"activation 'sin' has no ONNX form"):
+        export(Mlp([2, 3, 1], activation=Sin()), tmp_path / "mlp.onnx")
+    table = mixed_table()
+    embedded = Preprocessor("y1", drop=TARGETS[:3] + TARGETS[4:], embed_above=2).fit(table)
+    mlp = Mlp([embedded.n_features, 1])
+    with pytest.raises(UsageError, match=r"column 'label' is embedded"):
+        export(Model(mlp, embedded, "mse"), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
+def test_without_the_extra_the_error_says_how_to_install_it(tmp_path, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "mlpengine.export._onnx", raising=False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mlpengine\[onnx\]'"):
+        export(Mlp([2, 1]), tmp_path / "mlp.onnx")
+    export(Mlp([2, 1]), tmp_path / "mlp.npz")  # needs no extra
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_weights_read_back_under_the_names_of_pytorch(tmp_path, suffix, dropout):
+    mlp = Mlp([3, 5, 2], dropout=dropout, seed=3)
+    path = tmp_path / f"weights.{suffix}"
+    exported = export(mlp, path)
+    if suffix == "npz":
+        with np.load(path) as archive:
+            arrays = dict(archive)
+        assert json.loads(arrays.pop("description").item()) == mlp.describe()
+    else:
+        arrays = load_file(path)
+    assert arrays.keys() == exported.outputs.keys() == mlp.state_dict().keys()
+    for name, array in mlp.state_dict().items():
+        assert arrays[name].dtype == np.float32
+        assert (arrays[name] == array).all()
+    again = tmp_path / f"again.{suffix}"
+    export(mlp, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.torch
+def test_pytorch_loads_the_weights_and_agrees(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs the extra bench")
+    from safetensors.torch import load_file as load_torch
+
+    mlp = Mlp([3, 5, 2], activation="tanh", seed=3)
+    export(mlp, tmp_path / "weights.safetensors")
+    net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+    net.load_state_dict(load_torch(tmp_path / "weights.safetensors"))
+    x = np.random.default_rng(0).standard_normal((9, 3)).astype("f4")
+    with torch.no_grad():
+        np.testing.assert_allclose(net(torch.from_numpy(x)), mlp.predict(x), 1e-5, 1e-6)
+
+
+def test_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="format must be one of safetensors, npz, onnx"):
+        export(Mlp([2, 1]), tmp_path / "mlp.pkl")
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "mlp.npz"
+    export(Mlp([2, 1], seed=1), path)
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", _full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        export(Mlp([2, 1], seed=2), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["mlp.npz"]
+
+
+def _full_disk(_descriptor):
+    raise OSError(28, "No space left on device")
+
+
+def test_shipped_data_exports_too(onnx, tmp_path):
+    table = read_table("penguins")
+    preprocessor = Preprocessor("species").fit(table)
+    mlp = Mlp([preprocessor.n_features, 8, 3], seed=0)
+    model = Model(mlp, preprocessor, "softmax_cross_entropy")
+    export(model, tmp_path / "model.onnx")
+    found = outputs(tmp_path / "model.onnx", onnx_inputs(preprocessor, table))
+    output = mlp.predict(preprocessor.transform(table).features)
+    assert found["label"].tolist() == preprocessor.target.decode(output.argmax(axis=1))
