@@ -8,6 +8,8 @@ from mlpengine.errors import DtypeError, GradcheckError
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.program import Program
+from mlpengine.tape.record import as_tuple
+from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
 
 
@@ -32,7 +34,8 @@ def gradcheck(
         step: the half-width t of the difference.
         rtol: largest error allowed, relative to the larger of 1 and the two numbers.
         seed: of the generator that draws u and v.
-        before: called before every forward; it restores what an op changes, say its generator.
+        before: called before every forward, to restore state that no op's attributes show;
+            generators and arrays among them are put back anyhow.
 
     Raises:
         GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves, whose
@@ -46,19 +49,21 @@ def gradcheck(
             raise DtypeError(f"gradcheck: needs float64 leaves (got {node.name} {node.spec})")
     name = subject.name if isinstance(subject, GradOp) else "program"
     weights = [rng.standard_normal(n.spec.shape) for n in program.outputs]
+    state = OpState(program.tape.records)
 
     def weighted() -> float:
+        state.restore()
         if before is not None:
             before()
-        values = program.forward()
-        values = values if isinstance(values, tuple) else (values,)
+        values = as_tuple(program.forward())
         return sum(float(np.sum(u * y)) for u, y in zip(weights, values, strict=True))
 
-    for node in leaves:
-        program.grad(node).fill(np.nan)  # overwrite semantics: it must not survive
-    weighted()
-    program.backward(weights if len(weights) > 1 else weights[0])
-    errors = [_check(name, program, node, weighted, step, rtol, rng) for node in leaves]
+    with program.preserved():
+        for node in leaves:
+            program.grad(node).fill(np.nan)  # overwrite semantics: it must not survive
+        weighted()
+        program.backward(weights if len(weights) > 1 else weights[0])
+        errors = [_check(name, program, node, weighted, step, rtol, rng) for node in leaves]
     return max(errors, default=0.0)
 
 

@@ -1,6 +1,7 @@
 """A tape bound to memory.  Binding decides everything; `forward` and `backward` only replay."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,7 @@ from mlpengine.tape.bound import Backward, Forward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.forward import Checkpointing, ForwardPlan
 from mlpengine.tape.memory import owned, write_into, zeros
+from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
 
 __all__ = ["Backward", "Forward", "Program", "write_into"]
@@ -196,6 +198,24 @@ class Program:
             seed.fill(1)
         else:
             write_into(seed, np.asarray(part), f"backward: seed of {node.name}")
+
+    @contextmanager
+    def preserved(self) -> Iterator[None]:
+        """Put leaves, values, gradients and the state of the ops back when the block ends."""
+        arrays = [self._forward.arena.bytes, *self.inputs.values(), self.params.flat]
+        if self.forward_plan.differentiable:
+            backward = self._backward
+            wanted = [backward.gradient(n) for n in backward.plan.wanted]
+            arrays += [backward.arena.bytes, *self._seeds.values(), *wanted]
+        before = [array.copy() for array in arrays]
+        state, ran = OpState(self.tape.records), self._ran
+        try:
+            yield
+        finally:
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+            state.restore()
+            self._ran = ran
 
     def value(self, node: Node) -> Array:
         """Return the value of a leaf, an output, or a node named in ``keep``."""

@@ -1,0 +1,38 @@
+"""What ops carry from one forward to the next: random generators and running statistics."""
+
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from mlpengine.spec import Array
+from mlpengine.tape.record import Record
+
+
+class OpState:
+    """The state that the ops of some records are in now; `restore` puts it back.
+
+    State is every generator and array among an op's attributes, and among theirs.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        parts = [part for record in records for part in _stateful(record.op)]
+        self._arrays = [(x, x.copy()) for x in parts if isinstance(x, np.ndarray)]
+        rngs = [x for x in parts if isinstance(x, np.random.Generator)]
+        self._rngs = [(rng, deepcopy(rng.bit_generator.state)) for rng in rngs]
+
+    def restore(self) -> None:
+        """Put generators and arrays back to where they were."""
+        for array, before in self._arrays:
+            array[...] = before
+        for rng, state in self._rngs:
+            rng.bit_generator.state = state
+
+
+def _stateful(owner: Any, depth: int = 2) -> Iterator[Array | np.random.Generator]:
+    for part in getattr(owner, "__dict__", {}).values():
+        if isinstance(part, np.ndarray | np.random.Generator):
+            yield part
+        elif depth > 1:
+            yield from _stateful(part, depth - 1)
