@@ -14,6 +14,7 @@ import click
 
 COMMANDS = {
     "train": "Train a network as a config says.",
+    "export": "Write a trained model as ONNX, safetensors or npz.",
 }
 """The subcommands and what help says of them; each is the object `command` of its module."""
 
