@@ -55,7 +55,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[codes] != y
         if unknown.any():
-            raise DataError(f"partial_fit: {y[unknown][0]!r} is not one of the classes")
+            raise DataError(f"partial_fit: {str(y[unknown][0])!r} is not one of the classes")
         self._partial_fit(X, codes, sample_weight)
         return self
 

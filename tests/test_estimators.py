@@ -1,0 +1,278 @@
+"""The scikit-learn estimators: scikit-learn's own checks, and what people do with estimators."""
+
+import copy
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+from mlpengine import DataError, MissingExtraError, Mlp, NumericalError, UsageError
+
+sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
+
+from sklearn.base import BaseEstimator, ClassifierMixin, clone  # noqa: E402
+from sklearn.datasets import load_diabetes, load_iris, make_regression  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+
+from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
+
+ESTIMATORS = [MlpClassifier, MlpRegressor]
+
+
+def checked(estimator):
+    """Return the names of scikit-learn's checks by status: passed, failed or skipped."""
+    results = check_estimator(estimator, on_fail=None, on_skip=None)
+    found = {status: [] for status in ("passed", "failed", "skipped")}
+    for result in results:
+        found[result["status"]].append(f"{result['check_name']}: {result['exception']}")
+    return found
+
+
+@pytest.mark.filterwarnings("default")  # the checks provoke warnings on purpose
+@pytest.mark.parametrize(("estimator", "least"), [(MlpClassifier, 60), (MlpRegressor, 55)])
+def test_scikit_learn_finds_nothing_wrong(estimator, least):
+    found = checked(estimator())
+    assert found["failed"] == []
+    assert len(found["passed"]) >= least
+    assert {name.split(":")[0] for name in found["skipped"]} <= {"check_array_api_input"}
+
+
+@pytest.mark.filterwarnings("default")
+def test_scikit_learn_would_find_something():
+    class Broken(ClassifierMixin, BaseEstimator):
+        def fit(self, x, y):
+            return self
+
+        def predict(self, x):
+            return np.zeros(len(x))
+
+    assert len(checked(Broken())["failed"]) > 5
+
+
+@pytest.fixture(scope="module")
+def iris():
+    x, codes = load_iris(return_X_y=True)
+    return x, np.array(["setosa", "versicolor", "virginica"])[codes]
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return make_regression(300, 6, n_targets=2, noise=1.0, random_state=0)
+
+
+def test_text_labels(iris):
+    x, y = iris
+    model = MlpClassifier(hidden=(16,), random_state=0).fit(x, y)
+    assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    assert model.score(x, y) > 0.95
+    chances = model.predict_proba(x)
+    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-12)
+    assert (model.classes_[chances.argmax(axis=1)] == model.predict(x)).all()
+    assert (model.n_iter_, len(model.loss_curve_), model.best_epoch_) == (200, 200, 200)
+    assert model.loss_curve_[-1] < 0.2 * model.loss_curve_[0]
+
+
+def test_several_targets_and_one(numbers):
+    x, y = numbers
+    y = 1000 + y
+    both = MlpRegressor(hidden=(32,), lr=1e-2, random_state=0).fit(x, y)
+    assert both.predict(x).shape == y.shape
+    assert both.score(x, y) > 0.98
+    one = MlpRegressor(hidden=(32,), lr=1e-2, random_state=0).fit(x, y[:, 0])
+    assert one.predict(x).shape == (len(y),)
+    assert one.score(x, y[:, 0]) > 0.98
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "got"),
+    [
+        ("f8", None, "f8"),
+        ("f4", None, "f4"),
+        ("i8", None, "f8"),
+        ("f8", "float32", "f4"),
+        ("f4", np.float64, "f8"),
+    ],
+)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_dtypes(estimator, given, asked, got):
+    x = np.random.default_rng(0).integers(0, 9, (30, 3)).astype(given)
+    model = estimator(dtype=asked, epochs=2).fit(x, x[:, 0] > 4)
+    assert model.mlp_.dtype == got
+    assert isinstance(model.mlp_, Mlp)
+    assert np.isfinite(model.predict(x)).all()
+
+
+def test_a_pipeline_in_a_grid_search_in_a_cross_validation(iris):
+    x, y = iris
+    pipeline = make_pipeline(StandardScaler(), MlpClassifier(epochs=60, lr=1e-2, random_state=0))
+    grid = {
+        "mlpclassifier__hidden": [(4,), (16, 8)],
+        "mlpclassifier__activation": ["relu", "tanh"],
+    }
+    search = GridSearchCV(pipeline, grid, cv=3, scoring="roc_auc_ovr").fit(x, y)
+    assert len(search.cv_results_["params"]) == 4
+    assert search.best_score_ > 0.97
+    assert cross_val_score(pipeline, x, y, cv=3).mean() > 0.9
+
+
+def test_the_regressor_beats_the_mean_on_real_data():
+    x, y = load_diabetes(return_X_y=True)
+    model = MlpRegressor(hidden=(16,), epochs=60, weight_decay=0.1, random_state=0)
+    assert cross_val_score(model, x, y, cv=3).min() > 0.35
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_equal_seeds_give_equal_models(estimator):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((80, 4)), rng.integers(0, 3, 80)
+    model = estimator(epochs=5, dropout=0.2, early_stopping=True, random_state=7).fit(x, y)
+    again, other = clone(model).fit(x, y), clone(model).set_params(random_state=8).fit(x, y)
+    assert (again.mlp_.params.flat == model.mlp_.params.flat).all()
+    assert (other.mlp_.params.flat != model.mlp_.params.flat).any()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_predicts_and_goes_on_learning_alike(estimator, copied):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((80, 4)), rng.integers(0, 3, 80)
+    model = estimator(epochs=3, dropout=0.3, clip_norm=1.0, random_state=0).fit(x, y)
+    twin = copied(model)
+    assert (twin.predict(x) == model.predict(x)).all()
+    for part in (slice(0, 30), slice(30, 70)):
+        model.partial_fit(x[part], y[part])
+        twin.partial_fit(x[part], y[part])
+    assert (twin.mlp_.params.flat == model.mlp_.params.flat).all()
+    assert twin.n_iter_ == model.n_iter_ == 5
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_weights_count_as_repetitions(estimator):
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((20, 3)), rng.integers(0, 3, 20)
+    counts = rng.integers(0, 4, 20)
+    model = estimator(hidden=(8,), epochs=40, random_state=0)
+    weighted = clone(model).fit(x, y, sample_weight=counts)
+    repeated = clone(model).fit(x.repeat(counts, axis=0), y.repeat(counts))
+    np.testing.assert_allclose(
+        weighted.mlp_.params.flat, repeated.mlp_.params.flat, rtol=1e-6, atol=1e-9
+    )
+    plain = clone(model).fit(x, y)
+    assert np.abs(plain.mlp_.params.flat - weighted.mlp_.params.flat).max() > 1e-3
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_early_stopping_keeps_the_best_epoch(estimator):
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((100, 10)), rng.integers(0, 2, 100)  # nothing to learn
+    model = estimator(lr=1e-2, early_stopping=True, patience=4, random_state=0).fit(x, y)
+    curve = model.validation_loss_curve_
+    assert model.n_iter_ < 200
+    assert len(curve) == len(model.loss_curve_) == model.n_iter_
+    assert model.best_epoch_ == 1 + int(np.argmin(curve))
+    assert model.n_iter_ == model.best_epoch_ + 4
+
+
+def test_partial_fit_learns_a_stream(numbers):
+    x, y = numbers
+    model = MlpRegressor(hidden=(32,), lr=1e-2, random_state=0)
+    for _ in range(30):
+        for start in range(0, len(x), 20):
+            model.partial_fit(x[start : start + 20], y[start : start + 20])
+    assert model.n_iter_ == len(model.loss_curve_) == 450
+    assert model.score(x, y) > 0.97
+    before = model.mlp_.params.flat.copy()
+    model.partial_fit(x[:5], y[:5], sample_weight=np.ones(5))
+    assert (model.mlp_.params.flat != before).any()
+
+
+def test_partial_fit_of_classes_one_batch_at_a_time(iris):
+    x, y = iris
+    model = MlpClassifier(hidden=(16,), lr=1e-2, random_state=0)
+    order = np.random.default_rng(0).permutation(len(x))
+    model.partial_fit(x[:1], y[:1], classes=np.unique(y))
+    for _ in range(20):
+        for rows in np.split(order, 10):
+            model.partial_fit(x[rows], y[rows])
+    assert model.score(x, y) > 0.93
+
+
+BAD_CALLS = {
+    "no classes": (lambda x, y: MlpClassifier().partial_fit(x, y), DataError, "needs classes"),
+    "unknown label": (
+        lambda x, y: MlpClassifier().partial_fit(x, y, classes=["setosa", "virginica"]),
+        DataError,
+        "'versicolor' is not one of the classes",
+    ),
+    "other classes": (
+        lambda x, y: MlpClassifier().partial_fit(x, y, np.unique(y)).partial_fit(x, y, ["a"]),
+        DataError,
+        "must be those of the first call",
+    ),
+    "negative weights": (
+        lambda x, y: MlpClassifier().fit(x, y, sample_weight=-np.ones(len(x))),
+        DataError,
+        "none of them negative",
+    ),
+    "unknown optimizer": (
+        lambda x, y: MlpClassifier(optimizer="adagrad").fit(x, y),
+        UsageError,
+        "must be one of adam, adamw, rmsprop, sgd",
+    ),
+    "unknown activation": (
+        lambda x, y: MlpClassifier(activation="step").fit(x, y),
+        UsageError,
+        "activation: must be one of",
+    ),
+    "a learning rate that blows up": (
+        lambda x, y: MlpRegressor(optimizer="sgd", lr=1e30).fit(x, x),
+        NumericalError,
+        "must be finite",
+    ),
+    "text as numbers": (lambda x, y: MlpRegressor().fit(x, y), ValueError, "could not convert"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_errors_name_what_is_wrong(iris, name):
+    call, error, message = BAD_CALLS[name]
+    with pytest.raises(error, match=message), np.errstate(all="ignore"):
+        call(*iris)
+
+
+def test_all_optimizers_learn(iris):
+    x, y = iris
+    rates = {"adam": 1e-2, "adamw": 1e-2, "rmsprop": 1e-3, "sgd": 0.1}
+    scores = {
+        name: MlpClassifier(optimizer=name, lr=lr, epochs=60, random_state=0).fit(x, y).score(x, y)
+        for name, lr in rates.items()
+    }
+    assert min(scores.values()) > 0.93, scores
+
+
+def test_without_standardizing_the_network_reads_the_features_as_they_are(iris):
+    x, y = iris
+    model = MlpClassifier(standardize=False, lr=1e-2, epochs=30, random_state=0).fit(x, y)
+    output = model.mlp_.predict(x)
+    assert (model.classes_[output.argmax(axis=1)] == model.predict(x)).all()
+
+
+def test_the_network_can_be_saved_on_its_own(iris, tmp_path):
+    x, y = iris
+    model = MlpClassifier(epochs=2).fit(x, y)
+    model.mlp_.save(tmp_path / "iris.safetensors")
+    again = Mlp.load(tmp_path / "iris.safetensors")
+    assert (again.params.flat == model.mlp_.params.flat).all()
+
+
+def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
+    for name in [n for n in sys.modules if n.split(".")[0] == "sklearn"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [n for n in sys.modules if n.startswith("mlpengine.estimators")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mlpengine\[sklearn\]'"):
+        import mlpengine.estimators  # noqa: F401
