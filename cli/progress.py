@@ -10,6 +10,9 @@ import click
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop
 
+SHOWN = 3
+"""Validation metrics that a row has room for; metrics.csv has them all."""
+
 
 class Progress(Protocol):
     """An observer of the loop that prints."""
@@ -22,20 +25,21 @@ class Progress(Protocol):
 
 
 def columns(loop: Loop) -> list[tuple[str, int]]:
-    """Return title and width of each column."""
-    measured = [(f"val {name}".replace("_", " "), 12) for name in loop.history.metrics]
-    fixed = [("grad norm", 10), ("lr", 9), ("rows/s", 9), ("left", 7)]
-    return [("epoch", len(f"{loop.epochs}") * 2 + 1), ("train loss", 11), *measured, *fixed]
+    """Return title and width of each column; together they fit a terminal of 80 columns."""
+    names = {"loss": "val loss"}
+    measured = [(names.get(n, n.replace("_", " ")), 8) for n in loop.history.metrics[:SHOWN]]
+    fixed = [("grad norm", 9), ("lr", 8), ("rows/s", 9), ("left", 5)]
+    return [("epoch", len(f"{loop.epochs}") * 2 + 1), ("train loss", 10), *measured, *fixed]
 
 
 def cells(loop: Loop, row: EpochRow, seconds_left: float) -> list[str]:
     """Return the texts of one row."""
     return [
         f"{row.epoch}/{loop.epochs}",
-        f"{row.train_loss:.5g}",
-        *(f"{value:.5g}" for value in row.validation.values()),
-        f"{row.gradient_norm:.4g}",
-        f"{row.lr:.3g}",
+        f"{row.train_loss:.4g}",
+        *(f"{value:.4g}" for value in list(row.validation.values())[:SHOWN]),
+        f"{row.gradient_norm:.3g}",
+        f"{row.lr:.2e}",
         f"{row.samples_per_second:,.0f}",
         clock(seconds_left),
     ]
@@ -50,7 +54,7 @@ def clock(seconds: float) -> str:
 def aligned(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
     """Return one line of the table."""
     pairs = zip(texts, widths, strict=True)
-    return "  ".join(text.rjust(max(width, len(title))) for text, (title, width) in pairs)
+    return " ".join(text.rjust(max(width, len(title))) for text, (title, width) in pairs)
 
 
 class PlainProgress:
@@ -109,7 +113,7 @@ class RichProgress(PlainProgress):
 
     def _print(self, line: str) -> None:
         style = "bold green" if line.endswith("*") else "bold" if "epoch" in line else None
-        self._bar.console.print(line, style=style, highlight=False, markup=False)
+        self._bar.console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def progress(quiet: bool) -> list[Progress]:

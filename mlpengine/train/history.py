@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlpengine.train.files import writing
+
 METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"
 
@@ -54,11 +56,11 @@ class CsvLog:
 
     def __init__(self, path: Path, columns: Sequence[str], *, keep: int = 0) -> None:
         """Start the file, or go on behind the first `keep` lines of an existing one."""
-        self.rows = keep
+        self.path, self.rows = path, keep
         lines = path.read_bytes().splitlines(keepends=True)[: keep + 1] if keep else []
         header = (",".join(columns) + "\n").encode()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-        os.ftruncate(self._file, 0)
+        with writing(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         self._put(b"".join(lines) or header)
 
     def append(self, values: Sequence[Any]) -> None:
@@ -68,7 +70,8 @@ class CsvLog:
 
     def sync(self) -> None:
         """Have every line on disk when this returns."""
-        os.fsync(self._file)
+        with writing(self.path):
+            os.fsync(self._file)
 
     def close(self) -> None:
         """Close the file; nothing can be appended any more."""
@@ -76,8 +79,9 @@ class CsvLog:
 
     def _put(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
+        with writing(self.path):
+            while view:
+                view = view[os.write(self._file, view) :]
 
 
 def cell(value: object) -> str:

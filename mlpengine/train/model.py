@@ -7,6 +7,7 @@ from mlpengine.data import Preprocessor
 from mlpengine.errors import CheckpointError, DataError
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.train.files import writing
 from mlpengine.train.task import Task, task_for
 
 MODEL_FILE = "model.safetensors"
@@ -35,7 +36,8 @@ class Model:
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
         }
-        write_tensors(path, self.mlp.params.views, header)
+        with writing(Path(path)):
+            write_tensors(path, self.mlp.params.views, header)
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":

@@ -10,6 +10,7 @@ from typing import Any
 
 from mlpengine.errors import RunError
 from mlpengine.nn.tensors import write_atomically
+from mlpengine.train.files import writing
 from mlpengine.train.threads import blas_name, cores
 
 LOCK_FILE = "run.lock"
@@ -52,7 +53,8 @@ class RunDirectory:
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file of the run, whole or not at all."""
         data = content.encode() if isinstance(content, str) else content
-        write_atomically(self.path / name, data)
+        with writing(self.path / name):
+            write_atomically(self.path / name, data)
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a mapping as readable JSON."""

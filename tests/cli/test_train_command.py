@@ -133,8 +133,9 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     assert lines[0].startswith("data     penguins: 241 train, 52 validation, 51 test rows")
     assert lines[1].startswith("network  ")
     header = next(line for line in lines if "train loss" in line)
-    for title in ("epoch", "val loss", "val accuracy", "grad norm", "lr", "rows/s", "left"):
+    for title in ("epoch", "val loss", "accuracy", "macro f1", "grad norm", "lr", "rows/s", "left"):
         assert title in header
+    assert max(map(len, lines[-4:])) <= 80
     assert [line.split()[0] for line in lines[-3:]] == ["1/3", "2/3", "3/3"]
     assert "test" in found.out
     assert "model.safetensors" in found.out

@@ -1,5 +1,6 @@
 """Run directories, CSV logs, threads and model files."""
 
+import errno
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from mlpengine import CheckpointError, Mlp, RunError
 from mlpengine.data import Preprocessor, read_table
 from mlpengine.nn.tensors import write_tensors
 from mlpengine.train import run_directory, threads
+from mlpengine.train.files import writing
 from mlpengine.train.history import CsvLog, cell
 from mlpengine.train.model import Model
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory, environment
@@ -102,6 +104,33 @@ def test_a_log_goes_on_behind_the_rows_it_keeps(tmp_path):
     log.close()
     assert path.read_bytes() == whole
     assert log.rows == 3
+
+
+def test_what_cannot_be_written_is_named_with_its_cause(tmp_path, monkeypatch):
+    log = CsvLog(tmp_path / "log.csv", ["epoch"])
+    directory = RunDirectory.create(tmp_path / "run")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    message = r"cannot be written \(No space left on device\); make room and start again"
+    with pytest.raises(RunError, match=r"log\.csv: " + message):
+        log.append([1])
+    with pytest.raises(RunError, match=r"a\.txt: " + message):
+        directory.write("a.txt", "text")
+    log.close()
+    assert os.listdir(directory.path) == [LOCK_FILE]
+
+
+def test_errors_of_our_own_pass_unchanged(tmp_path):
+    with pytest.raises(RunError, match="mine"), writing(tmp_path):
+        raise RunError("mine")
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setattr(run_directory, "PACKAGES", ("no-such-package",))
+    assert environment(1)["packages"] == {"no-such-package": None}
 
 
 SHAPES = [([4, 32, 32, 1], 32, 1), ([64, 128, 10], 64, 1), ([784, 1024, 1024, 10], 256, 2)]
