@@ -1,0 +1,113 @@
+"""Scalars of a run as TensorBoard event files; needs the extra ``tensorboard``.
+
+    Loop(..., observers=[TensorBoard("runs/first/tensorboard")]).run()
+
+and ``tensorboard --logdir runs`` shows them, while the run goes on, too.
+"""
+
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from time import time
+from types import TracebackType
+from typing import Self
+
+from mlpengine.errors import MissingExtraError
+from mlpengine.train.history import EpochRow
+from mlpengine.train.loop import Loop, Result
+
+try:
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+except ImportError as error:
+    raise MissingExtraError("mlpengine.tensorboard", "tensorboard") from error
+
+
+class TensorBoard:
+    """Observer of a loop that writes one event file into `directory`.
+
+    After each epoch: ``loss/train``, ``loss/validation``, ``validation/<metric>``, ``epoch/lr``,
+    ``epoch/gradient_norm`` and ``epoch/samples_per_second``.  Every `every` steps: ``step/loss``,
+    ``step/gradient_norm`` and ``step/lr`` of that step.  All are placed at the number of steps
+    made.  A resumed run writes a file of its own, which hides what an earlier one wrote beyond
+    the step that it goes on from.
+
+    Call `close`, or use it as a context manager, if the loop may end with an error.
+    """
+
+    name = "tensorboard"
+
+    def __init__(self, directory: str | Path, *, every: int = 50) -> None:
+        self.directory, self.every = Path(directory), every
+        self._writer: EventFileWriter | None = None
+
+    def on_start(self, loop: Loop) -> None:
+        """Open the event file."""
+        self._writer = EventFileWriter(str(self.directory))
+        if loop.steps:
+            start = SessionLog(status=SessionLog.START)
+            self._write(Event(step=loop.steps + 1, session_log=start))
+
+    def on_step(self, loop: Loop) -> None:
+        """Write what the step measured, every so many steps."""
+        if loop.steps % self.every:
+            return
+        step = loop.step
+        values = {
+            "step/loss": step.loss_value,
+            "step/gradient_norm": step.grad_norm,
+            "step/lr": step.optimizer.current_lr,
+        }
+        self.add_scalars(loop.steps, values)
+
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+        """Write what the epoch measured, and have it in the file when this returns."""
+        values = {
+            "loss/train": row.train_loss,
+            "epoch/lr": row.lr,
+            "epoch/gradient_norm": row.gradient_norm,
+            "epoch/samples_per_second": row.samples_per_second,
+        }
+        for name, value in row.validation.items():
+            values["loss/validation" if name == "loss" else f"validation/{name}"] = value
+        self.add_scalars(row.steps, values)
+        if self._writer is not None:
+            self._writer.flush()
+
+    def on_end(self, loop: Loop, result: Result) -> None:
+        """Close the event file."""
+        self.close()
+
+    def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write scalars by name; those that are not finite are left out."""
+        summary = Summary(
+            value=[
+                Summary.Value(tag=name, simple_value=value)
+                for name, value in values.items()
+                if isfinite(value)
+            ]
+        )
+        self._write(Event(step=step, summary=summary))
+
+    def close(self) -> None:
+        """Write what is left and close the file; calling it again does no harm."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _write(self, event: Event) -> None:
+        if self._writer is not None:
+            event.wall_time = time()
+            self._writer.add_event(event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

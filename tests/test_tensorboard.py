@@ -1,0 +1,121 @@
+"""Event files, read back by TensorBoard."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from mlpengine import (
+    Adam,
+    MissingExtraError,
+    Mlp,
+    NumericalError,
+    Sgd,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
+from mlpengine.train.loop import Loop
+from mlpengine.train.task import Classification, Part
+
+pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from mlpengine.tensorboard import TensorBoard
+
+
+def make_loop(observers, *, epochs=3, validation=True, optimizer=Adam, **options):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 4)).astype("f4")
+    y = (x[:, 0] > 0).astype("i8")
+    mlp = Mlp([4, 8, 2], seed=0)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer(mlp, **options), 16)
+    part = Part(x, y, y)
+    held_out = part if validation else None
+    return Loop(step, Classification(2), part, held_out, epochs=epochs, observers=observers)
+
+
+def scalars(directory):
+    """Return {tag: [(step, value), ...]} of all event files in a directory."""
+    reader = EventAccumulator(str(directory), purge_orphaned_data=True)
+    reader.Reload()
+    return {
+        tag: [(event.step, event.value) for event in reader.Scalars(tag)]
+        for tag in reader.Tags()["scalars"]
+    }
+
+
+def test_a_run_reads_back(tmp_path):
+    loop = make_loop([TensorBoard(tmp_path, every=2)])
+    rows = loop.run().history.rows
+    found = scalars(tmp_path)
+    expected = {
+        "loss/train": [row.train_loss for row in rows],
+        "loss/validation": [row.validation["loss"] for row in rows],
+        "validation/accuracy": [row.validation["accuracy"] for row in rows],
+        "validation/macro_f1": [row.validation["macro_f1"] for row in rows],
+        "epoch/lr": [row.lr for row in rows],
+        "epoch/gradient_norm": [row.gradient_norm for row in rows],
+        "epoch/samples_per_second": [row.samples_per_second for row in rows],
+    }
+    assert found.keys() == {*expected, "step/loss", "step/gradient_norm", "step/lr"}
+    for name, values in expected.items():
+        assert [step for step, _ in found[name]] == [3, 6, 9]
+        np.testing.assert_allclose([value for _, value in found[name]], values, rtol=1e-6)
+    assert [step for step, _ in found["step/loss"]] == [2, 4, 6, 8]
+    assert all(value == pytest.approx(1e-3) for _, value in found["step/lr"])
+
+
+def test_without_validation_there_are_no_validation_scalars(tmp_path):
+    make_loop([TensorBoard(tmp_path)], validation=False).run()
+    assert scalars(tmp_path).keys() == {
+        "loss/train",
+        "epoch/lr",
+        "epoch/gradient_norm",
+        "epoch/samples_per_second",
+    }
+
+
+def test_a_resumed_run_hides_what_was_beyond_its_checkpoint(tmp_path):
+    with TensorBoard(tmp_path) as board:
+        board.on_start(make_loop([]))
+        for step in (10, 20, 30):
+            board.add_scalars(step, {"loss/train": 1.0})
+    resumed = make_loop([])
+    resumed.step.optimizer.steps = 20  # as a checkpoint would set it
+    with TensorBoard(tmp_path) as board:
+        board.on_start(resumed)
+        board.add_scalars(25, {"loss/train": 2.0})
+    assert scalars(tmp_path)["loss/train"] == [(10, 1.0), (20, 1.0), (25, 2.0)]
+
+
+def test_a_failed_run_leaves_its_whole_epochs_readable(tmp_path):
+    board = TensorBoard(tmp_path, every=1)
+    loop = make_loop([board], optimizer=Sgd, epochs=2)
+    loop.run()
+    loop = make_loop([board, Breaks()], epochs=5)
+    with board, pytest.raises(NumericalError):
+        loop.run()
+    assert len(scalars(tmp_path)["loss/train"]) >= 2
+    board.close()  # a second time
+
+
+class Breaks:
+    def on_epoch(self, loop, row):
+        if row.epoch == 2:
+            loop.step.mlp.params.flat.fill(np.nan)
+
+
+def test_values_that_are_not_finite_are_left_out(tmp_path):
+    with TensorBoard(tmp_path) as board:
+        board.on_start(make_loop([]))
+        board.add_scalars(1, {"good": 1.5, "bad": float("nan"), "worse": float("inf")})
+    assert scalars(tmp_path) == {"good": [(1, 1.5)]}
+
+
+def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
+    for name in [n for n in sys.modules if n.split(".")[0] == "tensorboard"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "mlpengine.tensorboard")
+    with pytest.raises(MissingExtraError, match=r"pip install 'mlpengine\[tensorboard\]'"):
+        import mlpengine.tensorboard  # noqa: F401
