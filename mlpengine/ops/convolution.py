@@ -94,7 +94,7 @@ class MaxPool2d(GradOp, name="max_pool2d"):
 
     def work(self, x: Spec) -> dict[str, Spec]:
         y = self.infer(x)
-        winner = Spec(y.shape, np.min_scalar_type(prod(_pool_window(self).kernel) - 1))
+        winner = Spec(y.shape, np.min_scalar_type(-prod(_pool_window(self).kernel)))
         better = Spec(y.shape, np.dtype(bool))
         return {"winner": winner, "better": better, "won": better, "number": winner, "share": y}
 

@@ -18,7 +18,10 @@ CASES = [
         lambda x, w, b: np.einsum("ni,oi->no", x, w) + b,
     ),
     Case(
-        "linear without bias", Linear(), lambda n: (normal(n, 3), normal(4, 3)), einsum("ni,oi->no")
+        "linear without bias",
+        Linear(),
+        lambda n: (normal(n, 3), normal(4, 3), None),
+        lambda x, w, _: np.einsum("ni,oi->no", x, w),
     ),
     Case(
         "linear of 4 axes",

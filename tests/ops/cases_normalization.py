@@ -34,8 +34,8 @@ def of_batch(x):
     return normalized(x, (0, *range(2, x.ndim)), 1e-5)
 
 
-def running(features, dtype="float64"):
-    statistics = RunningStatistics(features, dtype)
+def running(features):
+    statistics = RunningStatistics(features, "float64")
     statistics.mean[:] = np.linspace(-1, 1, features)
     statistics.variance[:] = np.linspace(0.5, 2, features)
     return statistics
@@ -47,34 +47,32 @@ def of_running(x):
     return (x - known.mean.reshape(column)) / np.sqrt(known.variance.reshape(column) + 1e-5)
 
 
-def layers(name, *shapes, eps=1e-5):
-    """A row of layer_norm; of x without its batch, scale and bias, None for one left out."""
+def layers(name, x, scale=None, bias=None, eps=1e-5):
+    """A row of layer_norm; of x without its batch."""
 
     def make(n):
-        x, *affine = shapes
-        return (normal(n, *x), *(s and positive(*s) - 1.0 for s in affine))
+        return (normal(n, *x), scale and positive(*scale), bias and normal(*bias))
 
     return Case(f"layer_norm {name}", LayerNorm(eps), make, by_row(eps), plain=by_row(eps))
 
 
-def features(name, *shapes, op=None, **options):
-    """A row of batch_norm in training; of x without its batch, scale and bias."""
+def features(name, x, scale=None, bias=None, op=None, **options):
+    """A row of batch_norm in training, which needs two rows; of x without its batch."""
 
     def make(n):
-        x, *affine = shapes
-        return (normal(n, *x), *(s and positive(*s) - 1.0 for s in affine))
+        return (normal(n + 1, *x), scale and positive(*scale), bias and normal(*bias))
 
     options = {"empty": False, "plain": by_feature(of_batch)} | options
     return Case(f"batch_norm {name}", op or BatchNorm(), make, by_feature(of_batch), **options)
 
 
-def evaluated(name, dtype, *shape):
+def evaluated(name, *shape):
     return Case(
         f"batch_norm in evaluation {name}",
-        BatchNorm(running(shape[0], dtype), training=False),
+        BatchNorm(running(shape[0]), training=False),
         lambda n: (normal(n, *shape), positive(shape[0]), normal(shape[0])),
         by_feature(of_running),
-        dtypes=(dtype,),
+        dtypes=("float64",),
     )
 
 
@@ -84,12 +82,11 @@ CASES = [
     layers("without scale", (2, 5), None, (5,), eps=0.1),
     layers("of 4 axes", (2, 1, 4)),
     layers("of one feature", (1,), (1,)),
-    Case("layer_norm of a vector", LayerNorm(), lambda n: (normal(6), normal(6)), by_row()),
+    Case("layer_norm of a vector", LayerNorm(), lambda n: (normal(6), normal(6), None), by_row()),
     features("plain", (3,), (3,), (3,)),
     features("of images", (3, 2, 4), (3,), (3,)),
     features("of sequences without scale", (2, 3), None, (2,)),
     features("with running statistics", (3, 1, 2), op=BatchNorm(running(3)), dtypes=("float64",)),
-    evaluated("plain", "float64", 3),
-    evaluated("in float32", "float32", 3),
-    evaluated("of images", "float64", 3, 2, 1),
+    evaluated("plain", 3),
+    evaluated("of images", 3, 2, 1),
 ]

@@ -20,17 +20,17 @@ def scan(name, *shape, h0=True, extremes=(1e-12, 1e3)):
 
     def make(n):
         operands = (np.tanh(normal(n, *shape)), positive(n, *shape), distinct(n, *shape))
-        return (*operands, normal(n, *shape[:-2], shape[-1])) if h0 else operands
+        return (*operands, normal(n, *shape[:-2], shape[-1]) if h0 else None)
 
     return Case(f"ssm_scan {name}", SsmScan(), make, scanned, extremes=extremes, plain=scanned)
 
 
-def thousand_steps(n):
-    shape = (1, 1000, n)
-    return np.tanh(normal(*shape)), positive(*shape), distinct(*shape), normal(1, n)
+def thousand_steps(_):
+    shape = (2, 1000, 3)
+    return np.tanh(normal(*shape)), positive(*shape), distinct(*shape), normal(2, 3)
 
 
-def dropped(rate, dtype):
+def dropped(rate):
     rng = np.random.default_rng(5)
     start = rng.bit_generator.state
 
@@ -38,15 +38,15 @@ def dropped(rate, dtype):
         rng.bit_generator.state = start
 
     def value(x):
-        draws = np.random.default_rng(5).random(x.shape, dtype)
+        draws = np.random.default_rng(5).random(x.shape)
         return np.where(draws < rate, 0, x / (1 - rate))
 
     return Case(
-        f"dropout {rate} in {dtype}",
+        f"dropout {rate}",
         Dropout(rate, rng),
         lambda n: (normal(n, 4),),
         value,
-        dtypes=(dtype,),
+        dtypes=("float64",),
         before=restore,
         plain=lambda x: x * (rng.random(x.shape, x.dtype) >= rate) / x.dtype.type(1 - rate),
     )
@@ -59,7 +59,6 @@ CASES = [
     scan("of one step from zero", 1, 2, h0=False),
     scan("of 4 axes", 2, 3, 1),
     Case("ssm_scan of 1,000 steps", SsmScan(), thousand_steps, scanned, extremes=(1e-12, 1.0)),
-    dropped(0.3, "float64"),
-    dropped(0.5, "float32"),
-    dropped(0.0, "float64"),
+    dropped(0.3),
+    dropped(0.0),
 ]

@@ -46,7 +46,7 @@ CASES = [
         lambda n: (normal(n, 3), normal(2, 3)),
         lambda *xs: np.vstack(xs),
     ),
-    joined("along the middle", 1, (3, 4), (1, 4), (2, 4)),
+    joined("along the middle", 1, (3, 4), (1, 4), (2, 4), sizes=(3, 1, 2)),
     joined("along the last", -1, (1, 3, 1), (1, 3, 2)),
     joined("of one", 1, (3,)),
     joined("with an empty one", 1, (3,), (0,), (2,), sizes=(3, 0, 2)),
