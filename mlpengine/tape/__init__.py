@@ -1,8 +1,22 @@
-"""Record a computation, plan its memory, replay it.
+"""Record a computation, plan its memory, replay it; or compute at once and go back.
 
 Every op is a function here under its registry name, and a method of nodes and tensors.
 """
 
+from mlpengine.tape.autodiff import (
+    EagerGradients,
+    GradientAccumulator,
+    Tensor,
+    backward,
+    from_inner,
+    no_grad,
+)
+from mlpengine.tape.derivatives import (
+    gradient_difference,
+    hessian_diagonal,
+    hessian_vector_product,
+    jacobian,
+)
 from mlpengine.tape.elementwise import (
     abs,
     add,
@@ -70,16 +84,24 @@ from mlpengine.tape.functions import (
     transpose,
 )
 from mlpengine.tape.gradcheck import gradcheck
+from mlpengine.tape.operand import apply
 from mlpengine.tape.program import Program
+from mlpengine.tape.quantized import QuantizedArray, quantize
 from mlpengine.tape.tape import Node, Tape
 
 __all__ = [
+    "EagerGradients",
     "Flat",
+    "GradientAccumulator",
     "Node",
     "Program",
+    "QuantizedArray",
     "Tape",
+    "Tensor",
     "abs",
     "add",
+    "apply",
+    "backward",
     "batch_matmul",
     "batch_norm",
     "bce_with_logits",
@@ -93,11 +115,16 @@ __all__ = [
     "elu",
     "embedding",
     "exp",
+    "from_inner",
     "gather",
     "gelu",
     "gradcheck",
+    "gradient_difference",
+    "hessian_diagonal",
+    "hessian_vector_product",
     "huber",
     "index_select",
+    "jacobian",
     "layer_norm",
     "leaky_relu",
     "linear",
@@ -118,7 +145,9 @@ __all__ = [
     "mse",
     "mul",
     "neg",
+    "no_grad",
     "pow",
+    "quantize",
     "relu",
     "reshape",
     "rsqrt",

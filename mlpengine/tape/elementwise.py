@@ -134,9 +134,9 @@ def selu(x: X) -> X:
     return unary(ops.Selu(), x)
 
 
-def gelu(x: X, approximation: Literal["none", "tanh"] = "none") -> X:
+def gelu(x: X, approximate: Literal["none", "tanh"] = "none") -> X:
     """Return x times the normal distribution function of x."""
-    return unary(ops.Gelu(approximation), x)
+    return unary(ops.Gelu(approximate), x)
 
 
 def silu(x: X) -> X:
