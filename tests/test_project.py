@@ -1,0 +1,54 @@
+"""The project's own files agree with each other: packages, README commands, public names."""
+
+import doctest
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import mlpengine
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_package_is_installed():
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "mlpengine").rglob("__init__.py")
+    }
+    listed = set(SETTINGS["tool"]["setuptools"]["packages"])
+    assert listed == found | {"mlpengine_cli"}
+    folders = {path.parent for path in (ROOT / "mlpengine").rglob("*.py")}
+    assert all((folder / "__init__.py").exists() for folder in folders)
+
+
+def test_public_names_are_sorted_and_exist():
+    assert mlpengine.__all__ == sorted(mlpengine.__all__)
+    assert all(hasattr(mlpengine, name) for name in mlpengine.__all__)
+    assert all(getattr(mlpengine, name).__doc__ for name in mlpengine.__all__)
+
+
+def test_versions_agree():
+    assert mlpengine.__version__ == SETTINGS["project"]["version"]
+    assert f"## {mlpengine.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("text", ["README.md", "mlpengine/__init__.py"])
+def test_examples_run(text):
+    module = text.endswith(".py")
+    result = (
+        doctest.testmod(mlpengine)
+        if module
+        else doctest.testfile(str(ROOT / text), module_relative=False)
+    )
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+def test_readme_names_real_files():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"(?:configs|benchmarks|tests)/[\w./]+\.(?:yaml|py|csv)", readme)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
