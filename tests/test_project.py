@@ -41,7 +41,7 @@ def test_examples_run(text):
     result = (
         doctest.testmod(mlpengine)
         if module
-        else doctest.testfile(str(ROOT / text), module_relative=False)
+        else doctest.testfile(str(ROOT / text), module_relative=False, optionflags=doctest.ELLIPSIS)
     )
     assert result.attempted > 5
     assert result.failed == 0
