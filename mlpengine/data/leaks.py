@@ -23,8 +23,8 @@ ever below it (or hardly ever above it), and of its size, as a total and one of 
 
 PART_ROWS = 0.999
 FEWEST_ROWS = 20
-MOST_BINS = 100
-ROWS_PER_BIN = 20
+FEW_VALUES = 100
+NEIGHBORS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,18 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
 
     `target` holds class numbers or, for regression, values. The share explained is what the best
     guess from this column alone removes of the error of the best constant guess: of the wrong
-    classes, or of the squared error. Guesses come from the other rows that share the row's value
-    (or its bin, for many values; missing cells share one) and, for numbers, from a straight line.
+    classes, or of the squared error. Guesses come from the other rows of the same value or, for
+    numbers of many values, from the nearest ones, or from a straight line.
     """
     present = ~column.missing
     if present.sum() < FEWEST_ROWS or np.ptp(target) == 0:
         return None
-    groups = _groups(column)
+    near = neighbors(column)
     if task == "classification":
-        share = share_of_classes(groups, target)
+        share = share_of_classes(near, target)
         reason = f"alone it tells the class of {_percent(share)} of the rows beyond guessing"
         return Leak(name, share, reason) if share >= ANSWER else None
-    share = share_of_squares(groups, target)
+    share = share_of_squares(near, target)
     if column.kind == "number":
         present &= np.abs(column.values) <= LIMIT
         values, known = column.values[present].astype(np.float64), target[present]
@@ -65,33 +65,62 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
     return Leak(name, share, reason) if share >= ANSWER else None
 
 
-def share_of_classes(groups: Array, target: Array) -> float:
-    """Return the share of errors beyond the largest class that the groups' largest classes mend.
+@dataclass(frozen=True, slots=True)
+class Neighbors:
+    """Rows in an order in which those of like value stand together.
 
-    A row does not vote on its own guess, so a group of one guesses the largest class of all.
+    The neighbors of the i-th row in `order` are those from `start[i]` up to `stop[i]`, but itself.
     """
-    _, classes = np.unique(target, return_inverse=True)
-    counts = np.zeros((groups.max() + 1, classes.max() + 1))
-    np.add.at(counts, (groups, classes), 1)
-    total = counts.sum(axis=0)
-    right = 0.0
-    for number in range(len(total)):
-        others = counts.copy()
-        others[:, number] -= 1
-        guess = np.where(others.sum(axis=1) > 0, others.argmax(axis=1), total.argmax())
-        right += float(counts[guess == number, number].sum())
-    base = float(total.max())
-    return (right - base) / (len(target) - base)
+
+    order: Array
+    start: Array
+    stop: Array
+
+    def totals(self, values: Array) -> Array:
+        """Return the sum of a value (one per row) over the neighbors of each row in order."""
+        ordered = values[self.order]
+        sums = np.concatenate([[0.0], np.cumsum(ordered)])
+        result: Array = sums[self.stop] - sums[self.start] - ordered
+        return result
 
 
-def share_of_squares(groups: Array, target: Array) -> float:
-    """Return the R2 of guessing each value by the mean of the others in its group."""
+def neighbors(column: Column) -> Neighbors:
+    """Return which rows are alike in a column: of equal value, or nearest in a long one."""
+    codes, texts = coded(column)
+    codes = np.where(codes < 0, len(texts), codes)
+    # rows of equal value in random order, so that the order of the file tells nothing
+    order = np.random.Generator(np.random.PCG64(0)).permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]
+    ordered = codes[order]
+    if column.kind == "text" or len(texts) <= FEW_VALUES:
+        start = np.searchsorted(ordered, ordered, "left")
+        return Neighbors(order, start, np.searchsorted(ordered, ordered, "right"))
+    place = np.arange(len(codes))
+    start = np.maximum(place - NEIGHBORS, 0)
+    return Neighbors(order, start, np.minimum(place + NEIGHBORS + 1, len(codes)))
+
+
+def share_of_classes(near: Neighbors, target: Array) -> float:
+    """Return the share of errors beyond the largest class that the neighbors' largest class mends.
+
+    A row without neighbors is guessed to be of the largest class of all.
+    """
+    _, classes, counts = np.unique(target, return_inverse=True, return_counts=True)
+    base = int(counts.argmax())
+    guess, votes = np.full(len(target), base), np.zeros(len(target))
+    for number in range(len(counts)):
+        found = near.totals(classes == number)
+        guess[found > votes] = number
+        np.maximum(votes, found, out=votes)
+    right = int((guess == classes[near.order]).sum())
+    return float((right - counts[base]) / (len(target) - counts[base]))
+
+
+def share_of_squares(near: Neighbors, target: Array) -> float:
+    """Return the R2 of guessing each value by the mean of its neighbors."""
     values = target - target.mean()
-    counts = np.bincount(groups)
-    means = np.bincount(groups, values) / np.maximum(counts, 1)
-    size = counts[groups]
-    left_out = (values - means[groups]) * size / np.maximum(size - 1, 1)
-    errors = np.where(size > 1, left_out, values)
+    count = near.stop - near.start - 1
+    errors = values[near.order] - near.totals(values) / np.maximum(count, 1)
     return 1 - float(errors @ errors) / float(values @ values)
 
 
@@ -114,20 +143,6 @@ def beside(values: Array, target: Array) -> str:
     if (values >= target - slack).mean() >= PART_ROWS:
         return "below"
     return "above" if (values <= target + slack).mean() >= PART_ROWS else ""
-
-
-def _groups(column: Column) -> Array:
-    """Return a group number per row: its value, or its bin of neighboring values."""
-    codes, texts = coded(column)
-    rows = len(codes)
-    bins = max(2, min(MOST_BINS, rows // ROWS_PER_BIN))
-    groups = codes.astype(np.int64)
-    if column.kind != "text" and len(texts) > bins:
-        present = codes >= 0
-        edges = np.quantile(codes[present], np.arange(1, bins) / bins)
-        groups[present] = np.searchsorted(edges, codes[present], "right")
-    groups[codes < 0] = groups.max() + 1
-    return groups
 
 
 def _percent(share: float) -> str:

@@ -278,7 +278,7 @@ class Preprocessor:
             found.kinds = dict(state["kinds"])
             found.numbers = Numbers.from_state(state["numbers"])
             found.categories = [Category.from_state(one) for one in state["categories"]]
-            found.target = target_from_state(state["target"]) if state["target"] else None
+            found.target = None if state["target"] is None else target_from_state(state["target"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             if isinstance(error, DataError):
                 raise
@@ -288,4 +288,4 @@ class Preprocessor:
 
 def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:
     part = table.select(dict.fromkeys(names))
-    return part if rows is None else part.rows(rows)
+    return part if rows is None or not names else part.rows(rows)

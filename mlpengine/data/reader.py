@@ -95,13 +95,11 @@ def _options(
 def _read_npy(path: str) -> Table:
     with readable(path):
         try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = np.lib.format.open_memmap(path, mode="r")
         except (ValueError, EOFError, SyntaxError) as error:
             raise DataError(
                 f"{path}: is not a whole .npy file of numbers ({_brief(error)})"
             ) from error
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path}: is not an .npy file; give it the name of what it is")
     return _from_array(np.asarray(array), path)
 
 

@@ -14,7 +14,8 @@ LIMIT = 1e100
 """Numbers beyond this are refused: their squares would overflow the statistics."""
 
 _DAY = 86_400.0
-_PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 4 * _DAY), "season": (365.2425 * _DAY, 0.0)}
+# length, and how far into its first period 1970 began: a Thursday, with weeks from Monday
+_PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
 _CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
 
 

@@ -139,6 +139,24 @@ def test_refuses_within_bounded_memory():
     assert peak < 512 << 20
 
 
+def test_reading_takes_less_memory_than_four_times_the_file():
+    generator = np.random.default_rng(0)
+    numbers = generator.normal(60, 9, (50_000, 7)).round(2).tolist()
+    words = generator.choice(["Ideal", "Premium", "Good"], (50_000, 3)).tolist()
+    rows = (
+        "{},{},{},{},{},{},{},{},{},{}\n".format(*a, *b)
+        for a, b in zip(numbers, words, strict=True)
+    )
+    stream = io.BytesIO(("a,b,c,d,e,f,g,h,i,j\n" + "".join(rows)).encode())
+    size = len(stream.getbuffer())
+    tracemalloc.start()
+    table = read_table(stream)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert table.n_rows == 50_000
+    assert peak < 4 * size
+
+
 def test_types_that_break_late_are_read_again():
     start = "".join(f"{i},2020-01-01,{i}\n" for i in range(40_000))
     table = read("n,d,k\n" + start + "x,y,5\n")

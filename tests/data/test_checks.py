@@ -1,0 +1,171 @@
+import json
+
+import numpy as np
+import pytest
+
+from mlpengine.data import DATASETS, Column, Table, find_leak, profile, read_table
+from mlpengine.data.checks import duplicate_rows
+from mlpengine.data.leaks import neighbors, share_of_classes, share_of_squares
+from mlpengine.errors import DataError
+
+N = 600
+G = np.random.default_rng(0)
+Y = G.gamma(3.0, 4.0, N)
+CLASSES = G.choice(3, N, p=[0.6, 0.3, 0.1])
+
+
+def text(codes: np.ndarray, prefix: str = "t") -> Column:
+    count = int(codes.max()) + 1
+    return Column(codes.astype(np.int32), "text", tuple(f"{prefix}{i}" for i in range(count)))
+
+
+def wrong_in(codes: np.ndarray, share: float) -> np.ndarray:
+    wrong = G.random(len(codes)) < share
+    return np.where(wrong, G.integers(0, 3, len(codes)), codes)
+
+
+def gappy(values: np.ndarray) -> np.ndarray:
+    return np.where(G.random(N) < 0.2, np.nan, values)
+
+
+LEAKS = {
+    "copy": (Column(Y), Y, "regression"),
+    "another unit": (Column(Y * 1.8 + 32), Y, "regression"),
+    "noisy copy": (Column(Y + G.normal(0, 0.5, N)), Y, "regression"),
+    "monotone code": (Column(np.exp(Y / 4)), Y, "regression"),
+    "copy with gaps": (Column(gappy(Y)), Y, "regression"),
+    "whole numbers": (Column(np.round(Y)), Y, "regression"),
+    "total": (Column(Y * (1 + G.exponential(0.1, N)) + G.exponential(1, N)), Y, "regression"),
+    "code": (text(2 - CLASSES), CLASSES, "classification"),
+    "code as a number": (Column(CLASSES * 3.0 - 1), CLASSES, "classification"),
+    "score": (Column(CLASSES + G.random(N) * 0.9), CLASSES, "classification"),
+    "code with errors": (text(wrong_in(CLASSES, 0.01)), CLASSES, "classification"),
+    "gap": (Column(np.where(CLASSES == 0, np.nan, 1.0 * CLASSES)), CLASSES, "classification"),
+}
+
+HONEST = {
+    "strong line": (Column(Y + G.normal(0, 3.0, N)), Y, "regression"),
+    "strong and of another size": (Column(100 * (Y + G.exponential(1.5, N))), Y, "regression"),
+    "noise": (Column(G.normal(size=N)), Y, "regression"),
+    "constant": (Column(np.ones(N)), Y, "regression"),
+    "row names": (text(np.arange(N)), Y, "regression"),
+    "many small groups": (text(np.arange(N) // 2), Y, "regression"),
+    "good code": (text(wrong_in(CLASSES, 0.1)), CLASSES, "classification"),
+    "class names of rows": (text(np.arange(N)), CLASSES, "classification"),
+    "ids of rows": (Column(np.arange(N) * 1.0), CLASSES, "classification"),
+    "mostly empty copy": (
+        Column(np.where(np.arange(N) < 500, np.nan, Y)), Y, "regression",
+    ),
+    "constant in a sorted file": (Column(np.arange(N) // N * 1.0), np.sort(Y), "regression"),
+    "ties in a sorted file": (
+        Column(np.repeat(np.arange(150.0), 4)[G.permutation(N)]), np.sort(Y), "regression",
+    ),
+    "infinite": (Column(np.where(np.arange(N) == 5, np.inf, G.random(N))), Y, "regression"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_leaks_are_flagged(name):
+    leak = find_leak("column", *LEAKS[name])
+    assert leak is not None
+    assert leak.column == "column"
+    assert 0.9 <= leak.share <= 1
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_columns_are_not(name):
+    assert find_leak("column", *HONEST[name]) is None
+
+
+def test_few_rows_and_one_target_value_say_nothing():
+    assert find_leak("column", Column(Y[:19]), Y[:19], "regression") is None
+    assert find_leak("column", Column(Y), np.ones(N), "regression") is None
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_shipped_data_have_no_leaks(name):
+    assert profile(read_table(name), DATASETS[name]).leaks == []
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_shares_match_their_definition(many):
+    column = Column(G.permutation(400) * 1.0) if many else text(G.integers(0, 8, 400))
+    target, values = G.integers(0, 3, 400), G.normal(size=400)
+    near = neighbors(column)
+    right = errors = 0.0
+    for place, row in enumerate(near.order):
+        if many:
+            others = np.abs(column.values - column.values[row]) <= 10
+        else:
+            others = column.values == column.values[row]
+        assert others.sum() == near.stop[place] - near.start[place]
+        others[row] = False
+        right += np.bincount(target[others], minlength=3).argmax() == target[row]
+        errors += (values[row] - values[others].mean()) ** 2
+    base = np.bincount(target).max()
+    assert share_of_classes(near, target) == pytest.approx((right - base) / (400 - base))
+    spread = ((values - values.mean()) ** 2).sum()
+    assert share_of_squares(near, values) == pytest.approx(1 - errors / spread)
+
+
+def test_duplicates():
+    columns = {"a": Column(np.array([0.0, -0.0, np.nan, np.nan, 1, 0])),
+               "b": text(np.array([0, 0, 1, 1, 0, 1]))}  # fmt: skip
+    assert duplicate_rows(Table(columns)) == 2
+    assert duplicate_rows(Table({"a": Column(np.arange(9.0))})) == 0
+    swapped = {"a": Column(np.array([1.0, 2.0])), "b": Column(np.array([2.0, 1.0]))}
+    assert duplicate_rows(Table(swapped)) == 0
+
+
+def messy_table() -> Table:
+    rare = np.where(np.arange(N) < 3, 1, 0)
+    return Table(
+        {
+            "id": Column(np.arange(N) + 1.0),
+            "name": text(np.arange(N), "name "),
+            "same": Column(np.full(N, 4.0)),
+            "empty": Column(np.full(N, np.nan)),
+            "gappy": Column(np.where(np.arange(N) % 3, np.nan, Y)),
+            "damaged": Column(np.arange(N, dtype=np.int32), "text", (*map(str, range(N - 1)), "x")),
+            "code": text(1 - rare),
+            "fine": Column(Y.copy()),
+            "y": text(rare, "class "),
+        },
+        "messy",
+    )
+
+
+def test_a_profile_tells_everything():
+    found = profile(messy_table(), "y")
+    assert found.task == "classification"
+    assert found.classes == {"class 0": N - 3, "class 1": 3}
+    assert [leak.column for leak in found.leaks] == ["code"]
+    assert list(found.drop) == ["id", "name", "same", "empty", "damaged", "code"]
+    text = "\n".join(found.lines())
+    for part in (
+        "messy: 600 rows, 9 columns",
+        "column 'same': constant (4)",
+        "column 'id': counts the rows",
+        "column 'gappy': 400 of 600 cells are missing",
+        "column 'code': nearly the answer",
+        "class 'class 1': only 3 rows",
+        "class 0 (597), class 1 (3)",
+    ):
+        assert part in text
+    assert json.loads(json.dumps(found.as_dict()))["n_rows"] == N
+
+
+def test_profiles_without_and_with_odd_targets():
+    table = messy_table()
+    assert profile(table).task is None
+    assert profile(table, ["fine", "gappy"]).leaks == []
+    assert profile(table, ["fine", "gappy"]).target_missing == 400
+    assert profile(table.rows(np.arange(5, 100)), "y").classes == {"class 0": 95}
+    assert profile(table, "name", task="regression").leaks == []
+    gaps = profile(table, "gappy")
+    assert gaps.target_missing == 400
+    assert "target: missing in 400 rows" in "\n".join(gaps.warnings())
+    with pytest.raises(DataError, match="the target needs column 'z'"):
+        profile(table, "z")
+    twice = Table({name: column.take(np.arange(N) // 2) for name, column in table.columns.items()})
+    assert "300 of 600 rows repeat an earlier row" in "\n".join(profile(twice).warnings())
