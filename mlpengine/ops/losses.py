@@ -119,12 +119,12 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
         d_target = out[1]
         if d_target is not None:
             yield from _target_slope(output, self.positive_weight, d_target, aside)
-            yield from times_factors(aside[0], factor, weight, d_target)
+            yield from times_factors(aside[0, ...], factor, weight, d_target)
 
 
 def _target_slope(output: Array, positive_weight: float, room: Array, aside: Array) -> Calls:
     """Yield the calls that write -(output + (positive_weight - 1) log(p)) into ``aside[0]``."""
-    slope, more = aside
+    slope, more = aside[0, ...], aside[1, ...]
     yield from log1p_exp_of_minus_abs(output, slope, more, room)
     yield from bounded(np.minimum, output, 0.0, more)
     yield call(np.subtract, slope, more, slope)  # -log(p)

@@ -21,7 +21,7 @@ class Extremum(Binary):
     def shares(self, dy: Array, a: Array, b: Array, out: Slots, wins: Array) -> Calls:
         """Yield the calls that give dy to the first slot where a > b, half where a == b."""
         da, db = out
-        above, not_below = wins
+        above, not_below = wins[0, ...], wins[1, ...]
         yield call(np.greater, a, b, above.view(np.bool_))
         yield call(np.greater_equal, a, b, not_below.view(np.bool_))
         yield call(np.add, above, not_below, above)  # halves of dy that go to a: 0, 1 or 2

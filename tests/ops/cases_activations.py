@@ -1,0 +1,116 @@
+"""Rows of activations, from `scipy.special` and from formulas in float64."""
+
+from functools import partial
+
+import numpy as np
+from case import Case, away_from, normal
+from cases_arithmetic import unary
+from scipy import special
+
+from mlpengine.ops import (
+    Elu,
+    Gelu,
+    LeakyRelu,
+    LogSoftmax,
+    Relu,
+    Selu,
+    Sigmoid,
+    Silu,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+
+EVERYWHERE = {"extremes": (1e-30, 1e-6, 10.0, 1e3, 1e30)}
+"""These ops and their gradients are finite however large the operand."""
+
+kinked = partial(away_from, [0])
+
+
+def elu(x, alpha, scale=1.0):
+    return scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def gelu_by_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def along(axis, *shape, op=Softmax, formula=special.softmax):
+    """A row along an axis of (n, *shape), which must not be the batch of no rows."""
+    name = f"{op.name} along axis {axis} of (n, {', '.join(map(str, shape))})"
+
+    def plain(x):
+        shifted = x - x.max(axis, keepdims=True)
+        if op is LogSoftmax:
+            return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+        e = np.exp(shifted)
+        return e / e.sum(axis, keepdims=True)
+
+    empty = axis % (len(shape) + 1) != 0
+    make = lambda n: (2 * normal(n, *shape),)  # noqa: E731
+    formula = partial(formula, axis=axis)
+    return Case(name, op(axis), make, formula, plain=plain, empty=empty, **EVERYWHERE)
+
+
+AXES = [(-1, 4), (-1, 40), (0, 3), (1, 3, 2), (-1, 2, 1, 3), (2, 2, 3, 2), (1, 1, 5), (0,)]
+
+CASES = [
+    *unary(
+        "relu",
+        Relu(),
+        lambda x: np.where(x > 0, x, 0),
+        kinked,
+        lambda x: np.maximum(x, 0),
+        rtol=1e-4,
+        **EVERYWHERE,
+    ),
+    *unary(
+        "leaky_relu",
+        LeakyRelu(0.2),
+        lambda x: np.where(x > 0, x, 0.2 * x),
+        kinked,
+        lambda x: np.maximum(x, 0.2 * x),
+        rtol=1e-4,
+        **EVERYWHERE,
+    ),
+    *unary("elu", Elu(), partial(elu, alpha=1.0), kinked, rtol=1e-4, **EVERYWHERE),
+    *unary("elu 0.3", Elu(0.3), partial(elu, alpha=0.3), kinked, rtol=1e-4, **EVERYWHERE),
+    *unary("elu 2.5", Elu(2.5), partial(elu, alpha=2.5), kinked, rtol=1e-4, **EVERYWHERE),
+    *unary(
+        "selu",
+        Selu(),
+        partial(elu, alpha=1.6732632423543772, scale=1.0507009873554805),
+        kinked,
+        rtol=1e-4,
+        **EVERYWHERE,
+    ),
+    *unary(
+        "gelu",
+        Gelu(),
+        lambda x: x * special.ndtr(x),
+        lambda *shape: 2 * normal(*shape),
+        lambda x: x * 0.5 * (1 + special.erf(x / np.sqrt(2))),
+        **EVERYWHERE,
+    ),
+    *unary(
+        "gelu by tanh", Gelu("tanh"), gelu_by_tanh, lambda *shape: 2 * normal(*shape), **EVERYWHERE
+    ),
+    *unary(
+        "silu",
+        Silu(),
+        lambda x: x * special.expit(x),
+        plain=lambda x: x / (1 + np.exp(-x)),
+        **EVERYWHERE,
+    ),
+    *unary(
+        "softplus",
+        Softplus(),
+        lambda x: -special.log_expit(-x),
+        plain=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+        **EVERYWHERE,
+    ),
+    *unary("sigmoid", Sigmoid(), special.expit, plain=lambda x: 1 / (1 + np.exp(-x)), **EVERYWHERE),
+    *unary("tanh", Tanh(), lambda x: 1 - 2 / (np.exp(2 * x) + 1), plain=np.tanh, **EVERYWHERE),
+    *(along(*axis) for axis in AXES),
+    *(along(*axis, op=LogSoftmax, formula=special.log_softmax) for axis in AXES),
+]

@@ -1,0 +1,186 @@
+"""Rows of losses: sums of `scipy.special` and NumPy formulas, entry by entry, in float64."""
+
+import numpy as np
+from case import Case, away_from, normal, positive
+from scipy import special
+
+from mlpengine.ops import (
+    BinaryCrossEntropyWithLogits,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    SoftmaxCrossEntropy,
+)
+
+
+def mean(entries, weight=None):
+    """Weight rows, sum, and divide by the number of entries and by nothing else."""
+    entries = np.asarray(entries)
+    if weight is not None:
+        entries = entries * weight.reshape(-1, *(1,) * (entries.ndim - 1))
+    return np.sum(entries) / max(entries.size, 1)
+
+
+def squares(output, target, weight=None):
+    return mean((output - target) ** 2, weight)
+
+
+def distances(output, target, weight=None):
+    return mean(np.abs(output - target), weight)
+
+
+def huber(delta):
+    return lambda output, target, weight=None: mean(special.huber(delta, output - target), weight)
+
+
+def binary(positive_weight=1.0):
+    def value(x, t, weight=None):
+        losses = -positive_weight * t * special.log_expit(x) - (1 - t) * special.log_expit(-x)
+        return mean(losses, weight)
+
+    return value
+
+
+def cross_entropy(class_weights=None, label_smoothing=0.0, ignore_index=None):
+    def value(output, target, weight=None):
+        classes = output.shape[1]
+        total = 0.0
+        for i, (logits, t) in enumerate(zip(output, target, strict=True)):
+            if t.ndim == 0 and t == ignore_index:
+                continue
+            q = np.eye(classes)[t] if t.ndim == 0 else t
+            q = (1 - label_smoothing) * q + label_smoothing / classes
+            q = q if class_weights is None else q * np.array(class_weights)
+            row = -np.sum(q * special.log_softmax(logits))
+            total += row if weight is None else weight[i] * row
+        return total / max(len(output), 1)
+
+    return value
+
+
+def distance_rows(name, op, formula, kinks, plain=None, **fields):
+    def make(n, *shape, weighted=False):
+        target = normal(n, *shape)
+        output = target + away_from(kinks, n, *shape, 1).reshape(n, *shape)
+        return (output, target, positive(n)) if weighted else (output, target)
+
+    rows = {
+        "": lambda n: make(n, 3),
+        " of one column": lambda n: make(n, 1),
+        " of a vector": lambda n: make(n),
+        " of 4 axes, weighted": lambda n: make(n, 2, 1, 3, weighted=True),
+        " of a weighted vector": lambda n: make(n, weighted=True),
+        " of 0 axes": lambda n: (away_from(kinks, 1)[0] + normal(), normal()),
+    }
+    return [
+        Case(name + k, op, m, formula, plain=None if "weight" in k else plain, **fields)
+        for k, m in rows.items()
+    ]
+
+
+def labels(classes, n):
+    return np.random.default_rng(n).integers(0, classes, n)
+
+
+def probabilities(classes, n):
+    return special.softmax(normal(n, classes), axis=1)
+
+
+def plain_cross_entropy(output, target):
+    s = output - output.max(1, keepdims=True)
+    log_p = s - np.log(np.exp(s).sum(1, keepdims=True))
+    return -log_p[np.arange(len(target)), target].mean()
+
+
+def by_class(name, classes=4, *, weighted=False, soft=False, labels=labels, plain=None, **options):
+    """A row of the cross entropy with class indices, or with `soft` probabilities."""
+
+    def make(n):
+        target = probabilities(classes, n) if soft else labels(classes, n)
+        operands = (3 * normal(n, classes), target)
+        return (*operands, positive(n)) if weighted else operands
+
+    return Case(
+        f"softmax_cross_entropy {name}",
+        SoftmaxCrossEntropy(**options),
+        make,
+        cross_entropy(**options),
+        extremes=(1e-30, 1e30),
+        scaled=1,
+        plain=plain,
+        memory_rows=(16384, 65536) if classes < 100 else (256, 1024),
+    )
+
+
+def ignoring(index):
+    def draw(classes, n):
+        found = labels(classes, n)
+        found[::2] = index
+        return found
+
+    return draw
+
+
+def logits(name, op, formula, *shape, weighted=False, plain=None):
+    def make(n):
+        target = special.expit(normal(n, *shape, 1))[..., 0]
+        operands = (3 * normal(n, *shape), target)
+        return (*operands, positive(n)) if weighted else operands
+
+    return Case(name, op, make, formula, extremes=(1e-30, 1e30), scaled=1, plain=plain)
+
+
+def plain_squares(output, target, weight=None):
+    return np.mean(np.square(output - target))
+
+
+def plain_distances(output, target, weight=None):
+    return np.mean(np.abs(output - target))
+
+
+def plain_binary(x, t):
+    return np.mean(np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))))
+
+
+WEIGHTS = (0.5, 2.0, 1.0, 0.25)
+
+CASES = [
+    *distance_rows("mse", MeanSquaredError(), squares, [], plain_squares),
+    *distance_rows(
+        "mae",
+        MeanAbsoluteError(),
+        distances,
+        [0],
+        lambda p, t, w=None: np.mean(np.abs(p - t)),
+        rtol=1e-4,
+    ),
+    *distance_rows("huber", Huber(), huber(1.0), [-1, 1], rtol=1e-4),
+    *distance_rows("huber 0.3", Huber(0.3), huber(0.3), [-0.3, 0.3], rtol=1e-4),
+    logits("bce_with_logits", BinaryCrossEntropyWithLogits(), binary(), 3, plain=plain_binary),
+    logits("bce_with_logits of a vector", BinaryCrossEntropyWithLogits(), binary()),
+    logits("bce_with_logits weighted", BinaryCrossEntropyWithLogits(), binary(), 3, weighted=True),
+    logits("bce_with_logits of rare positives", BinaryCrossEntropyWithLogits(2.5), binary(2.5), 3),
+    logits(
+        "bce_with_logits of many positives, weighted",
+        BinaryCrossEntropyWithLogits(0.25),
+        binary(0.25),
+        3,
+        weighted=True,
+    ),
+    by_class("of classes", plain=plain_cross_entropy),
+    by_class("of classes, weighted", weighted=True),
+    by_class("of one class", 1),
+    by_class("of 40 classes", 40, plain=plain_cross_entropy),
+    by_class("of 300 classes", 300, label_smoothing=0.1, class_weights=(0.5, 2.0, 1.0) * 100),
+    by_class("smoothed", label_smoothing=0.1),
+    by_class("by class weights", class_weights=WEIGHTS),
+    by_class(
+        "smoothed by class weights", class_weights=WEIGHTS, label_smoothing=0.2, weighted=True
+    ),
+    by_class("without class 2", ignore_index=2),
+    by_class("without -100", ignore_index=-100, labels=ignoring(-100), class_weights=WEIGHTS),
+    by_class("without 300 of 300", 300, ignore_index=300, labels=ignoring(300), weighted=True),
+    by_class("of probabilities", soft=True),
+    by_class("of probabilities, weighted", soft=True, weighted=True),
+    by_class("of smoothed probabilities", soft=True, label_smoothing=0.1, class_weights=WEIGHTS),
+]
