@@ -256,8 +256,8 @@ def _scatter(axes: Axes, truth: Array, predicted: Array, name: str) -> None:
     every = -(-len(truth) // SHOWN_POINTS)
     x, y = truth[::every], predicted[::every]
     axes.scatter(x, y, s=10, alpha=0.7 if len(x) < 500 else 0.3, color=BLUE, linewidths=0)
-    ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
-    axes.plot(ends, ends, color=GRAY, linestyle="--", linewidth=1.2, label="right")
+    ends = [x.min(), x.max()]
+    axes.plot(ends, ends, color=GRAY, linestyle="--", linewidth=1.2)
     axes.set_title(name)
     axes.set_xlabel("true")
     axes.set_ylabel("predicted")
