@@ -1,0 +1,131 @@
+"""Random computations, and a naive way to run them that shares no memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from mlpengine import tape as ops
+from mlpengine.ops._broadcast import unbroadcast
+from mlpengine.ops._op import residual_names, work_names
+from mlpengine.spec import Array
+from mlpengine.tape import Node, Tape
+from mlpengine.tape.record import Record, as_tuple
+
+UNARY: list[Callable[[Node], Any]] = [
+    lambda x: x.tanh(),
+    lambda x: x.relu(),
+    lambda x: x.silu(),
+    lambda x: -x,
+    lambda x: x * 0.5,
+    lambda x: x + 1,
+    lambda x: x.sigmoid() ** 2,
+    lambda x: x.reshape(-1),
+    lambda x: x.reshape(*x.shape, 1).reshape(x.shape),
+    lambda x: x.reshape(2, x.size // 2) if x.size % 2 == 0 else x.reshape(x.size, 1),
+    lambda x: x.T,
+    lambda x: x[:1] if x.ndim else x[None],
+    lambda x: x.sum(axis=-1, keepdims=True) if x.ndim else x.sin(),
+    lambda x: x.mean(),
+    lambda x: x.chunk(2, axis=-1) if x.ndim and x.shape[-1] % 2 == 0 else x.cos(),
+    lambda x: x.layer_norm() if x.ndim and x.shape[-1] else x.abs(),
+    lambda x: x.softmax() if x.ndim else x.exp(),
+    lambda x: x.dropout(0.4, np.random.default_rng(7)),
+]
+BINARY: list[Callable[[Node, Node], Any]] = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: a / (b * b + 1),
+    lambda a, b: ops.maximum(a, b),
+    lambda a, b: ops.where(np.ones((), bool), a, b),
+]
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> tuple[Tape, list[Node]]:
+    """Draw a tape of up to 14 steps over shapes that broadcast, and one to three outputs."""
+    tape = Tape()
+    rows, columns = draw(st.integers(0, 3)), draw(st.sampled_from([1, 2, 4]))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    nodes = [
+        tape.parameter(rng.standard_normal((rows, columns)), name="w"),
+        tape.parameter(rng.standard_normal(columns), name="b"),
+        tape.parameter(rng.standard_normal(()), name="s"),
+        tape.input((rows, columns), "float64", name="x"),
+    ]
+    for _ in range(draw(st.integers(1, 14))):
+        a, b = (nodes[-1 - draw(st.integers(0, min(5, len(nodes) - 1)))] for _ in range(2))
+        if draw(st.booleans()) and _broadcast(a, b):
+            made = draw(st.sampled_from(BINARY))(a, b)
+        else:
+            made = draw(st.sampled_from(UNARY))(a)
+        nodes += as_tuple(made)
+    tail = nodes[4:]
+    count = draw(st.integers(1, min(3, len(tail))))
+    return tape, draw(st.permutations(tail))[:count]
+
+
+def _broadcast(a: Node, b: Node) -> bool:
+    try:
+        np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        return False
+    return a.size + b.size < 200
+
+
+class Naive:
+    """Runs records one by one, each value and gradient in an array of its own."""
+
+    def __init__(self, tape: Tape, leaves: dict[str, Array]) -> None:
+        self.tape = tape
+        self.values = {n.index: leaves.get(n.name, n.array) for n in tape.nodes if n.is_leaf}
+        self.work: dict[int, dict[str, Array]] = {}
+        for record in tape.records:
+            self._forward(record)
+
+    def gradients(self, outputs: list[Node], seeds: list[Array]) -> dict[int, Array]:
+        """Return the gradients of all nodes: set by the first consumer, added by the others."""
+        found = {n.index: seed.copy() for n, seed in zip(outputs, seeds, strict=True)}
+        for record in reversed(self.tape.records):
+            if any(y.index in found for y in record.outputs):
+                self._backward(record, found)
+        return found
+
+    def _forward(self, record: Record) -> None:
+        operands = [x and self.values[x.index] for x in record.operands]
+        outputs = tuple(np.full(y.spec.shape, np.nan, y.spec.dtype) for y in record.outputs)
+        specs = record.work_specs
+        self.work[record.key] = {n: np.zeros(s.shape, s.dtype) for n, s in specs.items()}
+        names = work_names(type(record.op), "forward")
+        work = {n: self.work[record.key][n] for n in names}
+        out = outputs if len(outputs) > 1 else outputs[0]
+        for call in list(record.op.forward(*operands, out=out, **work)):
+            call()
+        self.values |= {y.index: a for y, a in zip(record.outputs, outputs, strict=True)}
+
+    def _backward(self, record: Record, found: dict[int, Array]) -> None:
+        zeros = [np.zeros(y.spec.shape) for y in record.outputs]
+        dys = tuple(found.get(y.index, z) for y, z in zip(record.outputs, zeros, strict=True))
+        named = {n: x and self.values[x.index] for n, x in record.named_operands.items()}
+        named |= {"y": self.values[record.key], "dy": dys if len(dys) > 1 else dys[0]}
+        residuals = [named[name] for name in residual_names(type(record.op))]
+        names = work_names(type(record.op), "backward")
+        work = {n: self.work[record.key][n] for n in names}
+        shape = record.outputs[0].spec.shape
+        slots = [
+            np.full(shape if record.op.broadcasts else x.spec.shape, np.nan)
+            if x is not None and x.wants_grad
+            else None
+            for x in record.operands
+        ]
+        for call in list(record.op.backward(*residuals, out=slots, **work)):
+            call()
+        for x, slot in zip(record.operands, slots, strict=True):
+            if x is None or slot is None:
+                continue
+            part = np.empty(x.spec.shape)
+            for call in unbroadcast(slot, part):
+                call()
+            found[x.index] = found[x.index] + part if x.index in found else part

@@ -1,0 +1,106 @@
+"""A replay allocates nothing that grows with the batch, whatever the program."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mlpengine.ops import GradOp, RunningStatistics
+from mlpengine.spec import Spec, call
+from mlpengine.tape import Node, Program, Tape, apply, cat, embedding, linear, ssm_scan, where
+
+ROWS = 8192, 65536
+"""Both fill NumPy's own buffers, of 8,192 elements at most, to the brim."""
+
+GROWTH = 1024
+RNG = np.random.default_rng(0)
+
+
+def weights(tape: Tape, *shape: int) -> Node:
+    name = f"w{len(tape.nodes)}"
+    return tape.parameter(RNG.standard_normal(shape).astype(np.float32) / 3, name=name)
+
+
+def dense(tape: Tape, x: Node) -> Node:
+    h = linear(x, weights(tape, 8, 4), weights(tape, 8)).layer_norm(weights(tape, 8)).gelu()
+    h = h.dropout(0.1, np.random.default_rng(1)) + linear(h, weights(tape, 8, 8)).silu()
+    return linear(h, weights(tape, 3, 8)).softmax_cross_entropy(rows_of(tape, x, "int64"))
+
+
+def arithmetic(tape: Tape, x: Node) -> Node:
+    b, column = weights(tape, 4), x.mean(axis=1, keepdims=True)
+    h = (x * b - column) / (b * b + 1) + (x**2).sum(axis=1, keepdims=True).sqrt()
+    h = where(x.relu(), h, h.neg().exp().clamp(0, 9))
+    return (h.maximum(x) * 0.5 + 1).logsumexp(axis=1).mean()
+
+
+def shapes(tape: Tape, x: Node) -> Node:
+    left, _ = x.chunk(2, axis=1)
+    h = cat([left, x[:, 1:3] * 2, x.T.reshape(4, -1).T[:, :1]], axis=1)
+    h = h.gather(rows_of(tape, x, "int64").reshape(-1, 1), axis=1) + h.max(axis=1, keepdims=True)
+    return embedding(weights(tape, 3, 4), rows_of(tape, x, "int32")).mul(h).mean()
+
+
+def sequence(tape: Tape, x: Node) -> Node:
+    steps = x.reshape(-1, 4, 1)
+    return ssm_scan(steps.sigmoid(), steps, steps * 2).batch_norm().reshape(-1, 4).mse(x)
+
+
+def image(tape: Tape, x: Node) -> Node:
+    h = x.reshape(-1, 1, 2, 2).conv2d(weights(tape, 2, 1, 1, 1), weights(tape, 2))
+    running = RunningStatistics(2)
+    return h.batch_norm(running=running).max_pool2d(2).reshape(-1, 2).huber(x[:, :2])
+
+
+def rows_of(tape: Tape, x: Node, dtype: str) -> Node:
+    return tape.input((x.shape[0],), dtype, name=f"rows{len(tape.nodes)}")
+
+
+NETWORKS = [dense, arithmetic, shapes, sequence, image]
+
+
+def peak(record: Callable[[Tape, Node], Node], rows: int, how: str) -> int:
+    """Return the peak of traced bytes over one replay, forward and backward, after a first."""
+    tape = Tape()
+    x = tape.input((rows, 4), name="x", wants_grad=True)
+    program = Program(tape, record(tape, x), checkpointing=how)
+    program.inputs["x"][...] = RNG.standard_normal((rows, 4))
+    program.forward()
+    program.backward()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        program.forward()
+        program.backward()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def growth(record: Callable[[Tape, Node], Node], how: str = "keep") -> int:
+    few, many = (peak(record, rows, how) for rows in ROWS)
+    return many - few
+
+
+@pytest.mark.parametrize("how", ["keep", "balanced"])
+@pytest.mark.parametrize("record", NETWORKS, ids=lambda f: f.__name__)
+def test_a_replay_holds_no_memory_that_grows_with_the_batch(record, how):
+    assert growth(record, how) < GROWTH
+
+
+def test_the_allocation_test_can_fail():
+    class Wasteful(GradOp):
+        name = "wasteful"
+
+        def infer(self, x: Spec) -> Spec:
+            return x
+
+        def forward(self, x, *, out):
+            yield call(lambda: np.copyto(out, np.tanh(x)))
+
+        def backward(self, dy, *, out):
+            yield call(np.copyto, out[0], dy)
+
+    assert growth(lambda tape, x: apply(Wasteful(), x)) > 100_000

@@ -1,0 +1,420 @@
+"""Recording, binding and replaying: fan-out, seeds, several outputs, several programs, errors."""
+
+import numpy as np
+import pytest
+
+from mlpengine.errors import DtypeError, NumericalError, ShapeError, TapeError
+from mlpengine.ops import RunningStatistics
+from mlpengine.tape import Flat, Program, Tape, cat, embedding, linear, where
+
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((5, 3))
+
+
+def tape_of(**arrays):
+    """Return a tape with a float64 parameter for each array, and the parameters."""
+    tape = Tape()
+    return tape, *(tape.parameter(np.asarray(a, np.float64), name=n) for n, a in arrays.items())
+
+
+def gradients(program, seed=None):
+    program.forward()
+    program.backward(seed)
+    return program.grads.views
+
+
+def test_one_node_on_both_sides_gets_both_gradients():
+    tape, x = tape_of(x=X)
+    np.testing.assert_allclose(gradients(Program(tape, x * x))["x"], 2 * X)
+    tape, x = tape_of(x=X)
+    np.testing.assert_allclose(gradients(Program(tape, x - x))["x"], np.zeros_like(X))
+
+
+def test_a_node_used_plain_and_broadcast_gets_the_sum():
+    tape, b = tape_of(b=[1.0, -2.0, 0.5])
+    x = tape.constant(X)
+    value = ((x + b) * b).sum() + (b * 3).sum()
+    np.testing.assert_allclose(
+        gradients(Program(tape, value))["b"], X.sum(0) + 10 * np.array([1, -2, 0.5]) + 3
+    )
+
+
+def test_three_consumers_of_one_value_add_up():
+    tape, x = tape_of(x=X)
+    h = x.tanh()
+    value = h.exp() + h * h + h.sum(axis=0)
+    t = np.tanh(X)
+    expected = (np.exp(t) + 2 * t + len(X)) * (1 - t**2)
+    np.testing.assert_allclose(gradients(Program(tape, value))["x"], expected, rtol=1e-12)
+
+
+def test_unused_outputs_of_an_op_send_zeros():
+    tape, x = tape_of(x=X[:4])
+    _, second = x.chunk(2)
+    expected = np.zeros((4, 3))
+    expected[2:] = 2
+    np.testing.assert_array_equal(gradients(Program(tape, second * 2))["x"], expected)
+
+
+def test_several_outputs_take_a_seed_each():
+    tape, x = tape_of(x=X)
+    y = x * 2
+    z = y.sum(axis=1)  # an output that another output is made of
+    program = Program(tape, y, z)
+    first, second = program.forward()
+    np.testing.assert_array_equal(first, 2 * X)
+    np.testing.assert_allclose(second, 2 * X.sum(1))
+    seeds = RNG.standard_normal((5, 3)), RNG.standard_normal(5)
+    program.backward(seeds)
+    np.testing.assert_allclose(program.grads.views["x"], 2 * (seeds[0] + seeds[1][:, None]))
+    program.backward([None, seeds[1]])
+    np.testing.assert_allclose(program.grads.views["x"], 2 * (np.ones((5, 3)) + seeds[1][:, None]))
+    program.backward()
+    np.testing.assert_array_equal(program.grads.views["x"], np.full((5, 3), 4.0))
+
+
+def test_a_seed_is_ones_again_after_a_backward_with_another():
+    tape, x = tape_of(x=X)
+    program = Program(tape, x * 3)
+    assert (gradients(program, np.full((5, 3), 7.0))["x"] == 21).all()
+    assert (gradients(program)["x"] == 3).all()
+
+
+def test_leaves_may_be_outputs():
+    tape, x = tape_of(x=X)
+    program = Program(tape, x, x * 2)
+    assert program.forward()[0] is program.value(x)
+    program.backward()
+    assert (program.grads.views["x"] == 3).all()
+
+
+def test_what_no_output_depends_on_gets_zeros():
+    tape, x, unused = tape_of(x=X, unused=[1.0, 2.0])
+    dead = unused * 3
+    program = Program(tape, x.sum(), retain=[dead])
+    program.forward()
+    program.grads.flat.fill(np.nan)
+    program.backward()
+    assert (program.grads.views["unused"] == 0).all()
+    assert (program.grad(dead) == 0).all()
+
+
+def test_integer_and_bool_inputs_pass_and_get_no_gradient():
+    tape, table = tape_of(table=X)
+    rows = tape.input((4,), "int64", name="rows")
+    mask = tape.input((4, 1), bool, name="mask")
+    program = Program(tape, where(mask, embedding(table, rows), 0.0).sum())
+    program.forward(rows=[0, 2, 2, 4], mask=[[True], [True], [True], [False]])
+    program.backward()
+    expected = np.zeros((5, 3))
+    expected[0], expected[2] = 1, 2
+    np.testing.assert_array_equal(program.grads.views["table"], expected)
+    with pytest.raises(TapeError, match="has none"):
+        program.grad(rows)
+
+
+def test_keep_and_retain_show_what_is_inside():
+    tape, x = tape_of(x=X)
+    h = (x * 2).tanh()
+    y = h.exp().sum()
+    program = Program(tape, y, keep=[h], retain=[h])
+    program.forward()
+    program.backward()
+    np.testing.assert_allclose(program.value(h), np.tanh(2 * X))
+    np.testing.assert_allclose(program.grad(h), np.exp(np.tanh(2 * X)))
+    program = Program(tape, y)
+    inside = tape.nodes[1]
+    with pytest.raises(TapeError, match="ask for it with keep"):
+        program.value(inside)
+    with pytest.raises(TapeError, match="ask for it with retain"):
+        program.grad(inside)
+
+
+def test_values_and_gradients_are_kept_where_no_leaf_needs_them():
+    tape = Tape()
+    x = tape.input((3,), "float64", name="x")
+    h = x * 2
+    aside = x + 1  # not on the way to the output
+    program = Program(tape, (h * h).sum(), keep=[aside], retain=[h])
+    program.forward(x=[1.0, 2.0, 3.0])
+    program.backward()
+    np.testing.assert_array_equal(program.value(aside), [2, 3, 4])
+    np.testing.assert_array_equal(program.grad(h), [4, 8, 12])
+
+
+def network(rows=6):
+    tape = Tape()
+    x = tape.input((rows, 3), "float64", name="x")
+    w = tape.parameter(RNG.standard_normal((2, 3)), name="w")
+    b = tape.parameter(RNG.standard_normal(2), name="b")
+    logits = linear(x, w, b)
+    return tape, logits, logits.silu().mean(axis=1).sum()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_a_program_fixes_the_batch_size(rows):
+    tape, logits, total = network()
+    program = Program(tape, total, logits, batch_size=rows)
+    x = RNG.standard_normal((rows, 3))
+    value, z = program.forward(x=x)
+    program.backward([1.0, np.zeros((rows, 2))])
+    w, b = tape.params.views["w"], tape.params.views["b"]
+    s = 1 / (1 + np.exp(-z))
+    np.testing.assert_allclose(z, x @ w.T + b)
+    np.testing.assert_allclose(value, (z * s).mean(axis=1).sum(), atol=1e-12)
+    dz = (s + z * s * (1 - s)) / 2
+    np.testing.assert_allclose(program.grads.views["w"], dz.T @ x, atol=1e-12)
+    np.testing.assert_allclose(program.grads.views["b"], dz.sum(0), atol=1e-12)
+
+
+def test_programs_of_one_tape_share_its_parameters_and_nothing_else():
+    tape, logits, total = network()
+    training, inference = Program(tape, total), Program(tape, logits, batch_size=1)
+    assert training.params is inference.params is tape.params
+    assert training.grads is not inference.grads
+    training.params.views["b"][...] = [5.0, -5.0]
+    x = np.zeros((1, 3))
+    np.testing.assert_array_equal(inference.forward(x=x), [[5.0, -5.0]])
+
+
+def test_a_second_tape_over_the_same_parameters_records_another_network():
+    running = RunningStatistics(3, "float64")
+    tape, scale = tape_of(scale=[1.0, 2.0, 3.0])
+    normed = tape.input((4, 3), "float64", name="x").batch_norm(scale, running=running)
+    program = Program(tape, normed)
+    program.forward(x=X[:4])
+    evaluation = Tape.over(program.params)
+    scale = evaluation.parameter(program.params.views["scale"], name="scale")
+    x = evaluation.input((2, 3), "float64", name="x")
+    y = x.batch_norm(scale, running=running, training=False)
+    value = Program(evaluation, y, differentiable=False).forward(x=X[:2])
+    spread = np.sqrt(running.variance + 1e-5)
+    np.testing.assert_allclose(value, (X[:2] - running.mean) / spread * [1, 2, 3])
+
+
+def test_a_recording_that_only_fits_its_batch_says_so():
+    tape = Tape()
+    x = tape.input((4, 3), name="x")
+    program_fits_any = x + tape.constant(np.ones(3, np.float32))
+    assert Program(tape, program_fits_any, batch_size=9).forward().shape == (9, 3)
+    only_four = x + tape.constant(np.ones((4, 3), np.float32))
+    with pytest.raises(ShapeError, match=r"float32\[9, 3\].*float32\[4, 3\]"):
+        Program(tape, only_four, batch_size=9)
+
+
+def test_buffers_of_inputs_may_be_written_in_place():
+    tape, logits, _ = network(2)
+    program = Program(tape, logits)
+    program.inputs["x"][...] = X[:2]
+    np.testing.assert_array_equal(program.forward(), program.forward(x=X[:2]))
+
+
+def test_instructions_read_like_a_listing():
+    tape, _, total = network()
+    lines = [str(i) for i in Program(tape, total).instructions]
+    assert lines[0] == "forward   linear(x, w, b) -> linear_3   [2 calls]"
+    assert lines[-1] == "backward  linear(d_linear_3, x, w) -> -, d_w, d_b   [2 calls]"
+    assert len(lines) == 8
+    assert len(Program(tape, total, differentiable=False).instructions) == 4
+
+
+def test_summary_lists_nodes_shapes_parameters_and_bytes():
+    tape, _, total = network()
+    lines = tape.summary(total).splitlines()
+    assert lines[0].split() == ["node", "name", "made", "by", "shape", "bytes"]
+    assert lines[4].split() == ["3", "linear_3", "linear(0,", "1,", "2)", "float64[6,", "2]", "96"]
+    assert "parameters: 8 in 2 arrays, 64 bytes" in lines
+    planned = sum(Program(tape, total).planned_bytes.values())
+    assert f"planned for values and gradients: {planned:,} bytes" in lines
+
+
+def logged(program):
+    return program.forward(x=[1.0, 0.0])
+
+
+def test_the_finite_check_names_the_op_that_breaks():
+    tape = Tape()
+    x = tape.input((2,), "float64", name="x", wants_grad=True)
+    program = Program(tape, x.log() * 2, check_finite=True)
+    with np.errstate(divide="ignore"), pytest.raises(NumericalError) as caught:
+        logged(program)
+    assert "the value of forward   log(x)" in str(caught.value)
+    assert "-inf at (1,)" in str(caught.value)
+    with np.errstate(divide="ignore"):
+        assert np.isinf(logged(Program(tape, x.log() * 2))).any()
+
+
+def test_the_finite_check_names_the_op_that_a_bad_gradient_reaches():
+    tape = Tape()
+    x = tape.input((2,), "float64", name="x", wants_grad=True)
+    program = Program(tape, x.exp() * 2, check_finite=True)
+    program.forward(x=[0.0, 1.0])
+    with pytest.raises(NumericalError, match=r"gradient that reaches .*scalar_mul.*nan at \(1,\)"):
+        program.backward([1.0, np.nan])
+    with np.errstate(over="ignore"), pytest.raises(NumericalError, match=r"reaches .*exp\("):
+        program.backward([1e308, 1.0])
+    program.backward([1e300, -1e300])  # finite, though sums of squares are not
+
+
+def test_the_finite_check_looks_at_the_gradients_of_leaves():
+    tape = Tape()
+    x = tape.input((2,), "float64", name="x", wants_grad=True)
+    program = Program(tape, x.sqrt(), check_finite=True)
+    program.forward(x=[0.0, 1.0])
+    with np.errstate(divide="ignore"), pytest.raises(NumericalError, match="the gradient of x"):
+        program.backward()
+
+
+def test_a_sum_that_overflows_is_no_false_alarm():
+    tape = Tape()
+    x = tape.input((3,), "float32", name="x")
+    huge = np.float32(3e38)
+    Program(tape, -x, check_finite=True).forward(x=[huge, huge, huge])
+
+
+def test_preserved_puts_everything_back():
+    tape = Tape()
+    rng = np.random.default_rng(5)
+    x = tape.input((2, 3), "float64", name="x", wants_grad=True)
+    w = tape.parameter(np.ones(3), name="w")
+    y = (x * w).dropout(0.5, rng).sum()
+    program = Program(tape, y, keep=[y])
+    program.forward(x=X[:2])
+    program.backward()
+    before = [program.value(y).copy(), program.grads.flat.copy(), program.grad(x).copy()]
+    state = rng.bit_generator.state
+    with program.preserved():
+        program.params.flat[...] = 9
+        program.forward(x=X[2:4])
+        program.backward(3.0)
+    after = [program.value(y), program.grads.flat, program.grad(x)]
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+    assert (program.inputs["x"] == X[:2]).all()
+    assert (program.params.flat == 1).all()
+    assert rng.bit_generator.state == state
+
+
+def empty():
+    Program(Tape())
+
+
+def other_tape():
+    tape, _ = tape_of(x=X)
+    Program(tape, Tape().input((1,), name="y"))
+
+
+def same_output_twice():
+    tape, x = tape_of(x=X)
+    y = x * 2
+    Program(tape, y, y)
+
+
+def same_name_twice():
+    tape, _ = tape_of(x=X)
+    tape.input((1,), name="x")
+
+
+def integer_parameter():
+    Tape().parameter(np.arange(3), name="w")
+
+
+def integer_wants_grad():
+    Tape().input((3,), "int64", name="i", wants_grad=True)
+
+
+def late_parameter():
+    tape, x = tape_of(x=X)
+    Program(tape, x * 2)
+    tape.parameter(X, name="late")
+
+
+def mixed_parameters():
+    tape, x = tape_of(x=X)
+    tape.parameter(np.ones(3, np.float32), name="narrow")
+    Program(tape, x * 2)
+
+
+def unknown_input():
+    tape, logits, _ = network()
+    Program(tape, logits).forward(y=X)
+
+
+def wrong_input_shape():
+    tape, logits, _ = network()
+    Program(tape, logits).forward(x=X)
+
+
+def wrong_input_dtype():
+    tape, logits, _ = network()
+    Program(tape, logits).forward(x=np.ones((6, 3), complex))
+
+
+def backward_first():
+    tape, logits, _ = network()
+    Program(tape, logits).backward()
+
+
+def no_backward():
+    tape, logits, _ = network()
+    program = Program(tape, logits, differentiable=False)
+    program.forward()
+    program.backward()
+
+
+def wrong_seed():
+    tape, logits, _ = network()
+    program = Program(tape, logits)
+    program.forward()
+    program.backward(np.ones(2))
+
+
+def missing_seed():
+    tape, logits, total = network()
+    program = Program(tape, logits, total)
+    program.forward()
+    program.backward([1.0])
+
+
+ERRORS = [
+    (empty, TapeError, "the tape is empty"),
+    (other_tape, TapeError, "nodes must be on the program's tape"),
+    (same_output_twice, TapeError, "outputs must differ"),
+    (same_name_twice, TapeError, "names of leaves must differ .*'x' twice"),
+    (integer_parameter, DtypeError, r"must be float32 or float64 \(got int64\[3\]"),
+    (integer_wants_grad, DtypeError, r"only float32 and float64 have gradients"),
+    (late_parameter, TapeError, "recorded before the first program .*'late'"),
+    (mixed_parameters, DtypeError, r"one dtype \(x float64\[5, 3\], narrow float32\[3\]\)"),
+    (unknown_input, TapeError, r"no input 'y' \(inputs: x\)"),
+    (wrong_input_shape, ShapeError, r"input 'x': shape must be \(6, 3\) \(got \(5, 3\)\)"),
+    (wrong_input_dtype, DtypeError, r"input 'x': dtype must be float64 \(got complex128\)"),
+    (backward_first, TapeError, "needs a forward first"),
+    (no_backward, TapeError, "differentiable=False"),
+    (wrong_seed, ShapeError, r"seed of linear_3: shape must be \(6, 2\) \(got \(2,\)\)"),
+    (missing_seed, ShapeError, r"a seed for each of 2 outputs \(got 1\)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "error", "message"), ERRORS, ids=lambda e: getattr(e, "__name__", "")
+)
+def test_mistakes_are_told_where_they_are_made(mistake, error, message):
+    with pytest.raises(error, match=message):
+        mistake()
+
+
+def test_a_flat_vector_is_tiled_by_its_views():
+    flat = Flat.pack({"a": np.ones((2, 3)), "b": np.full(4, 2.0)})
+    assert flat.flat.tolist() == [1] * 6 + [2] * 4
+    assert all(np.shares_memory(v, flat.flat) for v in flat.views.values())
+    assert len(flat) == 10
+    assert repr(flat) == "Flat(float64[10] in 2 views)"
+
+
+def test_operands_that_need_no_gradient_are_not_given_one():
+    tape, w = tape_of(w=X)
+    data = tape.input((5, 3), "float64", name="x")
+    program = Program(tape, cat([w * data, data], axis=1).sum())
+    program.forward(x=X)
+    program.backward()
+    assert any("-> d_w, -" in str(i) for i in program.instructions)
+    np.testing.assert_allclose(program.grads.views["w"], X)
