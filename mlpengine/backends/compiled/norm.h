@@ -1,5 +1,4 @@
 /* The sum of squares of a vector by chunks: in the vector's type within a chunk, then in double. */
-#define CHUNK 8192
 
 INLINE double chunk_squares(const real *x, long n) {
   vec part[4] = {{0}, {0}, {0}, {0}};
@@ -35,4 +34,15 @@ static double norm_of(const real *x, long n, const double *sums, double least) {
   }
   if (total < LARGEST_SUM && smallest > least) return sqrt(total);
   return careful_norm(x, n);
+}
+
+/* The losses of all rows in their order, whoever computed them. */
+INLINE double sum_in_order(const double *row_loss, long n) {
+  double part[4] = {0, 0, 0, 0};
+  for (long i = 0; i < n; i++) part[i & 3] += row_loss[i];
+  return (part[0] + part[1]) + (part[2] + part[3]);
+}
+
+INLINE void scale(real *restrict x, real factor, long first, long last) {
+  for (long i = first; i < last; i++) x[i] *= factor;
 }

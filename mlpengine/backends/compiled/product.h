@@ -73,17 +73,25 @@ INLINE void copy_rows(real *restrict to, const long to_ld, const real *restrict 
     memcpy(to + i * to_ld, from + i * from_ld, (size_t)columns * sizeof(real));
 }
 
-/* The sum of each column of x (rows, columns), whose rows are padded to whole vectors. */
-INLINE void sum_columns(real *restrict sums, const real *restrict x, const long ld, const long rows,
-                        const long columns) {
-  for (long j = 0; j < columns; j += LANES) {
+/* The sum of each column of x, whose rows are padded to whole vectors, over the rows begin to end:
+   added to what is there unless they begin at 0.  Columns of the vectors first to last. */
+INLINE void sum_columns(real *restrict sums, const real *restrict x, const long ld,
+                        const long columns, long first, long last, long begin, long end) {
+  for (long j = first * LANES; j < last * LANES; j += LANES) {
     vec part[4] = {{0}, {0}, {0}, {0}};
-    const long whole = rows / 4 * 4;
-    for (long i = 0; i < whole; i += 4) UNROLL for (int q = 0; q < 4; q++)
+    const long whole = begin + (end - begin) / 4 * 4;
+    for (long i = begin; i < whole; i += 4) UNROLL for (int q = 0; q < 4; q++)
       part[q] += load(x + (i + q) * ld + j);
-    UNROLL for (int q = 0; q < rows - whole; q++) part[q] += load(x + (whole + q) * ld + j);
+    for (long i = whole; i < end; i++) part[0] += load(x + i * ld + j);
     vec total = (part[0] + part[1]) + (part[2] + part[3]);
-    if (j + LANES <= columns) store(sums + j, total);
-    else store_some(sums + j, total, columns - j);
+    const long n = MIN(LANES, columns - j);
+    if (begin) total += n == LANES ? load(sums + j) : load_some(sums + j, n);
+    if (n == LANES) store(sums + j, total);
+    else store_some(sums + j, total, n);
   }
 }
+
+#define EACH UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < wide; v++)
+
+/* This thread's share of n things, as two arguments. */
+#define PART(n) (n) * thread / THREADS, (n) * (thread + 1) / THREADS

@@ -7,6 +7,7 @@ tile, so that b is met in order whatever its leading dimension.
 
 import re
 from dataclasses import dataclass
+from math import gcd
 from textwrap import indent
 from typing import Literal
 
@@ -38,9 +39,12 @@ class Tiling:
     row_block: int
 
 
-def choose_tiling(product: Product, layout: Layout) -> Tiling:
-    """Return the tiling, from the shapes and the target alone, so that every run takes the same."""
-    size, rows, depth = layout.itemsize, product.rows, product.depth
+def choose_tiling(product: Product, layout: Layout, depth: int) -> Tiling:
+    """Return the tiling of sums over `depth` terms at a time.
+
+    It follows from the shapes and the target alone, so that every run takes the same.
+    """
+    size, rows = layout.itemsize, product.rows
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
     height = layout.target.tile_rows
@@ -48,7 +52,7 @@ def choose_tiling(product: Product, layout: Layout) -> Tiling:
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
-    elif depth * layout.stride(product.b) * size > PACK_BYTES or (
+    elif _reads_badly(depth, layout.stride(product.b) * size) or (
         product.form == "input_gradient" and product.columns % layout.lanes
     ):
         packing = "panels"
@@ -56,6 +60,17 @@ def choose_tiling(product: Product, layout: Layout) -> Tiling:
     row_bytes = layout.stride(product.a) * size
     pack_rows = depth * row_bytes > PACK_BYTES if across else row_bytes % 4096 == 0 and rows >= 64
     return Tiling(packing, pack_rows, block, min(fitting, max(rows, 1)))
+
+
+def _reads_badly(depth: int, row_bytes: int) -> bool:
+    """Return whether reading down a column of `depth` rows would miss the caches it could stay in.
+
+    Either the rows span more pages than there are translations, or their lines fall into so few
+    of the 64 sets of the first-level cache that half of its ways do not hold them.
+    """
+    lines = max(row_bytes // 64, 1)
+    sets = 64 // gcd(lines, 64)
+    return depth * row_bytes > PACK_BYTES or depth > 4 * sets
 
 
 def panel_count(product: Product, layout: Layout) -> int:
@@ -191,7 +206,8 @@ def emit_product(
         )
         text += COLUMNS.format(start=start, stop=stop, step=wide * layout.lanes, cases=cases)
     return BLOCKS.format(
-        depth=product.depth,
+        begin="begin" if across else "0",
+        end="end" if across else str(product.depth),
         depth_block=tiling.depth_block,
         row_block=tiling.row_block,
         body=indent(text, "    "),
@@ -199,8 +215,8 @@ def emit_product(
 
 
 BLOCKS = """\
-for (long k0 = 0; k0 < {depth}; k0 += {depth_block}) {{
-  const long k1 = MIN(k0 + {depth_block}, {depth});
+for (long k0 = {begin}; k0 < {end}; k0 += {depth_block}) {{
+  const long k1 = MIN(k0 + {depth_block}, {end});
   for (long base = first; base < last; base += {row_block}) {{
     const long stop = MIN(base + {row_block}, last);
 {body}

@@ -13,6 +13,7 @@ long mlpengine_run(void *const *table, char *workspace, double *numbers, const l
                    const double *rates, double *losses, double *norms) {{
 {declared}
   (void)data_0, (void)data_1, (void)data_2;
+  enter();
   const unsigned long old = flush_denormals();
   long done = 0;
   for (; done < count; done++, order += {batch}) {{
@@ -25,8 +26,10 @@ long mlpengine_run(void *const *table, char *workspace, double *numbers, const l
     norms[done] = numbers[1];
     numbers[6] = (double)status;
     if (status) break;
+    numbers[3] += 1;
   }}
   restore_denormals(old);
+  leave();
   return done;
 }}
 """
