@@ -25,7 +25,7 @@ def online(monkeypatch):
     spec = importlib.util.spec_from_file_location("online", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "SMOKE_STEPS", 2_000)
+    monkeypatch.setattr(module, "SMOKE_STEPS", 3_000)
     monkeypatch.setattr(sys, "argv", ["online.py", "--smoke"])
     return module
 
