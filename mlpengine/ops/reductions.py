@@ -172,7 +172,7 @@ class LogSumExp(Reduction, name="logsumexp"):
     """Logarithm of a sum, y = max(x) + log(sum(exp(x - max(x)))) over `axis`.
 
     Shapes: x (...), y: x without the axes, or with 1 in their place.
-    Backward: dx = dy * exp(x - y), the softmax.
+    Backward: dx = dy * exp(x - max(x)) / sum(exp(x - max(x))), the softmax.
     Raises: ShapeError where there is nothing to sum.
     """
 
@@ -183,23 +183,23 @@ class LogSumExp(Reduction, name="logsumexp"):
         return y
 
     def work(self, x: Spec) -> dict[str, Spec]:
-        return {"shifted": x, "top": self.infer(x)}
+        y = self.infer(x)
+        return {"terms": x, "total": y, "logs": y, "share": y}
 
-    def forward(self, x: Array, *, out: Array, shifted: Array, top: Array) -> Calls:
-        y, top = self.kept(out, x), self.kept(top, x)
-        yield call(np.maximum.reduce, x, self.axes(x), None, top, True)
-        yield call(np.subtract, x, top, shifted)
-        yield call(np.exp, shifted, shifted)
-        yield from summed(shifted, y)
-        yield call(np.log, y, y)
-        yield call(np.add, y, top, y)
+    def forward(self, x: Array, *, out: Array, terms: Array, total: Array, logs: Array) -> Calls:
+        y, total, logs = (self.kept(v, x) for v in (out, total, logs))
+        yield call(np.maximum.reduce, x, self.axes(x), None, y, True)
+        yield call(np.subtract, x, y, terms)
+        yield call(np.exp, terms, terms)
+        yield from summed(terms, total)
+        yield call(np.log, total, logs)
+        yield call(np.add, y, logs, y)
 
-    def backward(self, dy: Array, x: Array, y: Array, *, out: Slots) -> Calls:
+    def backward(self, dy: Array, *, out: Slots, terms: Array, total: Array, share: Array) -> Calls:
         (dx,) = out
         if dx is not None:
-            yield call(np.subtract, x, self.kept(y, x), dx)
-            yield call(np.exp, dx, dx)
-            yield call(np.multiply, dx, self.kept(dy, x), dx)
+            yield call(np.divide, dy, total, share)
+            yield call(np.multiply, terms, self.kept(share, terms), dx)
 
 
 def summed(x: Array, out: Array) -> Calls:

@@ -23,7 +23,8 @@ class AlongAxis(GradOp):
 
     def work(self, x: Spec) -> dict[str, Spec]:
         axis = normal_axis(self.name, self.axis, x)
-        return {"lines": Spec((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype), "room": x}
+        line = Spec((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
+        return {"lines": line, "sums": line, "room": x}
 
 
 class Softmax(AlongAxis, name="softmax"):
@@ -43,13 +44,13 @@ class Softmax(AlongAxis, name="softmax"):
         yield from total(y, lines[:, 0])
         yield call(np.divide, y, lines, y)
 
-    def backward(self, dy: Array, y: Array, *, out: Slots, lines: Array) -> Calls:
+    def backward(self, dy: Array, y: Array, *, out: Slots, sums: Array) -> Calls:
         (dx,) = out
         if dx is not None:
             axis = self.axis % y.ndim
-            dy, y, dx, lines = (folded(v, axis) for v in (dy, y, dx, lines))
-            yield from inner_product(dy, y, lines[:, 0], dx)
-            yield call(np.subtract, dy, lines, dx)
+            dy, y, dx, sums = (folded(v, axis) for v in (dy, y, dx, sums))
+            yield from inner_product(dy, y, sums[:, 0], dx)
+            yield call(np.subtract, dy, sums, dx)
             yield call(np.multiply, dx, y, dx)
 
 
@@ -71,12 +72,12 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         yield call(np.log, lines, lines)
         yield call(np.subtract, y, lines, y)
 
-    def backward(self, dy: Array, y: Array, *, out: Slots, lines: Array) -> Calls:
+    def backward(self, dy: Array, y: Array, *, out: Slots, sums: Array) -> Calls:
         (dx,) = out
         if dx is not None:
             axis = self.axis % y.ndim
-            dy, y, dx, lines = (folded(v, axis) for v in (dy, y, dx, lines))
+            dy, y, dx, sums = (folded(v, axis) for v in (dy, y, dx, sums))
             yield call(np.exp, y, dx)
-            yield from total(dy, lines[:, 0])
-            yield call(np.multiply, dx, lines, dx)
+            yield from total(dy, sums[:, 0])
+            yield call(np.multiply, dx, sums, dx)
             yield call(np.subtract, dy, dx, dx)

@@ -1,0 +1,217 @@
+"""What happens at kinks, ties, poles, NaN and infinity, and which operands are refused."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pytest
+from bound import Bound
+from scipy import special
+
+from mlpengine import ops
+from mlpengine.errors import DtypeError, ShapeError, UsageError
+from mlpengine.ops import GradOp
+from mlpengine.spec import Spec
+
+INF, NAN = np.inf, np.nan
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An op at a place of interest: operands, the value there, and the gradients for dy = 2."""
+
+    op: GradOp
+    operands: list
+    value: list
+    gradients: list = field(default_factory=list)
+
+
+EDGES = [
+    Edge(ops.Relu(), [[0.0, -0.0, NAN, INF, -INF]], [0, 0, NAN, INF, 0], [[0, 0, 0, 2, 0]]),
+    Edge(ops.LeakyRelu(0.1), [[0.0, NAN, -INF]], [0, NAN, -INF], [[0.2, 0.2, 0.2]]),
+    Edge(ops.LeakyRelu(0.0), [[-1.0, 1.0]], [0, 1], [[0, 2]]),
+    Edge(ops.Elu(0.5), [[0.0, NAN, -INF, INF]], [0, NAN, -0.5, INF], [[1, NAN, 0, 2]]),
+    Edge(ops.Abs(), [[0.0, -0.0, NAN]], [0, 0, NAN], [[0, 0, NAN]]),
+    Edge(
+        ops.Clamp(-1, 1), [[-1, 1, -3, 3, NAN, INF]], [-1, 1, -1, 1, NAN, 1], [[2, 2, 0, 0, 0, 0]]
+    ),
+    Edge(ops.Clamp(2, 2), [[1.0, 2.0, 3.0]], [2, 2, 2], [[0, 2, 0]]),
+    Edge(
+        ops.Maximum(),
+        [[1, 1, 1, NAN, 1, INF], [1, 2, 0, 1, NAN, INF]],
+        [1, 2, 1, NAN, NAN, INF],
+        [[1, 0, 2, 0, 0, 1], [1, 2, 0, 2, 2, 1]],
+    ),
+    Edge(ops.Minimum(), [[1, 1, 1], [1, 2, 0]], [1, 1, 0], [[1, 2, 0], [1, 0, 2]]),
+    Edge(ops.Where(), [[1, 0], [INF, NAN], [NAN, INF]], [INF, INF], [[0, 0], [2, 0], [0, 2]]),
+    Edge(ops.Pow(0), [[0.0, -1.0, NAN, INF]], [1, 1, 1, 1], [[0, 0, 0, 0]]),
+    Edge(ops.Pow(1), [[0.0, -1.0, INF]], [0, -1, INF], [[2, 2, 2]]),
+    Edge(ops.Pow(2), [[0.0, -3.0]], [0, 9], [[0, -12]]),
+    Edge(ops.Pow(0.5), [[0.0, 4.0, -1.0]], [0, 2, NAN], [[INF, 0.5, NAN]]),
+    Edge(ops.Pow(-1), [[0.0, 2.0]], [INF, 0.5], [[-INF, -0.5]]),
+    Edge(ops.Log(), [[0.0, -1.0, INF]], [-INF, NAN, INF], [[INF, -2, 0]]),
+    Edge(ops.Log2(), [[0.0, 1.0]], [-INF, 0], [[INF, 2 / np.log(2)]]),
+    Edge(ops.LogEps(1.0), [[0.0, -1.0]], [0, -INF], [[2, INF]]),
+    Edge(ops.Sqrt(), [[0.0, 4.0, -1.0]], [0, 2, NAN], [[INF, 0.5, NAN]]),
+    Edge(ops.Rsqrt(), [[0.0, 4.0]], [INF, 0.5], [[-INF, -0.125]]),
+    Edge(ops.Div(), [[1.0, 0.0], [0.0, 2.0]], [INF, 0], [[INF, 1], [-INF, 0]]),
+    Edge(ops.Exp(), [[-INF, INF, 1000.0]], [0, INF, INF], [[0, INF, INF]]),
+    Edge(ops.Sigmoid(), [[0.0, 800.0, -800.0, INF, -INF]], [0.5, 1, 0, 1, 0], [[0.5, 0, 0, 0, 0]]),
+    Edge(ops.Tanh(), [[0.0, 800.0, -INF]], [0, 1, -1], [[2, 0, 0]]),
+    Edge(ops.Silu(), [[0.0, 800.0, -800.0]], [0, 800, 0], [[1, 2, 0]]),
+    Edge(ops.Softplus(), [[800.0, -800.0]], [800, 0], [[2, 0]]),
+    Edge(ops.Gelu(), [[0.0, 800.0, -800.0, NAN]], [0, 800, 0, NAN], [[1, 2, 0, NAN]]),
+    Edge(ops.Gelu("tanh"), [[0.0, 800.0, -800.0]], [0, 800, 0], [[1, 2, 0]]),
+    Edge(ops.Softmax(), [[800.0, -800.0, 800.0]], [0.5, 0, 0.5], [[0, 0, 0]]),
+    Edge(ops.LogSoftmax(), [[800.0, -800.0]], [0, -1600], [[-2, 2]]),
+    Edge(ops.Max(), [[1.0, 3.0, 3.0]], 3, [[0, 2, 0]]),
+    Edge(ops.Max(), [[1.0, NAN, 3.0, NAN]], NAN, [[0, 2, 0, 0]]),
+    Edge(ops.Max(0), [[[1.0, 5.0], [1.0, 6.0]]], [1, 6], [[[2, 0], [0, 2]]]),
+    Edge(ops.Min((0, 1)), [[[1.0, 1.0], [1.0, 6.0]]], 1, [[[2, 0], [0, 0]]]),
+    Edge(ops.Mean(0), [np.zeros((0, 2))], [NAN, NAN], [np.zeros((0, 2))]),
+    Edge(ops.Sum(0), [np.zeros((0, 2))], [0, 0], [np.zeros((0, 2))]),
+    Edge(ops.LogSumExp(), [[800.0, 800.0]], 800 + np.log(2), [[1, 1]]),
+    Edge(ops.MeanAbsoluteError(), [[1.0, 2.0], [1.0, 4.0]], 1, [[0, -1], [0, 1]]),
+    Edge(ops.Huber(1.0), [[1.0, 9.0], [0.0, 0.0]], 4.5, [[1, 1], [-1, -1]]),
+    Edge(
+        ops.BinaryCrossEntropyWithLogits(),
+        [[800.0, -800.0], [1.0, 1.0]],
+        400,
+        [[0, -1], [-800, 800]],
+    ),
+    Edge(ops.MeanSquaredError(), [np.zeros((0, 3)), np.zeros((0, 3))], 0),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("edge", EDGES, ids=lambda e: e.op.name)
+def test_values_and_gradients_at_edges(edge, dtype):
+    bound = Bound(edge.op, tuple(np.asarray(x, dtype) for x in edge.operands))
+    for dy in bound.dy:
+        dy.fill(2)
+    with np.errstate(all="ignore"):
+        value, gradients = bound.forward()[0], bound.backward()
+    np.testing.assert_allclose(value, edge.value, rtol=1e-6)
+    for found, expected in zip(gradients, edge.gradients, strict=bool(edge.gradients)):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+ACCURATE = {
+    "sigmoid": (ops.Sigmoid(), special.expit),
+    "softplus": (ops.Softplus(), lambda x: -special.log_expit(-x)),
+    "silu": (ops.Silu(), lambda x: x * special.expit(x)),
+    "elu": (ops.Elu(), lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
+    "tanh": (ops.Tanh(), np.tanh),
+}
+
+
+@pytest.mark.parametrize(("dtype", "ulps"), [("float64", 8), ("float32", 8)])
+@pytest.mark.parametrize("name", ACCURATE)
+def test_values_are_right_to_the_last_digits_at_every_magnitude(name, dtype, ulps):
+    op, formula = ACCURATE[name]
+    size = np.geomspace(1e-30, 80, 2000)
+    x = np.concatenate([-size, size]).astype(dtype)
+    (y,) = Bound(op, (x,)).forward()
+    np.testing.assert_allclose(y, formula(x.astype(float)), rtol=ulps * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(("dtype", "ulps"), [("float64", 4), ("float32", 4)])
+def test_gelu_is_right_to_the_last_digits_of_the_operand(dtype, ulps):
+    x = np.concatenate([np.linspace(-40, 40, 20001), np.geomspace(1e-30, 1, 999)]).astype(dtype)
+    bound = Bound(ops.Gelu(), (x,))
+    (y,), (dx,) = bound.forward(), bound.backward()
+    wide = x.astype(float)
+    eps = np.finfo(dtype).eps
+    phi = np.exp(-wide * wide / 2) / np.sqrt(2 * np.pi)
+    assert (np.abs(y - wide * special.ndtr(wide)) <= ulps * eps * np.abs(wide)).all()
+    assert np.abs(dx - (special.ndtr(wide) + wide * phi)).max() <= ulps * eps
+
+
+def test_long_float32_sums_keep_their_digits():
+    x = np.full(1 << 20, 0.1, np.float32)
+    (y,) = Bound(ops.Mean(), (x,)).forward()
+    np.testing.assert_allclose(y, x[0], rtol=1e-6)
+
+
+def make(cls, *args, **kwargs):
+    return partial(cls, *args, **kwargs)
+
+
+WRONG_OPTIONS: list[tuple[Callable[[], GradOp], str]] = [
+    (make(ops.LeakyRelu, -0.1), r"leaky_relu: alpha must lie in 0 to 1 \(alpha -0.1\)"),
+    (make(ops.LeakyRelu, 1.5), "alpha 1.5"),
+    (make(ops.Elu, 0), "elu: alpha must be positive"),
+    (make(ops.Gelu, "erf"), "none or tanh"),
+    (make(ops.Clamp, 2, 1), r"clamp: lo must not exceed hi \(lo 2, hi 1\)"),
+    (make(ops.Clamp, NAN, 1), "lo must not exceed"),
+    (make(ops.LogEps, 0), "log_eps: eps must be positive"),
+    (make(ops.Huber, 0), "huber: delta must be positive"),
+    (make(ops.BinaryCrossEntropyWithLogits, 0), "positive_weight must be positive"),
+    (make(ops.SoftmaxCrossEntropy, label_smoothing=1.5), "label_smoothing must lie in 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("build", "says"), WRONG_OPTIONS)
+def test_wrong_options_are_refused(build, says):
+    with pytest.raises(UsageError, match=says):
+        build()
+
+
+def f8(*shape):
+    return Spec(shape, np.dtype("float64"))
+
+
+def f4(*shape):
+    return Spec(shape, np.dtype("float32"))
+
+
+def i8(*shape):
+    return Spec(shape, np.dtype("int64"))
+
+
+WRONG_OPERANDS = [
+    (ops.Add(), [f8(2), f8(3)], ShapeError, r"add: .*broadcast \(a float64\[2\], b float64\[3\]\)"),
+    (ops.Mul(), [f8(2), f4(2)], DtypeError, r"mul: .*dtype \(a float64\[2\], b float32\[2\]\)"),
+    (ops.Div(), [i8(2), i8(2)], DtypeError, "div"),
+    (ops.Maximum(), [f8(2, 1), f8(3, 3)], ShapeError, "maximum"),
+    (
+        ops.Where(),
+        [i8(2), f8(3), f8()],
+        ShapeError,
+        r"cond int64\[2\], a float64\[3\], b float64\[\]",
+    ),
+    (ops.Where(), [i8(2), f8(2), f4(2)], DtypeError, "where"),
+    (ops.Exp(), [i8(2)], DtypeError, r"exp: .*\(x int64\[2\]\)"),
+    (ops.Relu(), [i8(2)], DtypeError, "relu"),
+    (ops.Softmax(2), [f8(2, 3)], ShapeError, r"softmax: .*\(axis 2, x float64\[2, 3\]\)"),
+    (ops.Softmax(), [f8()], ShapeError, "softmax"),
+    (ops.Sum(-3), [f8(2, 3)], ShapeError, "axis -3"),
+    (ops.Sum((0, -2)), [f8(2, 3)], ShapeError, "twice"),
+    (ops.Mean(), [i8(2)], DtypeError, "mean"),
+    (ops.Max(0), [f8(0, 3)], ShapeError, "max: needs an entry"),
+    (ops.LogSumExp(1), [f8(2, 0)], ShapeError, "logsumexp: needs an entry"),
+    (ops.MeanSquaredError(), [f8(2, 1), f8(2)], ShapeError, "mse: target must have the shape"),
+    (ops.MeanSquaredError(), [f8(2), f8(2), f8(1)], ShapeError, "one entry per row"),
+    (ops.MeanSquaredError(), [f8(), f8(), f8()], ShapeError, "one entry per row"),
+    (ops.MeanSquaredError(), [f8(2), f4(2)], DtypeError, "one floating dtype"),
+    (ops.SoftmaxCrossEntropy(), [f8(2, 3), i8(3)], ShapeError, "per row of output"),
+    (ops.SoftmaxCrossEntropy(), [f8(2, 3), f8(2)], ShapeError, "per row of output"),
+    (ops.SoftmaxCrossEntropy(), [f8(2, 3), f4(2, 3)], DtypeError, "int64 indices, or prob"),
+    (ops.SoftmaxCrossEntropy(), [f8(2), i8(2)], ShapeError, r"must be \(batch, classes\)"),
+    (ops.SoftmaxCrossEntropy(), [f8(2, 0), i8(2)], ShapeError, r"must be \(batch, classes\)"),
+    (ops.SoftmaxCrossEntropy((1.0,)), [f8(2, 3), i8(2)], ShapeError, "1 class weights"),
+    (ops.SoftmaxCrossEntropy(ignore_index=0), [f8(2, 3), f8(2, 3)], DtypeError, "ignore_index"),
+    (
+        ops.SoftmaxCrossEntropy(),
+        [f8(2, 3), Spec((2,), np.dtype("int32"))],
+        DtypeError,
+        "must be int64 indices",
+    ),
+]
+
+
+@pytest.mark.parametrize(("op", "specs", "error", "says"), WRONG_OPERANDS)
+def test_wrong_operands_are_refused_while_recording(op, specs, error, says):
+    with pytest.raises(error, match=says):
+        op.infer(*specs)
