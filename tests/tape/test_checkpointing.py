@@ -1,0 +1,148 @@
+"""Balanced checkpointing: fewer bytes, the same bits."""
+
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+from dags import dags
+from hypothesis import given, settings
+
+from mlpengine.nn import Mlp
+from mlpengine.tape import Node, Program, Tape, linear
+from mlpengine.tape.checkpoint import items_to_keep, shared_work
+from mlpengine.tape.forward import ForwardPlan, aliases
+
+LAYERS, ROWS, WIDTH = 20, 64, 32
+
+BLOCKS = {
+    "gelu": lambda tape, h, i: h.gelu(),
+    "silu": lambda tape, h, i: h.silu(),
+    "layer_norm": lambda tape, h, i: h.layer_norm(scale(tape, i)),
+    "layer_norm silu": lambda tape, h, i: h.layer_norm(scale(tape, i)).silu(),
+    "tanh silu reshape": lambda tape, h, i: h.tanh().silu().reshape(-1, WIDTH),
+    "gelu dropout": lambda tape, h, i: h.layer_norm().gelu().dropout(0.2, np.random.default_rng(i)),
+}
+SAVED = dict.fromkeys(BLOCKS, 0.3) | {"gelu dropout": 0.2}
+"""Of the planned bytes; dropout keeps its mask and its value."""
+
+
+def scale(tape: Tape, i: int) -> Node:
+    return tape.parameter(np.ones(WIDTH, np.float32), name=f"{i}.scale")
+
+
+def deep(block: str, layers: int = LAYERS) -> tuple[Tape, Node]:
+    """Return a tape of linear layers with a block after each."""
+    tape, rng = Tape(), np.random.default_rng(4)
+    h = tape.input((ROWS, WIDTH), name="x")
+    for i in range(layers):
+        w = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 6
+        h = linear(h, tape.parameter(w, name=f"{i}.weight"))
+        h = BLOCKS[block](tape, h, i)
+    return tape, h
+
+
+def trained(block: str, how: str) -> tuple[Program, bytes, bytes]:
+    tape, y = deep(block)
+    program = Program(tape, y, checkpointing=how)
+    x = np.random.default_rng(5).standard_normal((ROWS, WIDTH), np.float32)
+    value = program.forward(x=x).tobytes()
+    program.backward()
+    return program, value, program.grads.flat.tobytes()
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_20_layer_tape_takes_a_third_less_and_not_a_bit_differs(block):
+    (keep, *expected), (balanced, *found) = (trained(block, how) for how in ("keep", "balanced"))
+    assert found == expected
+    full, less = (sum(p.planned_bytes.values()) for p in (keep, balanced))
+    assert less <= (1 - SAVED[block]) * full
+
+
+def test_only_cheap_ops_run_twice():
+    program, *_ = trained("gelu dropout", "balanced")
+    again = {i.op.name for i in program.instructions if i.kind == "recompute"}
+    assert again == {"layer_norm", "gelu"}
+
+
+def test_dropout_keeps_its_mask():
+    tape = Tape()
+    w = tape.parameter(np.ones((4, 8)), name="w")
+    rng = np.random.default_rng(1)
+    y = (w.silu().dropout(0.5, rng).silu() ** 2).sum()
+    program = Program(tape, y, checkpointing="balanced")
+    program.forward()
+    drawn = rng.bit_generator.state
+    program.backward()
+    assert rng.bit_generator.state == drawn
+    assert all(i.op.name != "dropout" for i in program.instructions if i.kind == "recompute")
+
+
+def test_summary_prints_what_is_saved():
+    tape, y = deep("silu")
+    saved = [trained("silu", how)[0].planned_bytes for how in ("keep", "balanced")]
+    full, less = (sum(s.values()) for s in saved)
+    line = tape.summary(y, checkpointing="balanced").splitlines()[-1]
+    assert line == (f"balanced checkpointing saves {full - less:,} bytes ({1 - less / full:.0%})")
+    assert "checkpointing" not in tape.summary(y)
+
+
+def test_what_saves_nothing_is_not_computed_again():
+    tape = Tape()
+    w = tape.parameter(np.ones((WIDTH, WIDTH)), name="w")
+    y = linear(linear(w, w).relu(), w).relu()  # relu reads its own value, not its operand
+    program = Program(tape, y, checkpointing="balanced")
+    assert all(i.kind != "recompute" for i in program.instructions)
+    assert program.planned_bytes == Program(tape, y).planned_bytes
+
+
+@pytest.mark.parametrize(
+    ("activation", "dropout", "part"),
+    [("gelu", 0.0, 0.6), ("silu", 0.0, 0.6), ("relu", 0.0, 1.0), ("gelu", 0.1, 1.0)],
+)
+def test_an_mlp_trains_the_same_with_less(activation, dropout, part):
+    sizes = [WIDTH] * (LAYERS + 1)
+    x = np.random.default_rng(6).standard_normal((ROWS, WIDTH), np.float32)
+    found = {}
+    for how in ("keep", "balanced"):
+        mlp = Mlp(sizes, activation=activation, dropout=dropout, seed=3)
+        scratch, grads = mlp.scratch(ROWS, checkpointing=how), mlp.gradients(ROWS)
+        value = mlp.forward(x, scratch).tobytes()
+        grads.d_output.fill(1)
+        mlp.backward(scratch, grads)
+        found[how] = value, grads.flat.tobytes(), scratch.planned_bytes
+    assert found["keep"][:2] == found["balanced"][:2]
+    assert found["balanced"][2] <= part * found["keep"][2]
+
+
+def cost(items: set, sizes: dict) -> int:
+    return sum(sizes[item] for item in items)
+
+
+def enough(kept: set, needed: set, records: list, alias: dict) -> bool:
+    """Return whether all of `needed` can be had from what is kept, by running cheap ops."""
+    there = set(kept)
+    for record in records:
+        operands = [x for x in record.operands if x is not None and not x.is_leaf]
+        if record.op.cheap and all(("value", alias[x.index]) in there for x in operands):
+            there |= {("value", alias[y.index]) for y in record.outputs}
+            there.add(("work", record.key))
+    return needed <= there
+
+
+@settings(max_examples=60, deadline=None)
+@given(dags())
+def test_no_other_choice_keeps_fewer_bytes(drawn):
+    tape, outputs = drawn
+    plan = ForwardPlan(tape, outputs, differentiable=False)
+    records, alias = plan.records[:7], aliases(plan.records[:7])
+    sizes = {("value", alias[y.index]): y.spec.nbytes for r in records for y in r.outputs}
+    works = {r.key: sum(s.nbytes for s in shared_work(r).values()) for r in records}
+    sizes |= {("work", key): nbytes for key, nbytes in works.items() if nbytes}
+    needed = {("value", alias[x.index]) for r in records for x in r.residuals if not x.is_leaf}
+    needed |= {item for item in sizes if item[0] == "work"}
+    kept = items_to_keep(records, needed, set(), alias)
+    assert enough(kept, needed, records, alias)
+    every = sorted(sizes)
+    choices = chain.from_iterable(combinations(every, n) for n in range(min(len(every), 9) + 1))
+    best = min(cost(set(c), sizes) for c in choices if enough(set(c), needed, records, alias))
+    assert cost(kept, sizes) == best
