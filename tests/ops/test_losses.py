@@ -1,0 +1,258 @@
+"""The losses as callables: what they write, remember, refuse and allocate."""
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import special
+from sklearn import metrics
+
+from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
+from mlpengine.ops import (
+    BinaryCrossEntropyWithLogits,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    SoftmaxCrossEntropy,
+)
+from mlpengine.ops._loss import REMEMBERED
+from mlpengine.spec import Spec
+
+DISTANCES = [MeanSquaredError(), MeanAbsoluteError(), Huber(0.7), BinaryCrossEntropyWithLogits(2)]
+ALL = [*DISTANCES, SoftmaxCrossEntropy(), SoftmaxCrossEntropy(label_smoothing=0.1)]
+every_loss = pytest.mark.parametrize("loss", ALL, ids=lambda x: x.name)
+every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def batch(loss, rows=6, dtype="float32", seed=0):
+    """Return an output, a target and sample weights."""
+    rng = np.random.default_rng(seed)
+    output = rng.standard_normal((rows, 4)).astype(dtype)
+    if isinstance(loss, SoftmaxCrossEntropy):
+        target = rng.integers(0, 4, rows)
+    else:
+        target = rng.random((rows, 4)).astype(dtype)
+    return output, target, rng.random(rows).astype(dtype)
+
+
+def differences(loss, output, target, weight):
+    """Return the gradient by the output, entry by entry, from float64 values."""
+    output = output.astype(np.float64)
+    target = target.astype(np.float64) if target.dtype.kind == "f" else target
+    found = np.empty_like(output)
+    for place in np.ndindex(output.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = output.copy()
+            moved[place] += sign * 1e-6
+            ends.append(loss(moved, target, None, weight))
+        found[place] = (ends[0] - ends[1]) / 2e-6
+    return found
+
+
+@every_loss
+@every_dtype
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_call_returns_the_value_and_overwrites_the_gradient(loss, dtype, weighted):
+    output, target, weight = batch(loss, dtype=dtype)
+    weight = weight if weighted else None
+    d_output = np.full_like(output, np.nan)
+    value = loss(output, target, d_output, weight)
+    assert type(value) is float
+    assert value == pytest.approx(loss(output, target, sample_weight=weight), rel=1e-12)
+    expected = differences(loss, output, target, weight)
+    np.testing.assert_allclose(d_output, expected, atol=2e-7 if dtype == "float32" else 1e-9)
+
+
+def test_values_agree_with_scikit_learn():
+    logits, labels, weight = batch(SoftmaxCrossEntropy(), dtype="float64")
+    probabilities = special.softmax(logits, axis=1)
+    total = metrics.log_loss(labels, probabilities, sample_weight=weight, labels=range(4))
+    found = SoftmaxCrossEntropy()(logits, labels, sample_weight=weight)
+    assert found == pytest.approx(total * weight.sum() / len(labels))  # divided by the batch size
+    output, target, _ = batch(MeanSquaredError(), dtype="float64")
+    squared = metrics.mean_squared_error(target, output)
+    assert MeanSquaredError()(output, target) == pytest.approx(squared)
+    absolute = metrics.mean_absolute_error(target, output)
+    assert MeanAbsoluteError()(output, target) == pytest.approx(absolute)
+
+
+def peak_of_a_call(loss, rows):
+    """Return the peak of traced memory of a call on arrays that were bound before."""
+    output, target, weight = batch(loss, rows=rows)
+    d_output = np.empty_like(output)
+    loss(output, target, d_output, weight)
+    known = list(vars(loss)["_bindings"].values())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        loss(output, target, d_output, weight)
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        loss(output, target, d_output, weight)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert list(vars(loss)["_bindings"].values()) == known
+    return peak
+
+
+@every_loss
+def test_a_second_call_on_the_same_arrays_binds_nothing_and_allocates_nothing(loss):
+    assert peak_of_a_call(loss, 65536) - peak_of_a_call(loss, 16384) < 1024
+
+
+@every_loss
+def test_bindings_are_few_and_never_mixed_up(loss):
+    pairs = [batch(loss, rows=rows, seed=rows) for rows in range(1, 2 * REMEMBERED)]
+    gradients = [np.empty_like(output) for output, *_ in pairs]
+    once = [loss(o, t, d, w) for (o, t, w), d in zip(pairs, gradients, strict=True)]
+    again = [loss(o, t, d, w) for (o, t, w), d in zip(pairs, gradients, strict=True)]
+    assert once == again
+    assert len(vars(loss)["_bindings"]) == REMEMBERED
+
+
+def test_a_loss_takes_indices_and_probabilities_in_turn():
+    logits, labels, _ = batch(SoftmaxCrossEntropy(), dtype="float64")
+    loss, d_output = SoftmaxCrossEntropy(), np.empty_like(logits)
+    by_index = loss(logits, labels, d_output)
+    first = d_output.copy()
+    by_row = loss(logits, np.eye(4)[labels], d_output)
+    assert by_row == pytest.approx(by_index, rel=1e-14)
+    np.testing.assert_allclose(d_output, first, rtol=0, atol=1e-16)
+    assert loss(logits, list(labels), d_output) == by_index
+    assert loss(logits, labels.astype(np.uint8), d_output) == by_index
+
+
+@every_loss
+def test_a_bound_loss_replays_on_its_buffers(loss):
+    output, target, weight = batch(loss)
+    d_output = np.empty_like(output)
+    bound = loss.bind(output, d_output, weighted=True)
+    for seed in (1, 2):
+        new, target, weight = batch(loss, seed=seed)
+        output[...], bound.target[...], bound.sample_weight[...] = new, target, weight
+        for call in bound.calls:
+            call()
+        expected = np.empty_like(output)
+        assert float(bound.value) == loss(new, target, expected, weight)
+        np.testing.assert_array_equal(d_output, expected)
+
+
+def test_unweighted_binding_has_no_weights_and_may_do_without_a_gradient():
+    output = np.zeros((3, 2))
+    bound = MeanSquaredError().bind(output, None)
+    assert bound.sample_weight is None
+    assert bound.backward == ()
+    assert bound.calls == list(bound.forward)
+
+
+def test_weights_of_one_change_nothing():
+    for loss in ALL:
+        output, target, _ = batch(loss, dtype="float64")
+        plain, weighted = np.empty_like(output), np.empty_like(output)
+        value = loss(output, target, plain)
+        assert loss(output, target, weighted, np.ones(6)) == pytest.approx(value, rel=1e-14)
+        np.testing.assert_allclose(weighted, plain, rtol=1e-15)
+
+
+def test_the_cross_entropy_divides_by_the_batch_size_and_by_nothing_else():
+    logits, d_output = np.zeros((4, 2)), np.empty((4, 2))
+    row = np.log(2)
+    labels = np.array([0, 1, -1, 0])
+    assert SoftmaxCrossEntropy(ignore_index=-1)(logits, labels, d_output) == pytest.approx(
+        3 * row / 4
+    )
+    np.testing.assert_array_equal(d_output[2], 0)
+    labels = np.array([0, 1, 1, 0])
+    weights = np.array([1.0, 0.0, 3.0, 0.0])
+    assert SoftmaxCrossEntropy()(logits, labels, d_output, weights) == pytest.approx(row)
+    by_class = SoftmaxCrossEntropy(class_weights=(5.0, 1.0))
+    assert by_class(logits, labels, d_output) == pytest.approx(row * 12 / 4)
+
+
+@every_dtype
+def test_the_value_is_summed_in_float64(dtype):
+    output = np.full((1 << 20, 1), 0.1, dtype)
+    target = np.zeros_like(output)
+    exact = float(np.square(output[0, 0], dtype=dtype))
+    assert MeanSquaredError()(output, target) == pytest.approx(exact, rel=1e-12)
+    rows = np.zeros((1 << 20, 1), dtype)
+    weight = np.full(1 << 20, 0.1, dtype)
+    rows[:] = 1
+    assert MeanSquaredError()(rows, target, sample_weight=weight) == pytest.approx(
+        float(weight[0]), rel=1e-12
+    )
+
+
+def test_an_empty_batch_has_no_loss():
+    for loss in DISTANCES:
+        assert loss(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3))) == 0.0
+    none = np.zeros(0, np.int64)
+    assert SoftmaxCrossEntropy()(np.zeros((0, 3)), none, np.zeros((0, 3))) == 0.0
+
+
+@every_loss
+def test_a_value_that_is_not_finite_is_returned_as_it_is(loss):
+    output, target, _ = batch(loss)
+    output[2, 1] = np.nan
+    d_output = np.empty_like(output)
+    assert np.isnan(loss(output, target, d_output))
+    assert np.isnan(d_output[2, 1])
+    assert np.isfinite(np.delete(d_output, 2, axis=0)).all()
+
+
+@pytest.mark.parametrize("label", [4, -1, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("classes", [4, 400])
+def test_a_class_out_of_range_is_named_with_its_row(label, classes):
+    labels = np.array([0, 3, label * (classes // 4) if label == 4 else label, 1])
+    with pytest.raises(IndexRangeError, match=rf"0 to {classes - 1} \(row 2 has {labels[2]}\)"):
+        SoftmaxCrossEntropy()(np.zeros((4, classes)), labels, np.zeros((4, classes)))
+
+
+def test_an_ignored_index_may_lie_outside_but_others_must_not():
+    loss, labels = SoftmaxCrossEntropy(ignore_index=-100), np.array([0, -100, -1])
+    with pytest.raises(IndexRangeError, match=r"row 2 has -1"):
+        loss(np.zeros((3, 2)), labels, np.zeros((3, 2)))
+    assert loss(np.zeros((2, 2)), labels[:2], np.zeros((2, 2))) == pytest.approx(np.log(2) / 2)
+
+
+REFUSED = [
+    (MeanSquaredError(), (3, 1), np.zeros(3), None, ShapeError, r"shape of output .*float64\[3\]"),
+    (MeanSquaredError(), (3,), np.zeros((3, 1)), None, ShapeError, "shape of output"),
+    (MeanSquaredError(), (3,), 0.0, None, ShapeError, "shape of output"),
+    (MeanSquaredError(), (3,), ["a", "b", "c"], None, DtypeError, "mse: target: dtype must be"),
+    (MeanSquaredError(), (3,), np.zeros(3, complex), None, DtypeError, "got complex128"),
+    (MeanSquaredError(), (3, 2), np.zeros((3, 2)), np.zeros(2), ShapeError, "sample_weight: shape"),
+    (MeanSquaredError(), (3, 2), np.zeros((3, 2)), np.zeros((3, 1)), ShapeError, r"be \(3,\)"),
+    (MeanSquaredError(), (3,), np.zeros(3), np.zeros(3, complex), DtypeError, "sample_weight: dty"),
+    (SoftmaxCrossEntropy(), (3, 2), np.zeros(2, int), None, ShapeError, "one index"),
+    (SoftmaxCrossEntropy(), (3, 2), np.zeros((3, 1), int), None, ShapeError, "one index"),
+    (SoftmaxCrossEntropy(), (3, 2), np.zeros(3), None, ShapeError, "row of probabilities"),
+    (SoftmaxCrossEntropy(), (3, 2), np.zeros(3, bool), None, DtypeError, "class indices"),
+    (SoftmaxCrossEntropy(ignore_index=1), (3, 2), np.zeros((3, 2)), None, DtypeError, "ignore"),
+    (SoftmaxCrossEntropy(), (3,), np.zeros(3, int), None, ShapeError, r"\(batch, classes\)"),
+]
+
+
+@pytest.mark.parametrize(("loss", "shape", "target", "weight", "error", "says"), REFUSED)
+def test_targets_and_weights_that_do_not_fit_are_refused(loss, shape, target, weight, error, says):
+    with pytest.raises(error, match=says):
+        loss(np.zeros(shape), target, np.zeros(shape), weight)
+
+
+def test_targets_and_weights_are_checked_at_every_call():
+    loss, output, d_output = MeanSquaredError(), np.zeros((3, 2)), np.zeros((3, 2))
+    loss(output, np.zeros((3, 2)), d_output)
+    with pytest.raises(ShapeError, match="mse: target: shape"):
+        loss(output, np.zeros((2, 2)), d_output)
+    with pytest.raises(ShapeError, match="d_output must be as output is"):
+        loss(output, np.zeros((3, 2)), np.zeros((3, 2), np.float32))
+
+
+def test_a_binding_says_what_targets_it_takes():
+    output = np.zeros((3, 2), np.float32)
+    assert SoftmaxCrossEntropy().bind(output, None).target.dtype == np.int64
+    rows = Spec((3, 2), np.dtype("float32"))
+    assert SoftmaxCrossEntropy().bind(output, None, target=rows).target.shape == (3, 2)
