@@ -34,6 +34,7 @@ class StepParts:
     grads: Gradients
     loss: Loss
     bound_loss: BoundLoss
+    threads: int = 1
 
     @property
     def instructions(self) -> list[InstructionLike]:
@@ -73,6 +74,7 @@ def compile_step(parts: StepParts, optimizer: Optimizer) -> Executor | None:
             parts.instructions,
             dtype=parts.scratch.mlp.dtype,
             batch=parts.scratch.batch_size,
+            threads=parts.threads,
             update=update,
             gathered=(parts.scratch.input, bound.target, bound.sample_weight),
             names=parts.names,
@@ -103,6 +105,7 @@ def _segment(instructions: Sequence[InstructionLike], parts: StepParts) -> Call:
         instructions,
         dtype=parts.scratch.mlp.dtype,
         batch=parts.scratch.batch_size,
+        threads=parts.threads,
         names=parts.names,
     )
     step, check = executor.step, parts.bound_loss.forward

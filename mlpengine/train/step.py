@@ -50,6 +50,7 @@ class TrainingStep:
         weighted: whether batches come with sample weights.
         backend: as for `Mlp.scratch`, or ``compiled`` for machine code made for these shapes; NumPy
             computes what has no compiled rule, and everything where there is no compiler.
+        threads: that share a compiled step; the bits are the same for every number.
         checkpointing: as for `Mlp.scratch`.
 
     Attributes:
@@ -73,6 +74,7 @@ class TrainingStep:
         clip: Clip | None = None,
         weighted: bool = False,
         backend: str = "auto",
+        threads: int = 1,
         checkpointing: Checkpointing = "keep",
     ) -> None:
         if batch_size < 1:
@@ -82,6 +84,7 @@ class TrainingStep:
         self.clip = NormClip(clip_norm) if clip_norm is not None else clip
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted
+        self.threads = threads
         self.executor = "compiled" if backend == "compiled" else "numpy"
         rules = "auto" if backend == "compiled" else backend
         scratch = mlp.scratch(batch_size, backend=rules, checkpointing=checkpointing)
@@ -201,7 +204,7 @@ class TrainingStep:
         return BoundStep(scratch, grads, loss, calls)
 
     def _compile(self, scratch: Scratch, grads: Gradients, loss: BoundLoss) -> BoundStep:
-        parts = StepParts(scratch, grads, self.loss, loss)
+        parts = StepParts(scratch, grads, self.loss, loss, self.threads)
         if self.clip is None or isinstance(self.clip, NormClip):
             whole = compile_step(parts, self.optimizer)
             if whole is not None:
