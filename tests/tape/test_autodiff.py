@@ -1,0 +1,374 @@
+"""The eager face: tracking, gradients, containers, errors, memory, and the bits of a program."""
+
+import gc
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from dags import Naive, dags
+from hypothesis import given, settings
+
+from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.tape import (
+    EagerGradients,
+    GradientAccumulator,
+    QuantizedArray,
+    Tape,
+    Tensor,
+    backward,
+    embedding,
+    from_inner,
+    linear,
+    no_grad,
+    quantize,
+    where,
+)
+from mlpengine.tape.graph import Computation
+from mlpengine.tape.record import as_tuple
+
+RNG = np.random.default_rng(8)
+X, Y = RNG.standard_normal((4, 3)), RNG.standard_normal((4, 3))
+
+
+def tracked(array=X) -> Tensor:
+    return from_inner(np.array(array)).require_grad()
+
+
+def test_values_come_at_once_and_gradients_on_demand():
+    x, y = tracked(X), tracked(Y)
+    z = (x * y).tanh()
+    np.testing.assert_array_equal(z.inner(), np.tanh(X * Y))
+    grads = backward(z.sum())
+    assert isinstance(grads, EagerGradients)
+    np.testing.assert_allclose(grads.grad(x), (1 - np.tanh(X * Y) ** 2) * Y)
+    np.testing.assert_allclose(grads.grad(y), (1 - np.tanh(X * Y) ** 2) * X)
+
+
+def test_python_steers():
+    x, steps = tracked([1.0, 3.0]), 0
+    h = x
+    while float(h.sum()) < 100:
+        h = h * 2 if steps % 2 else h * h
+        steps += 1
+    # squared, doubled, squared: 4 x**4
+    assert steps == 3
+    np.testing.assert_allclose(h.backward().grad(x), [16.0, 432.0])
+
+
+def test_a_root_of_any_shape_is_seeded_with_ones():
+    x = tracked()
+    np.testing.assert_array_equal(backward(x * 3).grad(x), np.full((4, 3), 3.0))
+    np.testing.assert_array_equal(backward(x).grad(x), np.ones((4, 3)))
+
+
+def test_each_backward_returns_a_container_of_its_own():
+    x = tracked()
+    first, second = backward((x * x).sum()), backward((x * x).sum())
+    assert first is not second
+    np.testing.assert_array_equal(first.grad(x), second.grad(x))
+    assert not np.shares_memory(first.grad(x), second.grad(x))
+
+
+def test_untracked_and_unreached_tensors_have_no_gradient():
+    x, aside, plain = tracked(), tracked(Y), from_inner(Y)
+    hidden = x * plain
+    grads = backward(hidden.sum())
+    assert grads.grad(x) is not None
+    assert grads.grad(plain) is None
+    assert grads.grad(aside) is None
+    assert grads.grad(hidden) is None
+    assert len(grads) == 1
+
+
+def test_grad_remove_forgets():
+    x = tracked()
+    grads = backward(x.sum())
+    np.testing.assert_array_equal(grads.grad_remove(x), np.ones((4, 3)))
+    assert grads.grad_remove(x) is None
+    assert grads.grad(x) is None
+
+
+def test_grad_replace_replaces_or_registers():
+    x, aside = tracked(), tracked(Y)
+    grads = backward(x.sum())
+    grads.grad_replace(x, Y)
+    grads.grad_replace(aside, X)
+    np.testing.assert_array_equal(grads.grad(x), Y)
+    np.testing.assert_array_equal(grads.grad(aside), X)
+    with pytest.raises(ShapeError, match=r"grad_replace: must be float64\[4, 3\]"):
+        grads.grad_replace(x, np.ones(3))
+    with pytest.raises(DtypeError, match="grad_replace: must be float64"):
+        grads.grad_replace(x, X.astype(np.float32))
+
+
+@pytest.mark.parametrize("array", [np.arange(6), np.array([True, False]), np.int8([1, 2])])
+def test_integer_and_bool_arrays_pass_through_untracked(array):
+    tensor = from_inner(array)
+    assert tensor.inner() is array
+    assert not tensor.wants_grad
+    with pytest.raises(DtypeError, match="require_grad: only float32 and float64"):
+        tensor.require_grad()
+
+
+def test_quantized_arrays_pass_through_untracked():
+    quantized = quantize(X)
+    tensor = from_inner(quantized)
+    assert isinstance(tensor.inner(), QuantizedArray)
+    assert tensor.inner() is quantized
+    assert tensor.shape == (4, 3)
+    with pytest.raises(DtypeError, match="require_grad"):
+        tensor.require_grad()
+    with pytest.raises(DtypeError, match="dequantized first"):
+        tensor + 1
+    assert from_inner(quantized.dequantize()).require_grad().wants_grad
+
+
+def test_integer_operands_take_part_without_gradients():
+    table, rows = tracked(), from_inner(np.array([0, 2, 2]))
+    grads = backward(embedding(table, rows).sum())
+    np.testing.assert_array_equal(grads.grad(table).sum(axis=1), [3, 0, 6, 0])
+    mask = from_inner(X > 0)
+    x = tracked()
+    np.testing.assert_array_equal(backward(where(mask, x, 0.0)).grad(x), X > 0)
+
+
+def test_retained_results_report_their_gradient():
+    x = tracked()
+    h = (x * 2).retain_grad()
+    grads = backward((h * h).sum())
+    np.testing.assert_allclose(grads.grad(h), 4 * X)
+    np.testing.assert_allclose(grads.grad(x), 8 * X)
+    root = (x * 3).retain_grad()
+    np.testing.assert_array_equal(backward(root).grad(root), np.ones((4, 3)))
+
+
+def test_a_graph_is_consumed_unless_it_is_retained():
+    x = tracked()
+    root = (x * x).sum()
+    first = backward(root, retain_graph=True)
+    second = root.backward()
+    np.testing.assert_array_equal(first.grad(x), second.grad(x))
+    with pytest.raises(TapeError, match=r"was consumed by an earlier backward.*retain_graph"):
+        backward(root)
+
+
+def test_a_part_that_was_consumed_is_found_in_a_larger_graph():
+    x = tracked()
+    trunk = x.exp()
+    backward(trunk.sum())
+    with pytest.raises(TapeError, match="graph of exp was consumed"):
+        backward((trunk * 2).sum())
+
+
+def test_untracked_roots_are_refused():
+    with pytest.raises(TapeError, match="the root must be tracked"):
+        backward(from_inner(X) * 2)
+
+
+def test_a_gradient_of_a_gradient_is_refused_with_the_way_out():
+    x = tracked()
+    with pytest.raises(TapeError, match=r"Gradients are plain arrays.*Hessian-vector"):
+        backward(backward(x.sum()).grad(x))
+
+
+def test_only_leaves_may_ask_for_gradients():
+    x = tracked()
+    with pytest.raises(TapeError, match="require_grad: must be a leaf"):
+        (x * 2).require_grad()
+    assert x.require_grad() is x
+    untracked_result = from_inner(X) * 2
+    assert untracked_result.require_grad().is_leaf
+    with pytest.raises(TapeError, match="retain_grad: must be tracked"):
+        from_inner(X).retain_grad()
+
+
+def test_inner_takes_tracking_off():
+    x = tracked()
+    y = from_inner((x * 2).inner())
+    assert not y.wants_grad
+    assert not (y + 1).wants_grad
+
+
+def test_from_inner_copies_only_what_is_not_contiguous():
+    assert from_inner(X).inner() is X
+    turned = from_inner(X.T)
+    assert turned.inner().flags.c_contiguous
+    np.testing.assert_array_equal(turned.inner(), X.T)
+    with pytest.raises(DtypeError, match="from_inner: must be numeric"):
+        from_inner(["a"])
+
+
+def test_no_grad_stops_tracking_inside():
+    x = tracked()
+    with no_grad():
+        inside = x * 2
+        with no_grad():
+            pass
+        assert not (x + 1).wants_grad
+    assert not inside.wants_grad
+    assert (x * 2).wants_grad
+    with pytest.raises(ZeroDivisionError), no_grad():
+        raise ZeroDivisionError
+    assert (x * 2).wants_grad
+
+    @no_grad()
+    def evaluate():
+        return x * 2
+
+    assert not evaluate().wants_grad
+
+
+def test_no_grad_is_a_matter_of_each_thread():
+    x, inside, seen = tracked(), threading.Event(), []
+
+    def other():
+        inside.wait()
+        seen.append((x * 2).wants_grad)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with no_grad():
+        inside.set()
+        thread.join()
+    assert seen == [True]
+
+
+def test_threads_go_back_through_graphs_of_their_own():
+    w = tracked()
+
+    def work(i):
+        return backward((w * float(i)).tanh().sum()).grad(w)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, range(40)))
+    for i, gradient in enumerate(found):
+        np.testing.assert_allclose(gradient, i * (1 - np.tanh(i * X) ** 2))
+
+
+def test_an_accumulator_sums_and_starts_again():
+    w, accumulator = tracked(np.ones(3)), GradientAccumulator()
+    rows = RNG.standard_normal((6, 3))
+    first = backward((from_inner(rows[:2]) * w).sum())
+    accumulator.accumulate(first)
+    for part in (rows[2:5], rows[5:]):
+        accumulator.accumulate(backward((from_inner(part) * w).sum()))
+    np.testing.assert_allclose(first.grad(w), rows[:2].sum(0))  # left as it was
+    np.testing.assert_allclose(accumulator.grads().grad(w), rows.sum(0))
+    assert accumulator.grads().grad(w) is None
+
+
+def test_training_with_leaves_that_stay():
+    rng = np.random.default_rng(0)
+    x, true = rng.standard_normal((64, 3)), np.array([[1.0, -2.0, 0.5]])
+    w = from_inner(np.zeros((1, 3))).require_grad()
+    for _ in range(200):
+        loss = linear(from_inner(x), w).mse(x @ true.T)
+        step = 0.3 * backward(loss).grad(w)
+        np.subtract(w.inner(), step, out=w.inner())  # the graph is gone: this is safe
+    np.testing.assert_allclose(w.inner(), true, atol=1e-6)
+
+
+def step(w: Tensor, b: Tensor) -> EagerGradients:
+    h = from_inner(X)
+    for _ in range(5):
+        h = (h @ w + b).silu()
+    return backward(h.softmax().mean())
+
+
+def test_a_long_loop_holds_constant_memory_and_makes_no_cycles():
+    w, b = tracked(np.eye(3)), tracked(np.zeros(3))
+    step(w, b)
+    gc.collect()
+    gc.disable()
+    try:
+        tracemalloc.start()
+        for _ in range(3):
+            step(w, b)
+        objects, arrays = len(gc.get_objects()), array_bytes()
+        for _ in range(100):
+            step(w, b)
+        assert len(gc.get_objects()) <= objects + 5
+        assert array_bytes() == arrays
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+        tracemalloc.stop()
+
+
+def array_bytes() -> int:
+    """Return the traced bytes of arrays that are alive."""
+    domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
+    traces = tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename")
+    return sum(statistic.size for statistic in traces)
+
+
+def test_a_graph_that_nobody_goes_back_through_goes_with_its_tensor():
+    def alive():
+        return sum(isinstance(o, Computation) for o in gc.get_objects())
+
+    gc.collect()
+    before = alive()
+    x = tracked()
+    h = x.tanh().exp()
+    assert alive() == before + 2
+    del h
+    assert alive() == before
+
+
+def test_a_chain_of_5000_ops_goes_back_and_goes_away():
+    x = h = tracked(np.ones(2))
+    for _ in range(5_000):
+        h = h + 1.0
+    np.testing.assert_array_equal(backward(h).grad(x), [1.0, 1.0])
+    for _ in range(5_000):
+        h = h + 1.0
+    del h
+
+
+def test_reprs():
+    assert repr(from_inner(X)) == "Tensor(float64[4, 3])"
+    assert repr(tracked()) == "Tensor(float64[4, 3], tracked)"
+    assert repr(backward(tracked().sum())) == "EagerGradients(1 arrays)"
+
+
+def eager(tape: Tape, leaves: dict[str, np.ndarray]) -> dict[int, Tensor]:
+    """Compute the records of a tape with tensors."""
+    tensors = {n.index: from_inner(leaves.get(n.name, n.array)) for n in tape.nodes if n.is_leaf}
+    for n in tape.parameters:
+        tensors[n.index].require_grad()
+    for record in tape.records:
+        operands = [x and tensors[x.index] for x in record.operands]
+        lead = next(x for x in operands if x is not None)
+        made = as_tuple(lead._apply(record.op, *operands))
+        tensors |= {y.index: t for y, t in zip(record.outputs, made, strict=True)}
+    return tensors
+
+
+@settings(max_examples=100, deadline=None)
+@given(dags())
+def test_any_computation_has_the_bits_of_the_recorded_one(drawn):
+    tape, (output, *_) = drawn
+    leaves = {n.name: n.array for n in tape.parameters}
+    leaves["x"] = np.random.default_rng(1).standard_normal(tape.inputs[0].shape)
+    for record in tape.records:
+        if record.op.name == "dropout":
+            record.op.rng.bit_generator.state = np.random.default_rng(7).bit_generator.state
+    naive = Naive(tape, leaves)
+    for record in tape.records:
+        if record.op.name == "dropout":
+            record.op.rng.bit_generator.state = np.random.default_rng(7).bit_generator.state
+    tensors = eager(tape, leaves)
+    for index, tensor in tensors.items():
+        assert tensor.inner().tobytes() == np.asarray(naive.values[index]).tobytes()
+    if not output.wants_grad:
+        return
+    expected = naive.gradients([output], [np.ones(output.shape)])
+    grads = backward(tensors[output.index])
+    for node in tape.parameters:
+        found = grads.grad(tensors[node.index])
+        if found is None:
+            assert not expected.get(node.index, np.zeros(1)).any()
+        else:
+            assert found.tobytes() == expected[node.index].tobytes()
