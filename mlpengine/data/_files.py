@@ -16,6 +16,9 @@ Opener = Callable[[], BinaryIO]
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
 """Compressed data that grow beyond both are refused; real tables shrink 5 to 50 times."""
 
+BINARY_BYTES = 256 << 20
+"""Binary files that say how much they unpack into are refused from here on only."""
+
 _BLOCK = 1 << 20
 
 
@@ -29,12 +32,12 @@ class GuardedGzip(gzip.GzipFile):
         return block
 
 
-def refuse_bomb(unpacked: int, packed: int, where: str) -> None:
+def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES) -> None:
     """Refuse compressed data that unpack into suspiciously many bytes.
 
-    Raises: DataError beyond both BOMB_BYTES and BOMB_RATIO.
+    Raises: DataError beyond both `limit` and BOMB_RATIO.
     """
-    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * max(packed, 1):
+    if unpacked > limit and unpacked > BOMB_RATIO * max(packed, 1):
         raise DataError(
             f"{where}: {packed:,} compressed bytes unpack into {unpacked:,} or more; "
             "unpack it yourself if that is meant"

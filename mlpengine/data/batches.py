@@ -53,13 +53,18 @@ class Batches:
     def __len__(self) -> int:
         return -(-self.n_rows // self.batch_size)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether no batch of the current epoch is left."""
+        return self.cursor >= self.n_rows
+
     def epoch(self) -> Iterator[Array]:
         """Yield the batches of the next epoch, or those left of the current one.
 
         The cursor stands behind a batch from the moment it is yielded, so a state taken while
         the batch is in use goes on with the next one.
         """
-        if self.cursor >= self.n_rows:
+        if self.is_done:
             if self.shuffle:
                 self.generator.shuffle(self.order)
             self.cursor = 0

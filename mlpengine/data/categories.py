@@ -19,14 +19,22 @@ class Category:
     """One category column: its levels, then "(unknown)", then "(missing)" if it had gaps.
 
     Levels seen in fewer than `min_count` training rows count as unknown, so that the unknown
-    bucket is trained; a missing cell is unknown too if training had none.
+    bucket is trained; a missing cell is unknown too if training had none. `text` says whether
+    the training table held the column as text, and not as numbers to be taken as categories.
     """
 
     def __init__(
-        self, column: str, levels: list[str], *, gaps: bool, embedded: bool, strict: bool
+        self,
+        column: str,
+        levels: list[str],
+        *,
+        gaps: bool,
+        embedded: bool,
+        strict: bool,
+        text: bool,
     ) -> None:
         self.column, self.levels = column, levels
-        self.gaps, self.embedded, self.strict = gaps, embedded, strict
+        self.gaps, self.embedded, self.strict, self.text = gaps, embedded, strict, text
 
     @classmethod
     def fit(
@@ -47,7 +55,8 @@ class Category:
                 f"(at most {MAX_ONE_HOT:,}); drop the column, raise min_count or use embeddings"
             )
         gaps = bool((codes < 0).any())
-        return cls(column, levels, gaps=gaps, embedded=embedded, strict=strict)
+        text = table[column].kind == "text"
+        return cls(column, levels, gaps=gaps, embedded=embedded, strict=strict, text=text)
 
     @property
     def size(self) -> int:
@@ -84,12 +93,13 @@ class Category:
             "gaps": self.gaps,
             "embedded": self.embedded,
             "strict": self.strict,
+            "text": self.text,
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Category":
         """Return the category that `state_dict` described."""
-        rest = {name: state[name] for name in ("gaps", "embedded", "strict")}
+        rest = {name: state[name] for name in ("gaps", "embedded", "strict", "text")}
         return cls(state["column"], list(state["levels"]), **rest)
 
 

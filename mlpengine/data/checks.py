@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.data.duplicates import duplicate_rows, same_columns
 from mlpengine.data.kinds import FeatureKind, Task, kind_of, task_of
 from mlpengine.data.leaks import Leak, find_leak
 from mlpengine.data.sources import LIMIT
@@ -17,6 +18,9 @@ from mlpengine.spec import Array
 MOSTLY_MISSING = 0.5
 SMALL_CLASS = 10
 RARE_CLASS = 0.02
+LEAK_ROWS = 100_000
+"""Leaks are looked for in this many evenly spaced rows of longer tables."""
+
 _SHOWN = 5
 
 
@@ -34,7 +38,10 @@ class ColumnProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The findings of `profile`; `drop` says which columns to leave out, and why."""
+    """The findings of `profile`.
+
+    `drop` says which columns to leave out, and why; `same` which ones tell what another tells.
+    """
 
     source: str
     n_rows: int
@@ -44,6 +51,7 @@ class Profile:
     classes: dict[str, int] = field(default_factory=dict)
     leaks: list[Leak] = field(default_factory=list)
     drop: dict[str, str] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
     target_missing: int = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,6 +65,9 @@ class Profile:
             f"column {column.name!r}: {column.missing} of {self.n_rows} cells are missing"
             for column in self.columns
             if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
+        ]
+        lines += [
+            f"column {name!r}: tells the same as {other!r}" for name, other in self.same.items()
         ]
         if self.target_missing:
             lines.append(f"target: missing in {self.target_missing} rows, which cannot be used")
@@ -121,6 +132,7 @@ def profile(
         classes=classes,
         leaks=leaks,
         drop=_to_drop(table, features, leaks),
+        same=same_columns(table.drop(targets)),
         target_missing=int((~complete).sum()),
     )
 
@@ -142,31 +154,13 @@ def _relations(table: Table, target: str, task: Task | None) -> tuple[dict[str, 
         values = column.values.astype(np.float64)
     if task == "multilabel" or not (np.abs(values) <= LIMIT).all():
         return classes, []
+    sample = np.arange(0, table.n_rows, -(-table.n_rows // LEAK_ROWS))
     found = [
-        find_leak(name, other, values, task or "regression")
+        find_leak(name, other.take(sample), values[sample], task or "regression")
         for name, other in table.columns.items()
         if name != target
     ]
     return classes, [leak for leak in found if leak is not None]
-
-
-def duplicate_rows(table: Table) -> int:
-    """Return how many rows equal an earlier row in every column, missing cells included.
-
-    Rows are compared by a 64-bit hash of their values.
-    """
-    if not table.n_rows:
-        return 0
-    hashes = np.zeros(table.n_rows, np.uint64)
-    for column in table.columns.values():
-        values = column.values.astype(np.float64) + 0.0  # -0.0 and 0.0 are equal
-        values[column.missing] = np.nan
-        hashes ^= values.view(np.uint64)
-        hashes *= np.uint64(0x9E3779B97F4A7C15)
-        hashes ^= hashes >> np.uint64(29)
-        hashes *= np.uint64(0xBF58476D1CE4E5B9)
-        hashes ^= hashes >> np.uint64(32)
-    return table.n_rows - len(np.unique(hashes))
 
 
 def _describe(name: str, column: Column) -> ColumnProfile:

@@ -140,7 +140,8 @@ class Preprocessor:
         """
         numbers = self._fitted()
         self._check_columns(table)
-        part = _part(table, [*self.text_columns, *(self._extra(table) if targets else [])], rows)
+        picked = [category.column for category in self.categories]
+        part = _part(table, picked + (self._extra(table) if targets else []), rows)
         n_rows = table.n_rows if rows is None else len(rows)
         features = np.empty((n_rows, self.n_features), np.float32)
         width = len(numbers.names)
@@ -224,8 +225,8 @@ class Preprocessor:
 
     @property
     def text_columns(self) -> list[str]:
-        """The category columns, which `read_table(text=...)` should not take for numbers."""
-        return [category.column for category in self.categories]
+        """Categories that training read as text: `read_table(text=...)` keeps their spelling."""
+        return [category.column for category in self.categories if category.text]
 
     @property
     def feature_names(self) -> list[str]:

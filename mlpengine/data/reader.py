@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.data._cells import MISSING
 from mlpengine.data._csv import DELIMITERS, CsvOptions, read_csv
-from mlpengine.data._files import buffered, opener, readable, refuse_bomb
+from mlpengine.data._files import BINARY_BYTES, buffered, opener, readable, refuse_bomb
 from mlpengine.data.table import Column, Table, column_of
 from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.spec import Array
@@ -153,7 +153,8 @@ def _read_npz(path: str) -> Table:
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Array:
     """Return one array of an archive, after checking that its header is not a bomb."""
-    refuse_bomb(info.file_size, info.compress_size, f"{path}: {info.filename}")
+    where = f"{path}: {info.filename}"
+    refuse_bomb(info.file_size, info.compress_size, where, BINARY_BYTES)
     with archive.open(info) as stream:
         version = np.lib.format.read_magic(stream)
         read: Any = np.lib.format.read_array_header_1_0
@@ -186,7 +187,10 @@ def _read_parquet(path: str) -> Table:
         raise MissingExtraError("reading Parquet", "data") from None
     with readable(path):
         try:
-            table = parquet.read_table(Path(path), use_threads=False)
+            found = parquet.read_metadata(path)
+            unpacked = 8 * found.num_rows * found.num_columns
+            refuse_bomb(unpacked, os.path.getsize(path), path, BINARY_BYTES)
+            table = parquet.read_table(path, use_threads=False)
         except pyarrow.ArrowException as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
     if not table.num_rows:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine.data import DATASETS, Column, Table, find_leak, profile, read_table
-from mlpengine.data.checks import duplicate_rows
+from mlpengine.data.duplicates import duplicate_rows, same_columns
 from mlpengine.data.leaks import neighbors, share_of_classes, share_of_squares
 from mlpengine.errors import DataError
 
@@ -117,6 +117,20 @@ def test_duplicates():
     assert duplicate_rows(Table(swapped)) == 0
 
 
+def test_columns_that_tell_the_same():
+    codes = np.arange(N) % 4
+    columns = {
+        "a": Column(codes * 2.5),
+        "renamed": text(3 - codes),
+        "almost": text(np.where(np.arange(N) == 9, 0, codes)),
+        "gaps": Column(np.where(codes == 2, np.nan, codes)),
+        "id": Column(np.arange(N) * 1.0),
+        "other id": Column(np.arange(N) * 2.0),
+        "constant": Column(np.ones(N)),
+    }
+    assert same_columns(Table(columns)) == {"renamed": "a", "gaps": "a"}
+
+
 def messy_table() -> Table:
     rare = np.where(np.arange(N) < 3, 1, 0)
     return Table(
@@ -128,6 +142,8 @@ def messy_table() -> Table:
             "gappy": Column(np.where(np.arange(N) % 3, np.nan, Y)),
             "damaged": Column(np.arange(N, dtype=np.int32), "text", (*map(str, range(N - 1)), "x")),
             "code": text(1 - rare),
+            "twin": text(np.arange(N) % 7),
+            "sibling": Column(np.arange(N) % 7 * 0.5),
             "fine": Column(Y.copy()),
             "y": text(rare, "class "),
         },
@@ -143,16 +159,24 @@ def test_a_profile_tells_everything():
     assert list(found.drop) == ["id", "name", "same", "empty", "damaged", "code"]
     text = "\n".join(found.lines())
     for part in (
-        "messy: 600 rows, 9 columns",
+        "messy: 600 rows, 11 columns",
         "column 'same': constant (4)",
         "column 'id': counts the rows",
         "column 'gappy': 400 of 600 cells are missing",
         "column 'code': nearly the answer",
+        "column 'sibling': tells the same as 'twin'",
         "class 'class 1': only 3 rows",
         "class 0 (597), class 1 (3)",
     ):
         assert part in text
     assert json.loads(json.dumps(found.as_dict()))["n_rows"] == N
+
+
+def test_long_tables_are_sampled_for_leaks_only(monkeypatch):
+    monkeypatch.setattr("mlpengine.data.checks.LEAK_ROWS", 100)
+    found = profile(Table({"code": text(2 - CLASSES), "y": text(CLASSES)}), "y")
+    assert sum(found.classes.values()) == N
+    assert [leak.column for leak in found.leaks] == ["code"]
 
 
 def test_profiles_without_and_with_odd_targets():

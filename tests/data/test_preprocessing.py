@@ -217,12 +217,19 @@ def test_prediction_files_may_differ(tmp_path):
         fitted.transform(partial)
 
 
-def test_category_spelled_as_numbers_later(tmp_path):
-    train = csv_table(tmp_path, "code,y\n" + "1,0.5\n2,1.5\nA,2\n" * 4)
-    fitted = Preprocessor("y").fit(train)
-    later = csv_table(tmp_path, "code\n1\n2\n", "u.csv")
-    assert later["code"].kind == "number"
-    np.testing.assert_array_equal(fitted.transform(later).features, [[1, 0, 0, 0], [0, 1, 0, 0]])
+def test_categories_spelled_like_numbers(tmp_path):
+    content = "code,digit,y\n" + "1,7,0.5\n2,8,1.5\nA,7,2\n" * 4
+    train = csv_table(tmp_path, content)
+    fitted = Preprocessor("y", categorical=["digit"]).fit(train)
+    assert fitted.text_columns == ["code"]  # digit was read as a number, and is again
+    later = "code,digit\n1,07\n2,8\n"
+    plain = csv_table(tmp_path, later, "u.csv")
+    spelled = read_table(tmp_path / "u.csv", text=fitted.text_columns)
+    assert [plain["code"].kind, spelled["code"].kind] == ["number", "text"]
+    for table in (plain, spelled):
+        found = fitted.transform(table).features
+        np.testing.assert_array_equal(found[:, :2], np.eye(2))
+        np.testing.assert_array_equal(found[:, 4:6], np.eye(2))
 
 
 def test_rare_levels_train_the_unknown_bucket(tmp_path):
