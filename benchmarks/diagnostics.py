@@ -1,0 +1,102 @@
+"""What diagnostics cost: the training loop with them at their defaults and without.
+
+Run ``python benchmarks/diagnostics.py`` (``--smoke`` for seconds).  Both loops of a workload run in
+turn, window by window, so that a change of the machine's speed hits both, and what counts is
+processor time, as one thread computes; printed are medians over the windows, and the median of the
+windows' ratios.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from step import WORKLOADS, Workload
+from threadpoolctl import threadpool_limits
+
+from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.train.diagnose import LoopDiagnostics
+from mlpengine.train.loop import Loop
+from mlpengine.train.task import Part, Task
+
+BUDGET = {"tiny": 5.0}
+"""Per cent of the training time, by workload; of the others 2."""
+
+
+class Unmeasured(Task):
+    """A task without metrics."""
+
+    headline = ()
+
+    def predict(self, output: np.ndarray) -> np.ndarray:
+        return output
+
+    def metrics(self, output: np.ndarray, part: Part, *, full: bool = False) -> dict[str, float]:
+        return {}
+
+
+def loop(work: Workload, batches: int, watcher: LoopDiagnostics | None) -> Loop:
+    """Return a loop of endless epochs over `batches` batches."""
+    rng = np.random.default_rng(0)
+    rows = work.batch * batches
+    x = rng.standard_normal((rows, work.sizes[0])).astype("f4")
+    y = (x @ rng.standard_normal((work.sizes[0], work.sizes[-1])).astype("f4")) / 10
+    mlp = work.mlp()
+    loss = MeanSquaredError() if work.loss == "mse" else SoftmaxCrossEntropy()
+    step = TrainingStep(mlp, loss, Adam(mlp, lr=1e-3), work.batch)
+    target = y if work.loss == "mse" else y.argmax(axis=1)
+    part = Part(x, target, target)
+    observers = [] if watcher is None else [watcher]
+    return Loop(step, Unmeasured(work.sizes[-1]), part, epochs=10**9, observers=observers)
+
+
+def microseconds(training: Loop, steps: int) -> float:
+    """Train for some epochs more, and return the time of a step."""
+    training.epochs = len(training.history.rows) + max(1, steps // len(training.batches))
+    first, start = training.steps, time.process_time()
+    training._run_epochs()
+    return (time.process_time() - start) / (training.steps - first) * 1e6
+
+
+def measure(work: Workload, seconds: float, windows: int, folder: Path) -> tuple[float, float]:
+    """Print a line; return the overhead in per cent and the budget."""
+    watcher = LoopDiagnostics(folder / f"{work.name}.csv")
+    contestants = loop(work, 16, None), loop(work, 16, watcher)
+    for training in contestants:
+        training._notify("on_start")
+        microseconds(training, 64)
+    per_step = microseconds(contestants[0], 128)
+    steps = max(64, int(seconds / windows / per_step * 1e6))
+    times: list[list[float]] = [[], []]
+    for window in range(windows):
+        for which in (0, 1) if window % 2 else (1, 0):
+            times[which].append(microseconds(contestants[which], steps))
+    ratio = statistics.median(b / a for a, b in zip(*times, strict=True))
+    overhead, budget = (ratio - 1) * 100, BUDGET.get(work.name, 2.0)
+    plain, watched = (statistics.median(t) for t in times)
+    print(
+        f"{work.name:<8}{plain:>12.1f} us{watched:>12.1f} us{overhead:>9.2f} %"
+        f"   budget {budget:g} %   {steps} steps a window"
+    )
+    return overhead, budget
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a fraction of a second a workload")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each contestant")
+    parser.add_argument("--workloads", nargs="+", help="names; by default all")
+    args = parser.parse_args()
+    seconds, windows = (0.2, 3) if args.smoke else (args.seconds, 25)
+    workloads = WORKLOADS[:2] if args.smoke else WORKLOADS
+    print(f"{'':<8}{'without':>15}{'with':>15}{'overhead':>11}   one BLAS thread")
+    with threadpool_limits(1), tempfile.TemporaryDirectory() as folder:
+        for work in workloads:
+            if not args.workloads or work.name in args.workloads:
+                measure(work, seconds, windows, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

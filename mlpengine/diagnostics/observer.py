@@ -1,0 +1,312 @@
+"""Watching a network learn: `Diagnostics`."""
+
+from collections import deque
+from collections.abc import Mapping
+from math import isfinite, log10, nan
+from typing import Any
+
+import numpy as np
+
+from mlpengine.diagnostics.activations import RECTIFIERS, activation_calls
+from mlpengine.diagnostics.buffers import Room, layer_buffers
+from mlpengine.diagnostics.quantities import LAYER_PLACE, NET_PLACE, Columns
+from mlpengine.diagnostics.rows import NoiseScale, RowProbe
+from mlpengine.diagnostics.series import Series
+from mlpengine.diagnostics.spikes import Spike, Spikes
+from mlpengine.diagnostics.units import UnitWindow
+from mlpengine.diagnostics.updates import UpdateProbe
+from mlpengine.errors import UsageError
+from mlpengine.nn import Gradients, Mlp, Scratch
+from mlpengine.spec import Array, Call
+from mlpengine.tape.binding import replay
+from mlpengine.tape.norm import GlobalNorm
+
+LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (
+    NET_PLACE[name]
+    for name in (
+        "loss",
+        "lr",
+        "gradient_norm",
+        "clipped_norm",
+        "clipped_share",
+        "spikes",
+        "depth_slope",
+    )
+)
+
+
+MEAN = LAYER_PLACE["activation_mean"]
+
+LOOKS = 5
+"""Times between two samples that units are asked whether they fire."""
+
+
+class BoundProbes:
+    """The calls that measure one pair of scratch and gradients, and where results belong."""
+
+    def __init__(
+        self, scratch: Scratch, grads: Gradients, room: Room, updates: UpdateProbe, columns: Columns
+    ) -> None:
+        self.scratch, self.grads, self._updates = scratch, grads, updates
+        buffers = layer_buffers(scratch, grads)
+        self.rows = RowProbe(buffers)
+        self.rectified = {
+            number: b.y for number, b in enumerate(buffers) if b.activation in RECTIFIERS
+        }
+        self._starts = [columns.start(number) for number in range(columns.layers)]
+        self._moments = [NET_PLACE["input_mean"], *(s + MEAN for s in self._starts)]
+        self._places: list[tuple[int, int]] = []
+        calls: list[Call] = []
+        for number, b in enumerate(buffers):
+            for quantity, bound in activation_calls(b, room, *updates.before[number]):
+                if quantity:
+                    self._places.append((columns.place(quantity, number), len(calls)))
+                calls.append(bound)
+        calls += self.rows.calls
+        self._first_update = len(calls)
+        self._calls = (*calls, *updates.calls(grads.flat))
+
+    def measure(self, clip: float, values: list[float]) -> None:
+        """Write what the buffers show into `values`; afterwards `rows.norms` is set."""
+        found: list[Any] = [run() for run in self._calls]
+        for place, index in self._places:
+            values[place] = found[index]
+        for place, (mean, deviation) in zip(self._moments, self.rows.moments(), strict=True):
+            values[place], values[place + 1] = mean, deviation
+        self._updates.read(found[self._first_update :], clip, self._starts, values)
+
+
+class Diagnostics:
+    """Measures the gradients, updates and activations of an `Mlp` while it learns.
+
+    Call `observe` after each step of the optimizer.  Most calls only look at the norm; a tenth of
+    `every` steps apart, units that fire are noted; every `every` steps, and at the first, all
+    quantities (see `mlpengine.diagnostics.quantities`) are measured on the buffers that training
+    holds anyway.  Nothing is allocated that grows with the data, except for two numbers an epoch.
+
+    Args:
+        every: steps between samples.
+        steps_per_epoch: units that never fire are looked for over at least so many steps.
+        baseline: loss of the best constant prediction, see `baseline_loss`; NaN if unknown.
+
+    Attributes:
+        values: the last sample, in the order of `columns`.
+        sampled: the step of the last sample, 0 before the first.
+        series: samples of the whole run.
+        noise: the gradient noise scale.
+        spikes: steps with an unusual norm.
+        windows: by layer, which rectifier units fire.
+        epochs: (train loss, validation loss) of each epoch.
+
+    Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
+    """
+
+    def __init__(
+        self, mlp: Mlp, *, every: int = 50, steps_per_epoch: int = 1, baseline: float = nan
+    ) -> None:
+        if every < 1:
+            raise UsageError(f"diagnostics: every must be at least 1 (got {every})")
+        self.mlp, self.every, self.baseline = mlp, every, baseline
+        self.columns = Columns(len(mlp.layers))
+        self.values = [nan] * len(self.columns)
+        self.sampled = 0
+        self.series = Series(self.columns)
+        self.noise, self.spikes = NoiseScale(), Spikes()
+        self.windows = {
+            number: UnitWindow(layer.out_dim, mlp.dtype, steps_per_epoch)
+            for number, layer in enumerate(mlp.layers)
+            if layer.activation is not None and layer.activation.name in RECTIFIERS
+        }
+        self.epochs: list[tuple[float, float]] = []
+        self.noted: deque[Spike] = deque(maxlen=20)
+        self._updates = UpdateProbe(mlp)
+        self._room: Room | None = None
+        self._bound: dict[int, BoundProbes] = {}
+        self._unknown = tuple(self.values)
+        self._first, self._last = (
+            self.columns.place("gradient_rms", n) for n in (0, self.columns.layers - 1)
+        )
+        self._about_updates = [
+            self.columns.place(quantity, number)
+            for quantity in ("update_ratio", "update_cosine")
+            for number in range(self.columns.layers)
+        ]
+        self._window_places = [
+            (self.columns.place("dead_share", n), w) for n, w in self.windows.items()
+        ]
+        self._look_every = max(1, every // LOOKS)
+        self._clipped = 0
+        self.begin(0)
+
+    def begin(self, steps: int) -> None:
+        """Take the parameters as they are for those after `steps` steps; for a resumed run."""
+        self._updates.before_step()
+        self._copied_at = steps
+        self._due = self._next_due(steps)
+
+    def observe(
+        self,
+        scratch: Scratch,
+        grads: Gradients,
+        step: int,
+        *,
+        loss: float = nan,
+        norm: float | None = None,
+        clipped_norm: float | None = None,
+        lr: float = nan,
+        rows: Array | None = None,
+    ) -> bool:
+        """Take in step number `step`, counted from 1, after its update.
+
+        Args:
+            scratch: what the step's forward pass left behind.
+            grads: what its backward pass left behind.
+            step: its number; every step should be shown.
+            loss: mean loss of the batch.
+            norm: global norm of the gradients before clipping; left out, that of `grads`.
+            clipped_norm: the norm after clipping; layers' gradients are divided by their ratio.
+            lr: learning rate of the step.
+            rows: numbers of the batch's rows, to name them by; left out, places in the batch.
+
+        Returns: whether `values` is a new sample.
+        """
+        if norm is None:
+            norm = clipped_norm = GlobalNorm(grads.flat)() if step >= self._due else nan
+        elif clipped_norm is None:
+            clipped_norm = norm
+        if self.passing(step, norm, clipped_norm):
+            return False
+        return self.look(scratch, grads, step, loss, norm, clipped_norm, lr, rows)
+
+    def passing(self, step: int, norm: float, clipped_norm: float) -> bool:
+        """Take in the norms of a step; return whether `look` has nothing to do for it.
+
+        This half of `observe` is all that most steps need: 0.5 us.
+        """
+        if clipped_norm < norm:
+            self._clipped += 1
+        return not self.spikes.met(norm) and step < self._due
+
+    def look(
+        self,
+        scratch: Scratch,
+        grads: Gradients,
+        step: int,
+        loss: float,
+        norm: float,
+        clipped_norm: float,
+        lr: float,
+        rows: Array | None,
+    ) -> bool:
+        """Do the rest of `observe`."""
+        probes = self._probes(scratch, grads)
+        if self.spikes.now:
+            self._note_spike(probes, step, norm, rows)
+        if step % self._look_every == 0:
+            for number, window in self.windows.items():
+                window.look(probes.rectified[number], step)
+        is_sample = step % self.every == 0 or step == 1
+        if is_sample:
+            with np.errstate(all="ignore"):
+                self._sample(probes, step, norm, clipped_norm, rows)
+            self.values[LOSS], self.values[LR] = loss, lr
+            self.series.append(step, self.values)
+        if (step + 1) % self.every == 0:
+            self._updates.before_step()
+            self._copied_at = step
+        if step >= self._due:
+            self._due = self._next_due(step)
+        return is_sample
+
+    def close_epoch(self, train_loss: float, validation_loss: float = nan) -> None:
+        """Take in the losses of an epoch."""
+        self.epochs.append((train_loss, validation_loss))
+
+    def _sample(
+        self,
+        probes: BoundProbes,
+        step: int,
+        norm: float,
+        clipped_norm: float,
+        rows: Array | None,
+    ) -> None:
+        values, batch = self.values, probes.scratch.batch_size
+        values[:] = self._unknown
+        probes.measure(clipped_norm / norm if norm else 1.0, values)
+        self.noise.add(probes.rows.summarize(values, rows), norm, batch, values)
+        if self._copied_at != step - 1:
+            for place in self._about_updates:
+                values[place] = nan
+        values[NORM], values[CLIPPED], values[SPIKES] = norm, clipped_norm, float(self.spikes.count)
+        values[CLIPPED_SHARE] = self._clipped / max(1, step - self.sampled)
+        first, last = values[self._first], values[self._last]
+        if first > 0 and last > 0 and isfinite(first):
+            values[SLOPE] = log10(first / last)
+        for place, window in self._window_places:
+            values[place] = window.dead_share
+        self.sampled, self._clipped = step, 0
+
+    def _note_spike(self, probes: BoundProbes, step: int, norm: float, rows: Array | None) -> None:
+        """Find the row that a spike came from."""
+        with np.errstate(all="ignore"):
+            replay(probes.rows.norm_calls)
+            norms = probes.rows.norms
+            place = int(norms.argmax())
+            share = float(norms[place] / norms.sum())
+        row = int(rows[place]) if rows is not None else place
+        self.noted.append(Spike(step, norm, norm / self.spikes.usual, row, share))
+
+    def _probes(self, scratch: Scratch, grads: Gradients) -> BoundProbes:
+        found = self._bound.get(id(scratch))
+        if found is not None and found.grads is grads:
+            return found
+        if self._room is None or self._room.batch_size < scratch.batch_size:
+            self._room = Room(self.mlp, scratch.batch_size)
+        self._bound[id(scratch)] = BoundProbes(
+            scratch, grads, self._room, self._updates, self.columns
+        )
+        return self._bound[id(scratch)]
+
+    def _next_due(self, step: int) -> int:
+        """Return the next step that is more than a look at its norm."""
+        if step < 1:
+            return 1
+        sample = (step // self.every + 1) * self.every
+        due = sample - 1 if sample - 1 > step else sample
+        if self.windows:
+            due = min(due, (step // self._look_every + 1) * self._look_every)
+        return due
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of what later samples depend on: arrays, and JSON-able numbers."""
+        state: dict[str, Any] = {
+            "sampled": self.sampled,
+            "clipped": self._clipped,
+            "noise": self.noise.state(),
+            "spikes": self.spikes.state(),
+            "noted": np.array(self.noted, np.float64).reshape(-1, len(Spike._fields)),
+            "values": np.array(self.values),
+            "epochs": np.array(self.epochs, np.float64).reshape(-1, 2),
+            **{f"series.{key}": value for key, value in self.series.state_dict().items()},
+        }
+        for number, window in self.windows.items():
+            state |= {f"window.{number}.{k}": v for k, v in window.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned.  Then load the parameters and call `begin`."""
+        self.sampled, self._clipped = state["sampled"], state["clipped"]
+        self.noise.load(state["noise"])
+        self.spikes.load(state["spikes"])
+        self.noted.clear()
+        for step, norm, times, row, share in state["noted"].tolist():
+            self.noted.append(Spike(int(step), norm, times, int(row), share))
+        self.values[:] = state["values"].tolist()
+        self.epochs = [(train, validation) for train, validation in state["epochs"].tolist()]
+        self.series.load_state_dict(_under("series.", state))
+        for number, window in self.windows.items():
+            window.load_state_dict(_under(f"window.{number}.", state))
+
+
+def _under(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
