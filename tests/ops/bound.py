@@ -44,18 +44,18 @@ class Bound:
         self.dy = tuple(np.ones(s.shape, s.dtype) for s in outputs)
         self.work = {name: garbage(s) for name, s in op.work(*specs).items()}
         self.slots = self._slots(wanted, aliased)
-        self._forward = self._bind_forward()
-        self._backward = self._bind_backward()
+        self.forward_calls = self._bind_forward()
+        self.backward_calls = self._bind_backward()
 
     def forward(self) -> tuple[Array, ...]:
         """Run forward and return the values."""
-        for step in self._forward:
+        for step in self.forward_calls:
             step()
         return self.y
 
     def backward(self) -> list[Array]:
         """Run backward and return the gradients that are asked for."""
-        for step in self._backward:
+        for step in self.backward_calls:
             step()
         return [g for g in self.slots if g is not None]
 
