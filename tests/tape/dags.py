@@ -30,7 +30,7 @@ UNARY: list[Callable[[Node], Any]] = [
     lambda x: x.mean(),
     lambda x: x.chunk(2, axis=-1) if x.ndim and x.shape[-1] % 2 == 0 else x.cos(),
     lambda x: x.layer_norm() if x.ndim and x.shape[-1] else x.abs(),
-    lambda x: x.softmax() if x.ndim else x.exp(),
+    lambda x: x.softmax() if x.ndim and x.shape[-1] else x.exp(),
     lambda x: x.dropout(0.4, np.random.default_rng(7)),
 ]
 BINARY: list[Callable[[Node, Node], Any]] = [
