@@ -16,7 +16,7 @@ Opener = Callable[[], BinaryIO]
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
 """Compressed data that grow beyond both are refused; real tables shrink 5 to 50 times."""
 
-BINARY_BYTES = 256 << 20
+BINARY_BYTES = 64 << 20
 """Binary files that say how much they unpack into are refused from here on only."""
 
 _BLOCK = 1 << 20

@@ -2,7 +2,7 @@
 
 import os
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
@@ -19,8 +19,6 @@ from mlpengine.spec import Array
 
 DATASETS: Mapping[str, str] = {"diabetes": "progression", "digits": "digit", "penguins": "species"}
 """The data sets that ship with the package, and the target column of each."""
-
-SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".npy", ".npz", ".parquet")
 
 
 def read_table(
@@ -39,8 +37,8 @@ def read_table(
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text. ISO 8601 dates and true/false are recognized.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
-    the file; `.npz` has one column per 1-D
-    array and "name0", "name1", ... per matrix. Parquet needs the extra `data`.
+    the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. Parquet
+    needs the extra `data`.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
@@ -51,16 +49,12 @@ def read_table(
     if not isinstance(source, str | os.PathLike):
         return read_csv(buffered(source), "standard input", options)
     name = os.fspath(source)
-    if name in DATASETS and not os.path.exists(name):
+    if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
-    lower = name.lower()
-    if lower.endswith(".npy"):
-        return _read_npy(name)
-    if lower.endswith(".npz"):
-        return _read_npz(name)
-    if lower.endswith((".parquet", ".pq")):
-        return _read_parquet(name)
-    if not lower.endswith(SUFFIXES) and not os.path.exists(name):
+    read = READERS.get(os.path.splitext(name)[1].lower())
+    if read is not None:
+        return read(name)
+    if not os.path.splitext(name)[1] and not os.path.exists(name):
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
         )
@@ -227,3 +221,12 @@ def _arrow_numbers(values: Any) -> Array:
     from pyarrow import compute
 
     return np.asarray(compute.cast(values, "float64", safe=False).fill_null(np.nan).to_numpy())
+
+
+READERS: Mapping[str, Callable[[str], Table]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+    ".pq": _read_parquet,
+}
+"""How files are read that are not CSV, by the end of their names."""

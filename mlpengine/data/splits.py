@@ -40,8 +40,7 @@ def split_rows(
     With `groups` the rows of a group stay together. With `times` the earliest rows train and the
     latest test, chance plays no part, and rows of the same moment stay together.
 
-    Raises: DataError for wrong fractions, too few rows or groups, a missing time, or more than
-        one of labels, groups and times.
+    Raises: DataError for wrong fractions, too few rows or groups, a missing time, or two ways.
     """
     shares = _shares(fractions)
     used = int((shares > 0).sum())
