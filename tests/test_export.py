@@ -67,6 +67,7 @@ def mixed_table(rows=400, *, gaps=True):
     return Table(columns)
 
 
+TEXTS = {"label": "string"}
 TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
 
 
@@ -110,7 +111,7 @@ def test_onnx_gives_our_predictions_on_mixed_tables(onnx, tmp_path, name):
     model = mixed_model(**MODELS[name])
     exported = export(model, tmp_path / "model.onnx")
     assert 0 < exported.difference <= TOLERANCE
-    assert set(exported.inputs) == set(model.preprocessor.columns)
+    assert exported.inputs == dict.fromkeys(model.preprocessor.columns, "float64") | TEXTS
     table = mixed_table(gaps=MODELS[name].get("gaps", True))
     found = outputs(tmp_path / "model.onnx", onnx_inputs(model.preprocessor, table))
     assert set(found) == set(exported.outputs)
@@ -132,8 +133,15 @@ def test_onnx_gives_our_predictions_on_mixed_tables(onnx, tmp_path, name):
         assert labels.tolist() == [classes[code] for code in predicted]
 
 
+CODES = {
+    "numbers": Column(np.array([71.0, np.nan, 99.0])),
+    "text": Column(np.array([0, -1, 1], "i4"), "text", ("71", "new")),
+}
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 @pytest.mark.parametrize("name", ["text classes", "numbers"])
-def test_onnx_takes_unseen_and_missing_cells_as_we_do(onnx, tmp_path, name):
+def test_onnx_takes_unseen_and_missing_cells_as_we_do(onnx, tmp_path, name, code):
     model = mixed_model(**MODELS[name])
     export(model, tmp_path / "model.onnx")
     odd = {
@@ -144,7 +152,7 @@ def test_onnx_takes_unseen_and_missing_cells_as_we_do(onnx, tmp_path, name):
         "paid": Column(np.array([1.7e9, 1.7e9, np.nan]), "date"),
         "owned": Column(np.array([1.0, np.nan, 0.0]), "boolean"),
         "label": Column(np.array([0, -1, 1], "i4"), "text", ("never seen", "none")),
-        "code": Column(np.array([71.0, np.nan, 99.0])),
+        "code": code,
     }
     table = Table(odd)
     found = outputs(tmp_path / "model.onnx", onnx_inputs(model.preprocessor, table))

@@ -11,26 +11,30 @@ from mlpengine.data.numbers import Numbers
 from mlpengine.data.sources import _PERIODS as PERIODS
 from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
+from mlpengine.export._feed import numeric_levels
 from mlpengine.export._graph import ML, Graph
+from mlpengine.spec import Array
 
 
 def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     """Add an input per column and what makes features of them; return float32 (rows, features).
 
     Numbers, booleans (0 and 1) and dates (seconds since 1970, UTC) are float64 columns with NaN
-    where a cell is missing; categories are text, missing where it is one of the spellings that
-    our reader takes for missing.  Arithmetic is that of the preprocessor, operation by operation.
+    where a cell is missing.  Categories whose levels are numbers are float64, too; others are text,
+    missing where it is one of the spellings that our reader takes for missing.  Arithmetic is that
+    of the preprocessor, operation by operation.
 
     Raises: UsageError for embedded categories.
     """
     numbers = preprocessor.numbers
     if numbers is None:
         raise UsageError("export: the preprocessing must be fitted first")
-    texts = {category.column for category in preprocessor.categories}
+    texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
     for name in preprocessor.columns:
         graph.input(name, "string" if name in texts else "float64", 1)
     blocks = _numbers(graph, numbers) if numbers.sources else []
-    blocks += [_one_hot(graph, category) for category in preprocessor.categories]
+    for category in preprocessor.categories:
+        blocks += _one_hot(graph, category)
     return blocks[0] if len(blocks) == 1 else graph.node("Concat", *blocks, axis=1)
 
 
@@ -65,10 +69,13 @@ def _source(graph: Graph, source: Source) -> str:
     return graph.node("Sin" if wave == "sin" else "Cos", angle)
 
 
-def _one_hot(graph: Graph, category: Category) -> str:
+def _one_hot(graph: Graph, category: Category) -> list[str]:
     """Return one feature per level, then unknown, then missing where training had gaps."""
     if category.embedded:
         raise UsageError(f"export: column {category.column!r} is embedded, which has no ONNX form")
+    levels = numeric_levels(category)
+    if levels is not None:
+        return _one_hot_numbers(graph, category, levels)
     known = {level: code for code, level in enumerate(category.levels)}
     unknown = len(known)
     if category.gaps:
@@ -83,7 +90,22 @@ def _one_hot(graph: Graph, category: Category) -> str:
     )
     flat = graph.node("Reshape", codes, graph.constant(np.array([-1], np.int64)))
     size = graph.constant(np.array(category.size, np.int64))
-    return graph.node("OneHot", flat, size, graph.constant(np.array([0, 1], np.float32)))
+    return [graph.node("OneHot", flat, size, graph.constant(np.array([0, 1], np.float32)))]
+
+
+def _one_hot_numbers(graph: Graph, category: Category, levels: Array) -> list[str]:
+    """Return the same for numbers, by comparison: float64 has no encoder, and float32 merges."""
+    x = category.column
+    known = graph.cast(graph.node("Equal", x, graph.constant(levels[None, :])), "float32")
+    axis = graph.constant(np.array([1], np.int64))
+    found = graph.node("ReduceSum", known, axis, keepdims=1)
+    blocks = [known]
+    if category.gaps:
+        missing = graph.cast(graph.node("IsNaN", x), "float32")
+        found = graph.node("Add", found, missing)
+        blocks.append(missing)
+    unknown = graph.node("Sub", graph.constant(np.array(1, np.float32)), found)
+    return [blocks[0], unknown, *blocks[1:]]
 
 
 def _wide(graph: Graph, value: float) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mlpengine.data import Column, Preprocessor, Table
+from mlpengine.data._cells import WORDS
 from mlpengine.data.categories import Category, coded
 from mlpengine.spec import Array
 
@@ -13,21 +14,37 @@ ROWS = 512
 def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
     """Return what an exported model reads, by column name, each (rows, 1).
 
-    Numbers, booleans and dates are float64, NaN where missing; categories are text, empty there.
+    Numbers, booleans and dates are float64, NaN where missing; categories are text, empty there,
+    unless their levels are all numbers.
     """
     table.require(preprocessor.columns, "the model")
-    texts = {category.column for category in preprocessor.categories}
+    texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
     feed = {}
     for name in preprocessor.columns:
         column = table[name]
         if name in texts:
             codes, levels = coded(column)
             feed[name] = np.array([*levels, ""], object)[codes][:, None]
-        elif column.kind == "text":  # no cell has a value
-            feed[name] = np.full((table.n_rows, 1), np.nan)
+        elif column.kind == "text":
+            numbers = [_number(level) for level in column.levels]
+            feed[name] = np.array([*numbers, np.nan])[column.values][:, None]
         else:
             feed[name] = column.values.astype(np.float64)[:, None]
     return feed
+
+
+def numeric_levels(category: Category) -> Array | None:
+    """Return the levels as float64, or None where they are text that a model reads as text."""
+    numbers = np.array([_number(level) for level in category.levels], np.float64)
+    return None if category.text or not np.isfinite(numbers).all() else numbers
+
+
+def _number(text: str) -> float:
+    """Return a number or boolean that is written as text; infinity, which is no level, if not."""
+    try:
+        return WORDS[text] if text in WORDS else float(text)
+    except ValueError:
+        return np.inf
 
 
 def probe_table(preprocessor: Preprocessor) -> Table:
