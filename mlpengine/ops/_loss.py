@@ -247,17 +247,17 @@ def wide_spec(x: Spec) -> Spec:
 def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
     """Yield the calls that write scale times the sum of the vector `x`, in float64, into `out`.
 
-    A copy to float64 first, as a reduction that casts holds a buffer of its own.  For short
-    vectors a product with a row of `scale` costs 0.9 us, the product of two 0-d arrays as much.
+    For short vectors a copy to `wide` and a product with a row of `scale` cost 0.9 us; a reduction
+    that casts costs 1.1 to 2.2 us and the product of two 0-d arrays 0.9 us more.
     """
-    if x.dtype != out.dtype:
+    if x.dtype != out.dtype and wide.size == x.size:
         yield call(np.copyto, wide, x)
         x = wide
-    if x.size > BLOCK:
-        yield call(np.add.reduce, x, 0, None, out)
-        yield call(np.multiply, out, np.array(scale), out)
-    else:
+    if x.size <= BLOCK and x.dtype == out.dtype:
         yield call(np.dot, x, np.full(x.size, scale), out)
+    else:  # over long vectors that `wide` is too small for, in blocks of 8,192 elements
+        yield call(np.add.reduce, x, 0, out.dtype, out)
+        yield call(np.multiply, out, np.array(scale), out)
 
 
 def by_row(x: Array) -> Array:

@@ -87,7 +87,7 @@ def epoch_of(rows: int, loss: str = "cross_entropy", **options: object) -> Calla
     """Return an epoch over ``2 rows + rows / 3`` rows, gathered: the last batch is short."""
     n = 2 * rows + rows // 3
     x, y = data(loss, n)
-    mlp = Mlp([6, 16, 3], activation=options.pop("activation", "tanh"), dropout=0.1)
+    mlp = Mlp([6, 4, 3], activation=options.pop("activation", "tanh"), dropout=0.1)
     optimizer = options.pop("optimizer", Adam)(mlp, lr=1e-3)
     step = TrainingStep(mlp, LOSSES[loss], optimizer, rows, **options)
     order = np.random.default_rng(0).permutation(n)
@@ -105,7 +105,6 @@ def epoch_of(rows: int, loss: str = "cross_entropy", **options: object) -> Calla
 
 def traced_peak(run: Callable[[], None]) -> int:
     """Return the peak of memory traced during one more run, in bytes."""
-    run()
     run()
     tracemalloc.start()
     try:
@@ -147,7 +146,7 @@ def test_the_allocation_proof_fails_on_an_op_that_allocates():
             yield call(lambda: np.copyto(out, np.tanh(x)))
 
     try:
-        assert growth(activation=Greedy()) > 1_000_000
+        assert growth(activation=Greedy()) > 500_000
     finally:
         del REGISTRY["greedy"]
 
