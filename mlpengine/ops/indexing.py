@@ -55,13 +55,14 @@ class Gather(GradOp, name="gather"):
         strides = [1 if n > 1 else 0 for n in x.shape]  # in entries; 0 where x is broadcast
         strides = [s * prod(x.shape[i + 1 :]) for i, s in enumerate(strides)]
         yield from _read(index, rows, x.shape[axis], f"gather: index along axis {axis}")
-        yield call(np.multiply, rows, np.asarray(strides[axis], WIDE), places)
+        if strides[axis] != 1:
+            yield call(np.multiply, rows, np.asarray(strides[axis], WIDE), places)
         lines = [n if i != axis else 1 for i, n in enumerate(out.shape)]
         starts = sum(
             s * i for s, i in zip(strides, np.indices(lines, WIDE, sparse=True), strict=True)
         )
-        yield call(np.add, places, starts, places)
-        yield call(np.take, x.reshape(-1), places, None, out, "clip")
+        yield call(np.add, rows if strides[axis] == 1 else places, starts, places)
+        yield call(x.reshape(-1).take, places, None, out, "clip")
 
     def backward(self, dy: Array, *, out: Slots, places: Array) -> Calls:
         dx, _ = out
@@ -94,7 +95,7 @@ class IndexSelect(GradOp, name="index_select"):
     def forward(self, x: Array, index: Array, *, out: Array, rows: Array) -> Calls:
         axis = self.axis % x.ndim
         yield from _read(index, rows, x.shape[axis], f"index_select: index along axis {axis}")
-        yield call(np.take, x, rows, axis, out, "clip")
+        yield call(x.take, rows, axis, out, "clip")
 
     def backward(self, dy: Array, *, out: Slots, rows: Array, places: Array) -> Calls:
         dx, _ = out
@@ -126,7 +127,7 @@ class Embedding(GradOp, name="embedding"):
 
     def forward(self, weight: Array, index: Array, *, out: Array, rows: Array) -> Calls:
         yield from _read(index, rows, len(weight), "embedding: index")
-        yield call(np.take, weight, rows, 0, out, "clip")
+        yield call(weight.take, rows, 0, out, "clip")
 
     def backward(self, dy: Array, *, out: Slots, rows: Array, places: Array) -> Calls:
         dweight, _ = out
@@ -221,23 +222,44 @@ def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) ->
     return ends[part], ends[part + 1]
 
 
-def _read(index: Array, rows: Array, length: int, what: str) -> Calls:
-    """Yield the call that checks `index` and writes it to `rows`, counted from the front."""
-    if index.size:
-        yield call(_checked, index, index.reshape(-1), rows, length, what)
+class _Reader:
+    """The call that checks an index and writes it to `rows`, counted from the front.
 
+    As an unsigned number a negative one is huge, so the largest entry bounds both ends; `argmax`
+    finds it in 0.4 us where `numpy.max` takes 1.2 us.
+    """
 
-def _checked(index: Array, flat: Array, rows: Array, length: int, what: str) -> None:
-    lowest, highest = np.minimum.reduce(flat), np.maximum.reduce(flat)
-    if lowest < -length or highest >= length:
-        wrong = (index < -length) | (index >= length)
+    def __init__(self, index: Array, rows: Array, length: int, what: str) -> None:
+        self.index, self.rows, self.length, self.what = index, rows, length, what
+        self.given = index.reshape(-1).view(f"u{index.itemsize}")
+        self.found = rows.reshape(-1).view(f"u{rows.itemsize}")
+        self.span = np.array(length, WIDE)
+        self.sign = np.array(8 * index.itemsize - 1, index.dtype)
+        self.signed = index.dtype.kind == "i"
+
+    def __call__(self) -> None:
+        if self.given[self.given.argmax()] < self.length:
+            np.copyto(self.rows, self.index)
+            return
+        if self.signed:
+            # the sign over all bits, times the length: 45 us for 65,536, np.remainder 400 us
+            np.right_shift(self.index, self.sign, self.rows)
+            np.bitwise_and(self.rows, self.span, self.rows)
+            np.add(self.rows, self.index, self.rows)
+            if self.found[self.found.argmax()] < self.length:
+                return
+        wrong = (self.index < -self.length) | (self.index >= self.length)
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise IndexRangeError(
-            f"{what} must be from {-length} to {length - 1} (index {index[place]} at {place})"
+            f"{self.what} must be from {-self.length} to {self.length - 1} "
+            f"(index {self.index[place]} at {place})"
         )
-    np.copyto(rows, index)
-    if lowest < 0:
-        np.remainder(rows, length, rows)
+
+
+def _read(index: Array, rows: Array, length: int, what: str) -> Calls:
+    """Yield the call that reads an index, unless it is empty."""
+    if index.size:
+        yield _Reader(index, rows, length, what)
 
 
 def _scattered(dy: Array, places: Array, dx: Array) -> Calls:

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 from case import Case, distinct, normal
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.signal import correlate
 
 from mlpengine.ops import Conv2d, MaxPool2d
@@ -38,6 +39,27 @@ def correlated(stride=1, padding=0, dilation=1, groups=1):
     return value
 
 
+def windows(x, kernel, stride, padding, dilation=1, fill=0.0):
+    """Return a view (batch, channels, rows, columns, kh, kw) of what each window sees."""
+    (sy, sx), (py, px), (dy, dx) = pairs(stride), pairs(padding), pairs(dilation)
+    if py or px:
+        x = np.pad(x, ((0, 0), (0, 0), (py, py), (px, px)), constant_values=fill)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, (dy, dx), strict=True)]
+    return sliding_window_view(x, spans, (2, 3))[:, :, ::sy, ::sx, ::dy, ::dx]
+
+
+def plain_convolution(stride=1, padding=0, dilation=1, groups=1):
+    def value(x, w, b=None):
+        seen = windows(x, w.shape[2:], stride, padding, dilation)
+        seen = seen.reshape(len(x), groups, w.shape[1], *seen.shape[2:])
+        w = w.reshape(groups, -1, *w.shape[1:])
+        y = np.einsum("ngchwij,gocij->ngohw", seen, w, optimize=True)
+        y = y.reshape(len(x), -1, *y.shape[3:])
+        return y if b is None else y + b[:, None, None]
+
+    return value
+
+
 def convolution(name, inputs=2, outputs=3, kernel=(3, 2), bias=True, size=(6, 5), **options):
     groups = options.get("groups", 1)
 
@@ -47,7 +69,13 @@ def convolution(name, inputs=2, outputs=3, kernel=(3, 2), bias=True, size=(6, 5)
         operands = (normal(n, groups * inputs, *size), w)
         return (*operands, normal(groups * outputs) if bias else None)
 
-    return Case(f"conv2d {name}", Conv2d(**options), make, correlated(**options))
+    return Case(
+        f"conv2d {name}",
+        Conv2d(**options),
+        make,
+        correlated(**options),
+        plain=plain_convolution(**options),
+    )
 
 
 def largest(kernel, stride=None, padding=0):
@@ -64,12 +92,20 @@ def largest(kernel, stride=None, padding=0):
     return value
 
 
+def plain_largest(kernel, stride=None, padding=0):
+    def value(x):
+        return windows(x, pairs(kernel), stride or kernel, padding, fill=-np.inf).max(axis=(-2, -1))
+
+    return value
+
+
 def pooling(name, size=(6, 5), **options):
     return Case(
         f"max_pool2d {name}",
         MaxPool2d(**options),
         lambda n: (distinct(images(n, size), 2, *size),),
         largest(**options),
+        plain=plain_largest(**options),
     )
 
 

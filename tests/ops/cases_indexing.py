@@ -12,11 +12,24 @@ def indices(high, *shape, dtype="int64"):
 
 
 def gathered(name, axis, make):
-    return Case(f"gather {name}", Gather(axis), make, lambda x, i: np.take_along_axis(x, i, axis))
+    def value(x, i):
+        return np.take_along_axis(x, i, axis)
+
+    return Case(f"gather {name}", Gather(axis), make, value, plain=value)
 
 
 def selected(name, axis, make):
-    return Case(f"index_select {name}", IndexSelect(axis), make, lambda x, i: x.take(i, axis))
+    def value(x, i):
+        return x.take(i, axis)
+
+    return Case(f"index_select {name}", IndexSelect(axis), make, value, plain=value)
+
+
+def embedded(name, make):
+    def value(weight, i):
+        return weight[i]
+
+    return Case(f"embedding {name}", Embedding(), make, value, plain=value)
 
 
 CASES = [
@@ -31,23 +44,8 @@ CASES = [
     selected("along the last", -1, lambda n: (normal(n, 2, 1, 3), indices(3, 2, dtype="int16"))),
     selected("of a vector", 0, lambda n: (normal(5), indices(5, n))),
     selected("of one", 1, lambda n: (normal(n, 1), indices(1, 4))),
-    Case("embedding", Embedding(), lambda n: (normal(6, 4), indices(6, n)), lambda w, i: w[i]),
-    Case(
-        "embedding of sequences",
-        Embedding(),
-        lambda n: (normal(6, 1), indices(6, n, 3)),
-        lambda w, i: w[i],
-    ),
-    Case(
-        "embedding of bytes",
-        Embedding(),
-        lambda n: (normal(6, 2), np.arange(n).astype("uint8") % 6),
-        lambda w, i: w[i],
-    ),
-    Case(
-        "embedding of one index",
-        Embedding(),
-        lambda n: (normal(6, 4), indices(6)),
-        lambda w, i: w[i],
-    ),
+    embedded("of rows", lambda n: (normal(6, 4), indices(6, n))),
+    embedded("of sequences", lambda n: (normal(6, 1), indices(6, n, 3))),
+    embedded("of bytes", lambda n: (normal(6, 2), np.arange(n).astype("uint8") % 6)),
+    embedded("of one index", lambda n: (normal(6, 4), indices(6))),
 ]

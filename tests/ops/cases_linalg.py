@@ -6,76 +6,61 @@ from case import Case, normal
 from mlpengine.ops import BatchMatMul, Linear, MatMul, Transpose
 
 
-def einsum(subscripts):
-    return lambda *operands: np.einsum(subscripts, *operands)
+def dense(name, subscripts, *shape, w, bias=True):
+    """A row of linear: `shape` of x without its batch, `w` of the weight."""
+
+    def make(n):
+        return normal(n, *shape), normal(*w), normal(w[0]) if bias else None
+
+    def value(x, w, b):
+        y = np.einsum(subscripts, x, w)
+        return y if b is None else y + b
+
+    def plain(x, w, b):
+        return x @ w.T if b is None else x @ w.T + b
+
+    return Case(f"linear {name}", Linear(), make, value, plain=plain)
+
+
+def product(name, subscripts, make, op=None):
+    def value(a, b):
+        return np.einsum(subscripts, a, b)
+
+    return Case(name, op or BatchMatMul(), make, value, plain=np.matmul)
+
+
+def permuted(name, axes, subscripts, *shape):
+    return Case(
+        f"transpose {name}",
+        Transpose(axes),
+        lambda n: (normal(n, *shape),),
+        lambda x: np.einsum(subscripts, x),
+        plain=lambda x: x.transpose(axes).copy(),
+    )
 
 
 CASES = [
-    Case(
-        "linear",
-        Linear(),
-        lambda n: (normal(n, 3), normal(4, 3), normal(4)),
-        lambda x, w, b: np.einsum("ni,oi->no", x, w) + b,
-    ),
-    Case(
-        "linear without bias",
-        Linear(),
-        lambda n: (normal(n, 3), normal(4, 3), None),
-        lambda x, w, _: np.einsum("ni,oi->no", x, w),
-    ),
-    Case(
-        "linear of 4 axes",
-        Linear(),
-        lambda n: (normal(n, 2, 1, 3), normal(4, 3), normal(4)),
-        lambda x, w, b: np.einsum("nabi,oi->nabo", x, w) + b,
-    ),
-    Case(
-        "linear with sizes 1",
-        Linear(),
-        lambda n: (normal(n, 1), normal(1, 1), normal(1)),
-        lambda x, w, b: x * w[0, 0] + b[0],
-    ),
-    Case("matmul", MatMul(), lambda n: (normal(n, 3), normal(3, 4)), einsum("nk,km->nm")),
-    Case(
-        "matmul of columns", MatMul(), lambda n: (normal(n, 1), normal(1, 4)), einsum("nk,km->nm")
-    ),
-    Case("matmul to rows", MatMul(), lambda n: (normal(1, n), normal(n, 4)), einsum("nk,km->nm")),
-    Case(
-        "batch_matmul",
-        BatchMatMul(),
-        lambda n: (normal(n, 2, 3), normal(n, 3, 4)),
-        einsum("bnk,bkm->bnm"),
-    ),
-    Case(
-        "batch_matmul by one matrix",
-        BatchMatMul(),
-        lambda n: (normal(n, 2, 3), normal(3, 4)),
-        einsum("bnk,km->bnm"),
-    ),
-    Case(
-        "batch_matmul of one matrix",
-        BatchMatMul(),
-        lambda n: (normal(2, 3), normal(n, 3, 4)),
-        einsum("nk,bkm->bnm"),
-    ),
-    Case(
+    dense("plain", "ni,oi->no", 3, w=(4, 3)),
+    dense("without bias", "ni,oi->no", 3, w=(4, 3), bias=False),
+    dense("of 4 axes", "nabi,oi->nabo", 2, 1, 3, w=(4, 3)),
+    dense("with sizes 1", "ni,oi->no", 1, w=(1, 1)),
+    product("matmul", "nk,km->nm", lambda n: (normal(n, 3), normal(3, 4)), MatMul()),
+    product("matmul of columns", "nk,km->nm", lambda n: (normal(n, 1), normal(1, 4)), MatMul()),
+    product("matmul to rows", "nk,km->nm", lambda n: (normal(1, n), normal(n, 4)), MatMul()),
+    product("batch_matmul", "bnk,bkm->bnm", lambda n: (normal(n, 2, 3), normal(n, 3, 4))),
+    product("batch_matmul by one", "bnk,km->bnm", lambda n: (normal(n, 2, 3), normal(3, 4))),
+    product("batch_matmul of one", "nk,bkm->bnm", lambda n: (normal(2, 3), normal(n, 3, 4))),
+    product(
         "batch_matmul broadcast on either side",
-        BatchMatMul(),
+        "bcnk,akm->banm",
         lambda n: (normal(n, 1, 2, 3), normal(3, 3, 4)),
-        einsum("bcnk,akm->banm"),
     ),
-    Case(
+    product(
         "batch_matmul broadcast in the middle",
-        BatchMatMul(),
+        "acbnk,adckm->adbnm",
         lambda n: (normal(2, 1, n, 2, 1), normal(2, 3, 1, 1, 2)),
-        einsum("acbnk,adckm->adbnm"),
     ),
-    Case("transpose", Transpose(), lambda n: (normal(n, 2, 3),), einsum("abc->cba")),
-    Case(
-        "transpose of 4 axes",
-        Transpose((1, -1, 0, 2)),
-        lambda n: (normal(n, 2, 1, 3),),
-        einsum("abcd->bdac"),
-    ),
+    permuted("reversed", None, "abc->cba", 2, 3),
+    permuted("of 4 axes", (1, -1, 0, 2), "abcd->bdac", 2, 1, 3),
     Case("transpose of none", Transpose(), lambda n: (normal(),), lambda x: x),
 ]

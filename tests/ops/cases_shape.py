@@ -6,8 +6,13 @@ from case import Case, normal
 from mlpengine.ops import Cat, Chunk, MapLookup, Reshape, Slice, StructField
 
 
+def moved(name, op, view, *shape):
+    """A row of an op that copies what a NumPy view shows."""
+    return Case(name, op, lambda n: (normal(n, *shape),), view, plain=lambda x: view(x).copy())
+
+
 def sliced(name, key, *shape):
-    return Case(f"slice {name}", Slice(key), lambda n: (normal(n, *shape),), lambda x: x[key])
+    return moved(f"slice {name}", Slice(key), lambda x: x[key], *shape)
 
 
 def joined(name, axis, *shapes, sizes=None):
@@ -16,6 +21,7 @@ def joined(name, axis, *shapes, sizes=None):
         Cat(axis, sizes),
         lambda n: tuple(normal(n, *shape) for shape in shapes),
         lambda *xs: np.concatenate(xs, axis),
+        plain=lambda *xs: np.concatenate(xs, axis),
     )
 
 
@@ -25,6 +31,7 @@ def chunked(name, parts, axis, *shape):
         Chunk(parts, axis),
         lambda n: (normal(n, *shape),),
         lambda x: tuple(np.split(x, parts, axis)),
+        plain=lambda x: [part.copy() for part in np.split(x, parts, axis)],
     )
 
 
@@ -60,35 +67,17 @@ CASES = [
     sliced("of nothing", (slice(None), slice(2, 2)), 3),
     Case("slice of a vector at an integer", Slice(-2), lambda n: (normal(3),), lambda x: x[1]),
     Case("slice of one value", Slice(()), lambda n: (normal(),), lambda x: x),
-    Case("struct_field", StructField(1, 3), lambda n: (normal(n, 6),), lambda x: x[:, 2:4]),
-    Case(
-        "struct_field of sizes",
-        StructField(2, (1, 2, 3)),
-        lambda n: (normal(n, 2, 6),),
-        lambda x: x[:, :, 3:],
+    moved("struct_field", StructField(1, 3), lambda x: x[:, 2:4], 6),
+    moved("struct_field of sizes", StructField(2, (1, 2, 3)), lambda x: x[:, :, 3:], 2, 6),
+    moved(
+        "struct_field along the middle", StructField(0, (1, 2), axis=1), lambda x: x[:, :1], 3, 2
     ),
-    Case(
-        "struct_field along the middle",
-        StructField(0, (1, 2), axis=1),
-        lambda n: (normal(n, 3, 2),),
-        lambda x: x[:, :1],
-    ),
-    Case(
-        "map_lookup",
-        MapLookup("b", ("a", "b")),
-        lambda n: (normal(n, 4),),
-        lambda x: x[:, 2:],
-    ),
-    Case(
+    moved("map_lookup", MapLookup("b", ("a", "b")), lambda x: x[:, 2:], 4),
+    moved(
         "map_lookup of sizes",
         MapLookup("first", ("first", 2), sizes=(1, 3)),
-        lambda n: (normal(n, 4),),
         lambda x: x[:, :1],
+        4,
     ),
-    Case(
-        "map_lookup by number",
-        MapLookup(1, 2, axis=1),
-        lambda n: (normal(n, 2, 3),),
-        lambda x: x[:, 1:],
-    ),
+    moved("map_lookup by number", MapLookup(1, 2, axis=1), lambda x: x[:, 1:], 2, 3),
 ]
