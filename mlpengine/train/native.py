@@ -108,10 +108,10 @@ def _segment(instructions: Sequence[InstructionLike], parts: StepParts) -> Call:
         threads=parts.threads,
         names=parts.names,
     )
-    step, check = executor.step, parts.bound_loss.forward
+    check = parts.bound_loss.forward
 
     def run() -> None:
-        if step() == BAD_LABEL:
+        if executor.step() == BAD_LABEL:  # by way of the executor, which owns the memory
             raise_bad_label(check)
 
     return run

@@ -1,4 +1,4 @@
-/* exp, expm1, log, tanh and erf of doubles: the C library's, lane by lane. */
+/* exp, expm1, log, tanh and erfc of doubles: the C library's, lane by lane. */
 #define BY_LANE(name)                                             \
   INLINE vec v_##name(vec x) {                                    \
     vec y;                                                        \
@@ -9,4 +9,4 @@ BY_LANE(exp)
 BY_LANE(expm1)
 BY_LANE(log)
 BY_LANE(tanh)
-BY_LANE(erf)
+BY_LANE(erfc)

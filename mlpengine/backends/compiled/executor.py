@@ -52,8 +52,10 @@ class Executor:
         self.numbers = np.array([0.0] * len(NUMBERS) + more)
         self.numbers[4] = np.inf
         self.numbers[5] = update.weight_decay if update else 0.0
+        # Such a pointer keeps its array alive.
         self._handles = [
-            ctypes.c_void_p(address_of(a)) for a in (self._table, self._workspace, self.numbers)
+            a.ctypes.data_as(ctypes.c_void_p)
+            for a in (self._table, self._workspace, self.numbers)
         ]
         self.step: Callable[[], int] = self._bind(library.mlpengine_step, 3)
         self._run = library.mlpengine_run if source.gathers else None

@@ -139,7 +139,7 @@ def _linear_backward(instruction: InstructionLike, values: Values) -> list[Kerne
 
 
 def _map(instruction: InstructionLike, op: GradOp, direction: Direction, values: Values) -> Map:
-    rule = find_rule(op.name, direction)
+    rule = find_rule(op, direction)
     if rule is None:
         raise UnsupportedError(f"{op.name} {direction}")
     backward = direction == "backward"

@@ -23,3 +23,31 @@ INLINE vec v_log1p_exp_of_minus_abs(vec x) {
   vec u = splat(1) + e;
   return v_log(u) + (e - (u - splat(1))) / u;
 }
+
+/* The derivative of an exponential unit from its value: `scale` above 0, y + depth elsewhere. */
+INLINE vec v_unit_slope(vec y, real depth, real scale) {
+  return smaller(y, splat(0)) + choose(y > splat(0), splat(scale), splat(depth));
+}
+
+#define SQRT_HALF 0.70710678118654752440
+#define NORMAL_PEAK 0.39894228040143267794 /* 1 / sqrt(2 pi) */
+
+/* x Phi(x) as max(x, 0) - |x| Phi(-|x|), which cancels nowhere; and its derivative. */
+INLINE vec v_normal_tail(vec x) { return splat(0.5) * v_erfc(v_abs(x) * splat((real)SQRT_HALF)); }
+INLINE vec v_gelu(vec x) { return larger(x, splat(0)) - v_abs(x) * v_normal_tail(x); }
+INLINE vec v_gelu_slope(vec x) {
+  vec density = splat((real)NORMAL_PEAK) * v_exp(splat((real)-0.5) * x * x);
+  vec below = v_normal_tail(x) - v_abs(x) * density;
+  return choose(x > splat(0), splat(1) - below, below);
+}
+
+/* The same with Phi(x) as (1 + tanh(u)) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3). */
+INLINE vec v_gelu_inner(vec x) {
+  return v_tanh(splat((real)(2 * NORMAL_PEAK)) * (x + splat((real)0.044715) * x * x * x));
+}
+INLINE vec v_gelu_tanh(vec x) { return splat((real)0.5) * x * (splat(1) + v_gelu_inner(x)); }
+INLINE vec v_gelu_tanh_slope(vec x) {
+  vec t = v_gelu_inner(x);
+  vec inner = splat((real)(2 * NORMAL_PEAK)) * (splat(1) + splat((real)(3 * 0.044715)) * x * x);
+  return splat((real)0.5) * (splat(1) + t + x * (splat(1) - t * t) * inner);
+}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mlpengine.ops._op import Direction
+from mlpengine.ops._op import Direction, GradOp
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,28 @@ ELEMENTWISE = _table(
         ("sigmoid", "backward"): "dx = dy * y * (splat(1) - y)",
         ("silu", "forward"): "gate = v_sigmoid(x); y = x * gate",
         ("silu", "backward"): "dx = dy * (gate + y - y * gate)",
+        ("softplus", "forward"): "y = larger(x, splat(0)) + v_log1p_exp_of_minus_abs(x)",
+        ("softplus", "backward"): "dx = dy * v_exp(x - y)",
+        ("elu", "forward"): "y = larger(x, splat(0)) + splat(@alpha) * v_expm1(smaller(x, splat(0)))",
+        ("elu", "backward"): "dx = dy * v_unit_slope(y, @alpha, 1)",
+        ("selu", "forward"): (
+            "y = splat(@scale) * (larger(x, splat(0)) "
+            "+ splat(@alpha) * v_expm1(smaller(x, splat(0))))"
+        ),
+        ("selu", "backward"): "dx = dy * v_unit_slope(y, @alpha * @scale, @scale)",
+        ("gelu", "forward"): "y = v_gelu(x); slope = v_gelu_slope(x)",
+        ("gelu_tanh", "forward"): "y = v_gelu_tanh(x); slope = v_gelu_tanh_slope(x)",
+        ("gelu", "backward"): "dx = dy * slope",
+        ("gelu_tanh", "backward"): "dx = dy * slope",
+        ("dropout", "backward"): "dx = dy * mask",
     }
 )
 """Rules by op name and direction.  An op that is not here runs its NumPy rule."""
 
 
-def find_rule(name: str, direction: Direction) -> Rule | None:
-    """Return the compiled rule, or None."""
+def find_rule(op: GradOp, direction: Direction) -> Rule | None:
+    """Return the compiled rule of `op`, or None."""
+    name = op.name
+    if getattr(op, "approximate", "none") != "none":
+        name = f"{name}_{op.approximate}"  # type: ignore[attr-defined]
     return ELEMENTWISE.get((name, direction))

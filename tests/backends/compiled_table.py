@@ -1,0 +1,108 @@
+"""What the compiled executor is tested on."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mlpengine import (
+    Adam,
+    AdamW,
+    BinaryCrossEntropyWithLogits,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Mlp,
+    RmsProp,
+    Sgd,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
+from mlpengine.optim import CosineSchedule
+
+
+@dataclass(frozen=True)
+class StepCase:
+    """A training step; the defaults are the plainest."""
+
+    name: str
+    sizes: tuple[int, ...] = (5, 9, 3)
+    batch: int = 12
+    activation: str = "tanh"
+    loss: object = field(default_factory=SoftmaxCrossEntropy)
+    optimizer: object = Adam
+    options: dict[str, object] = field(default_factory=dict)
+    clip_norm: float | None = None
+    weighted: bool = False
+    dropout: float = 0.0
+    dtype: str = "float32"
+
+    def step(self, backend: str, threads: int = 1) -> TrainingStep:
+        mlp = Mlp(
+            self.sizes, activation=self.activation, dropout=self.dropout, seed=3, dtype=self.dtype
+        )
+        return TrainingStep(
+            mlp,
+            self.loss,
+            self.optimizer(mlp, **self.options),
+            self.batch,
+            clip_norm=self.clip_norm,
+            weighted=self.weighted,
+            backend=backend,
+            threads=threads,
+        )
+
+    def data(self, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        rng = np.random.default_rng(7)
+        x = rng.standard_normal((rows, self.sizes[0])).astype(self.dtype)
+        out = self.sizes[-1]
+        if isinstance(self.loss, SoftmaxCrossEntropy):
+            y = rng.integers(0, out, rows)
+        elif isinstance(self.loss, BinaryCrossEntropyWithLogits):
+            y = rng.random((rows, out)).astype(self.dtype)
+        else:
+            y = rng.standard_normal((rows, out)).astype(self.dtype)
+        weights = rng.random(rows).astype(self.dtype) if self.weighted else None
+        return x, y, weights
+
+
+CASES = (
+    StepCase("tiny", (4, 32, 32, 1), 32, loss=MeanSquaredError()),
+    StepCase("relu", (64, 48, 10), 24, "relu"),
+    StepCase("float64", (6, 17, 10), 13, "sigmoid", dtype="float64", clip_norm=0.1),
+    StepCase("one row", (4, 8, 2), 1, "silu", MeanSquaredError(), Sgd, {"lr": 0.1}),
+    StepCase("odd", (3, 5, 7, 2), 7, "gelu", MeanAbsoluteError(), weighted=True),
+    StepCase("huber", (8, 16, 9), 31, "elu", Huber(0.7), RmsProp, {"weight_decay": 0.1}),
+    StepCase(
+        "bce",
+        (7, 40, 3),
+        40,
+        "softplus",
+        BinaryCrossEntropyWithLogits(2.0),
+        RmsProp,
+        {"momentum": 0.9},
+        weighted=True,
+    ),
+    StepCase("momentum", optimizer=Sgd, options={"momentum": 0.9, "lr": 0.05}, clip_norm=0.05),
+    StepCase(
+        "nesterov",
+        optimizer=Sgd,
+        options={"momentum": 0.9, "nesterov": True, "schedule": CosineSchedule(20)},
+    ),
+    StepCase(
+        "decay", optimizer=AdamW, options={"lr": 0.01, "weight_decay": 0.3}, activation="selu"
+    ),
+    StepCase(
+        "smoothed",
+        (5, 9, 11),
+        loss=SoftmaxCrossEntropy(
+            class_weights=tuple(np.linspace(0.5, 2, 11)), label_smoothing=0.1, ignore_index=4
+        ),
+        activation="leaky_relu",
+        weighted=True,
+    ),
+    StepCase("dropout", dropout=0.3, activation="relu"),
+    StepCase("softmax inside", activation="softmax"),
+    StepCase("no hidden layer", (9, 4), 20),
+    StepCase("streamed", (4, 32, 16, 4), 2500, loss=MeanSquaredError()),
+    StepCase("blocked", (450, 120, 24), 64, "relu"),
+)

@@ -1,0 +1,162 @@
+"""A compiled training step against the same step in NumPy."""
+
+import numpy as np
+import pytest
+from compiled_table import CASES, StepCase
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlpengine import (
+    IndexRangeError,
+    MeanSquaredError,
+    Mlp,
+    NumericalError,
+    Sgd,
+    TrainingStep,
+)
+from mlpengine.nn.layers import ACTIVATIONS
+
+STEPS = 6
+TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
+
+
+def agree(case, ours, theirs, what=""):
+    relative, absolute = TOLERANCE[case.dtype]
+    scale = np.abs(theirs).max(initial=1.0)
+    np.testing.assert_allclose(ours, theirs, rtol=relative, atol=absolute * scale, err_msg=what)
+
+
+def compare(case: StepCase, threads: int = 1) -> TrainingStep:
+    """Make the same steps on both executors and compare everything that can be read."""
+    compiled, plain = case.step("compiled", threads), case.step("numpy")
+    assert compiled.executor == "compiled"
+    for number in range(STEPS):
+        rows = case.batch if number != 3 else max(1, case.batch - 1)
+        x, y, weights = (
+            None if a is None else a[number * case.batch :][:rows]
+            for a in case.data(STEPS * case.batch)
+        )
+        ours, theirs = (step(x, y, weights) for step in (compiled, plain))
+        agree(case, ours, theirs, "loss")
+        agree(case, compiled.grad_norm, plain.grad_norm, "norm")
+        agree(case, compiled.clipped_norm, plain.clipped_norm, "clipped norm")
+        agree(case, compiled.grads.flat, plain.grads.flat, "gradients")
+        for mine, other in zip(
+            compiled.scratch.activations, plain.scratch.activations, strict=True
+        ):
+            agree(case, mine, other, "activations")
+        for mine, other in zip(compiled.grads.d_hidden, plain.grads.d_hidden, strict=True):
+            agree(case, mine, other, "hidden gradients")
+    assert compiled.optimizer.steps == plain.optimizer.steps == STEPS
+    assert compiled.optimizer.current_lr == plain.optimizer.current_lr
+    agree_on_params(case, compiled, plain)
+    return compiled
+
+
+def agree_on_params(case, compiled, plain):
+    # Adam divides by the root of a gradient that may be all rounding; what counts is the way made.
+    step_size = plain.optimizer.lr * STEPS
+    close = np.abs(compiled.mlp.params.flat - plain.mlp.params.flat)
+    relative = 1e-9 if case.dtype == "float64" else 2e-3
+    assert np.quantile(close, 0.98) <= relative * step_size
+    assert close.max() <= 2 * step_size
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_steps_agree_with_numpy(case):
+    compare(case)
+
+
+def test_the_comparison_notices_another_step():
+    case = CASES[0]
+    compiled, plain = case.step("compiled"), StepCase("x", case.sizes, 32, "relu").step("numpy")
+    with pytest.raises(AssertionError):
+        agree_on_params(case, compiled, plain)
+        agree(case, compiled.mlp.params.flat + 1e-3, plain.mlp.params.flat)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=2, max_size=5),
+    batch=st.integers(1, 50),
+    activation=st.sampled_from(ACTIVATIONS),
+)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_architectures_agree_with_numpy(sizes, batch, activation):
+    case = StepCase("random", tuple(sizes), batch, activation, MeanSquaredError(), Sgd)
+    compare(case)
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[-1], CASES[-2]], ids=lambda c: c.name)
+def test_two_threads_give_the_same_bits(case):
+    alone, together = case.step("compiled"), case.step("compiled", threads=2)
+    x, y, weights = case.data(3 * case.batch)
+    order = np.random.default_rng(0).permutation(3 * case.batch)
+    for step in (alone, together):
+        step.run_many(x, y, order, weights)
+    assert alone.mlp.params.flat.tobytes() == together.mlp.params.flat.tobytes()
+    assert alone.loss_value == together.loss_value
+
+
+@pytest.mark.parametrize("backend", ["compiled", "numpy"])
+@pytest.mark.parametrize("case", [CASES[0], CASES[10]], ids=lambda c: c.name)
+def test_many_steps_at_once_are_the_same_as_one_by_one(case, backend):
+    at_once, single = case.step(backend), case.step(backend)
+    x, y, weights = case.data(4 * case.batch)
+    order = np.random.default_rng(0).permutation(4 * case.batch)
+    losses, norms = at_once.run_many(x, y, order, weights)
+    for i, rows in enumerate(order.reshape(4, -1)):
+        assert single(x[rows], y[rows], None if weights is None else weights[rows]) == losses[i]
+        assert single.grad_norm == norms[i]
+    assert at_once.mlp.params.flat.tobytes() == single.mlp.params.flat.tobytes()
+    assert at_once.optimizer.steps == 4
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_number_that_is_not_finite_updates_nothing(bad):
+    step = CASES[1].step("compiled")
+    x, y, _ = CASES[1].data(24)
+    step(x, y)
+    before = step.mlp.params.flat.copy()
+    x[3, 2] = bad
+    with pytest.raises(NumericalError, match=r"step 2.*the input is not, in row 3"):
+        step(x, y)
+    assert step.mlp.params.flat.tobytes() == before.tobytes()
+    assert step.optimizer.steps == 1
+
+
+def test_many_steps_stop_at_the_first_that_is_not_finite():
+    step = CASES[1].step("compiled")
+    x, y, _ = CASES[1].data(96)
+    x[50] = np.nan
+    with pytest.raises(NumericalError, match="step 3"):
+        step.run_many(x, y, np.arange(96))
+    assert step.optimizer.steps == 2
+
+
+def test_a_label_out_of_range_is_named():
+    step = CASES[1].step("compiled")
+    x, y, _ = CASES[1].data(24)
+    y[5] = 10
+    before = step.mlp.params.flat.copy()
+    with pytest.raises(IndexRangeError, match="row 5 has 10"):
+        step(x, y)
+    assert step.mlp.params.flat.tobytes() == before.tobytes()
+
+
+def test_a_layer_without_a_compiled_rule_splits_the_program():
+    mlp = Mlp([4, 8, 8, 2], activation="softmax", seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 6, backend="compiled")
+    assert step.executor == "compiled"
+    assert step.bound(6).whole is None
+    assert len(step.bound(6).calls) > 3
+
+
+def test_the_same_step_twice_gives_the_same_bits():
+    results = []
+    for _ in range(2):
+        step = CASES[0].step("compiled")
+        x, y, _ = CASES[0].data(32)
+        for _ in range(20):
+            step(x, y)
+        results.append(step.mlp.params.flat.tobytes())
+    assert results[0] == results[1]
