@@ -66,7 +66,7 @@ def measure(work: Workload, seconds: float, windows: int, folder: Path) -> tuple
     contestants = loop(work, 16, None), loop(work, 16, watcher)
     for training in contestants:
         training._notify("on_start")
-        microseconds(training, 64)
+        microseconds(training, 64 if work.batch * 1000 > 100_000 else 2_100)
     per_step = microseconds(contestants[0], 128)
     steps = max(64, int(seconds / windows / per_step * 1e6))
     times: list[list[float]] = [[], []]

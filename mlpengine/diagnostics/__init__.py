@@ -1,5 +1,7 @@
 """Why a network does not learn: gradients, updates and activations, measured while it does."""
 
+from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
 from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.verdicts import Verdict
 
-__all__ = ["Diagnostics"]
+__all__ = ["Diagnostics", "Verdict", "baseline_loss", "loss_of_zeros"]

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.diagnostics.activations import RECTIFIERS, activation_calls
-from mlpengine.diagnostics.buffers import Room, layer_buffers
-from mlpengine.diagnostics.quantities import LAYER_PLACE, NET_PLACE, Columns
-from mlpengine.diagnostics.rows import NoiseScale, RowProbe
+from mlpengine.diagnostics.activations import RECTIFIERS
+from mlpengine.diagnostics.buffers import Room
+from mlpengine.diagnostics.probes import BoundProbes
+from mlpengine.diagnostics.quantities import NET_PLACE, Columns
+from mlpengine.diagnostics.rows import NoiseScale
 from mlpengine.diagnostics.series import Series
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.errors import UsageError
 from mlpengine.nn import Gradients, Mlp, Scratch
-from mlpengine.spec import Array, Call
+from mlpengine.spec import Array
 from mlpengine.tape.binding import replay
 from mlpengine.tape.norm import GlobalNorm
 
@@ -35,45 +36,17 @@ LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (
 )
 
 
-MEAN = LAYER_PLACE["activation_mean"]
+EVERY, STRETCH, DENSE_STEPS = 50, 4, 2000
+"""Steps between samples, how much rarer they become for short steps, and after how many."""
+
+SHORT_STEP = 4_000_000
+"""Parameters times rows below which a step is short: half a millisecond.
+
+A sample costs 0.2 ms and a fifth of a step.  At 50 steps apart that is 8 per cent of the smallest
+step (4-32-32-1, 32 rows); the 2,000 steps for which it stays so take a tenth of a second."""
 
 LOOKS = 5
 """Times between two samples that units are asked whether they fire."""
-
-
-class BoundProbes:
-    """The calls that measure one pair of scratch and gradients, and where results belong."""
-
-    def __init__(
-        self, scratch: Scratch, grads: Gradients, room: Room, updates: UpdateProbe, columns: Columns
-    ) -> None:
-        self.scratch, self.grads, self._updates = scratch, grads, updates
-        buffers = layer_buffers(scratch, grads)
-        self.rows = RowProbe(buffers)
-        self.rectified = {
-            number: b.y for number, b in enumerate(buffers) if b.activation in RECTIFIERS
-        }
-        self._starts = [columns.start(number) for number in range(columns.layers)]
-        self._moments = [NET_PLACE["input_mean"], *(s + MEAN for s in self._starts)]
-        self._places: list[tuple[int, int]] = []
-        calls: list[Call] = []
-        for number, b in enumerate(buffers):
-            for quantity, bound in activation_calls(b, room, *updates.before[number]):
-                if quantity:
-                    self._places.append((columns.place(quantity, number), len(calls)))
-                calls.append(bound)
-        calls += self.rows.calls
-        self._first_update = len(calls)
-        self._calls = (*calls, *updates.calls(grads.flat))
-
-    def measure(self, clip: float, values: list[float]) -> None:
-        """Write what the buffers show into `values`; afterwards `rows.norms` is set."""
-        found: list[Any] = [run() for run in self._calls]
-        for place, index in self._places:
-            values[place] = found[index]
-        for place, (mean, deviation) in zip(self._moments, self.rows.moments(), strict=True):
-            values[place], values[place + 1] = mean, deviation
-        self._updates.read(found[self._first_update :], clip, self._starts, values)
 
 
 class Diagnostics:
@@ -85,16 +58,22 @@ class Diagnostics:
     holds anyway.  Nothing is allocated that grows with the data, except for two numbers an epoch.
 
     Args:
-        every: steps between samples.
+        every: steps between samples; by default 50 and, where a step takes so little that a
+            sample costs several of them, 200 after the first 2,000 steps.
         steps_per_epoch: units that never fire are looked for over at least so many steps.
         baseline: loss of the best constant prediction, see `baseline_loss`; NaN if unknown.
+        target_rms: root mean square of the targets of a regression; NaN if unknown.
 
     Attributes:
+        failure: the message of the error that ended the run, if one did.
         values: the last sample, in the order of `columns`.
         sampled: the step of the last sample, 0 before the first.
         series: samples of the whole run.
         noise: the gradient noise scale.
         spikes: steps with an unusual norm.
+        due: the next step that needs `look`.
+        pending: norms since then; `observe` appends to it.
+        clipped: steps since the last sample that were clipped.
         windows: by layer, which rectifier units fire.
         epochs: (train loss, validation loss) of each epoch.
 
@@ -102,16 +81,26 @@ class Diagnostics:
     """
 
     def __init__(
-        self, mlp: Mlp, *, every: int = 50, steps_per_epoch: int = 1, baseline: float = nan
+        self,
+        mlp: Mlp,
+        *,
+        every: int | None = None,
+        steps_per_epoch: int = 1,
+        baseline: float = nan,
+        target_rms: float = nan,
     ) -> None:
-        if every < 1:
+        if every is not None and every < 1:
             raise UsageError(f"diagnostics: every must be at least 1 (got {every})")
-        self.mlp, self.every, self.baseline = mlp, every, baseline
+        self.mlp, self.every = mlp, every or EVERY
+        self._stretch = 1 if every else 0
+        self.baseline, self.target_rms = baseline, target_rms
+        self.failure = ""
         self.columns = Columns(len(mlp.layers))
         self.values = [nan] * len(self.columns)
         self.sampled = 0
         self.series = Series(self.columns)
         self.noise, self.spikes = NoiseScale(), Spikes()
+        self.pending = self.spikes.pending
         self.windows = {
             number: UnitWindow(layer.out_dim, mlp.dtype, steps_per_epoch)
             for number, layer in enumerate(mlp.layers)
@@ -134,15 +123,14 @@ class Diagnostics:
         self._window_places = [
             (self.columns.place("dead_share", n), w) for n, w in self.windows.items()
         ]
-        self._look_every = max(1, every // LOOKS)
-        self._clipped = 0
+        self.clipped = 0
         self.begin(0)
 
     def begin(self, steps: int) -> None:
         """Take the parameters as they are for those after `steps` steps; for a resumed run."""
         self._updates.before_step()
         self._copied_at = steps
-        self._due = self._next_due(steps)
+        self._plan(steps)
 
     def observe(
         self,
@@ -171,21 +159,15 @@ class Diagnostics:
         Returns: whether `values` is a new sample.
         """
         if norm is None:
-            norm = clipped_norm = GlobalNorm(grads.flat)() if step >= self._due else nan
+            norm = clipped_norm = GlobalNorm(grads.flat)() if step >= self.due else nan
         elif clipped_norm is None:
             clipped_norm = norm
-        if self.passing(step, norm, clipped_norm):
+        self.pending.append(norm)
+        if clipped_norm < norm:
+            self.clipped += 1
+        if step < self.due and norm <= self.spikes.limit:
             return False
         return self.look(scratch, grads, step, loss, norm, clipped_norm, lr, rows)
-
-    def passing(self, step: int, norm: float, clipped_norm: float) -> bool:
-        """Take in the norms of a step; return whether `look` has nothing to do for it.
-
-        This half of `observe` is all that most steps need: 0.5 us.
-        """
-        if clipped_norm < norm:
-            self._clipped += 1
-        return not self.spikes.met(norm) and step < self._due
 
     def look(
         self,
@@ -198,24 +180,29 @@ class Diagnostics:
         lr: float,
         rows: Array | None,
     ) -> bool:
-        """Do the rest of `observe`."""
+        """Do what `observe` does for a step that is `due`, or whose norm exceeds the limit."""
         probes = self._probes(scratch, grads)
-        if self.spikes.now:
+        if not self._stretch:
+            short = len(self.mlp.params) * scratch.batch_size < SHORT_STEP
+            self._stretch = STRETCH if short else 1
+        if norm > self.spikes.limit:
             self._note_spike(probes, step, norm, rows)
-        if step % self._look_every == 0:
+        if step < self.due:
+            return False
+        self.spikes.settle()
+        if step >= self._look_at:
             for number, window in self.windows.items():
                 window.look(probes.rectified[number], step)
-        is_sample = step % self.every == 0 or step == 1
+        is_sample = step >= self._sample_at
         if is_sample:
             with np.errstate(all="ignore"):
                 self._sample(probes, step, norm, clipped_norm, rows)
             self.values[LOSS], self.values[LR] = loss, lr
             self.series.append(step, self.values)
-        if (step + 1) % self.every == 0:
+        self._plan(step)
+        if self._sample_at == step + 1:
             self._updates.before_step()
             self._copied_at = step
-        if step >= self._due:
-            self._due = self._next_due(step)
         return is_sample
 
     def close_epoch(self, train_loss: float, validation_loss: float = nan) -> None:
@@ -238,16 +225,17 @@ class Diagnostics:
             for place in self._about_updates:
                 values[place] = nan
         values[NORM], values[CLIPPED], values[SPIKES] = norm, clipped_norm, float(self.spikes.count)
-        values[CLIPPED_SHARE] = self._clipped / max(1, step - self.sampled)
+        values[CLIPPED_SHARE] = self.clipped / max(1, step - self.sampled)
         first, last = values[self._first], values[self._last]
         if first > 0 and last > 0 and isfinite(first):
             values[SLOPE] = log10(first / last)
         for place, window in self._window_places:
             values[place] = window.dead_share
-        self.sampled, self._clipped = step, 0
+        self.sampled, self.clipped = step, 0
 
     def _note_spike(self, probes: BoundProbes, step: int, norm: float, rows: Array | None) -> None:
         """Find the row that a spike came from."""
+        self.spikes.count += 1
         with np.errstate(all="ignore"):
             replay(probes.rows.norm_calls)
             norms = probes.rows.norms
@@ -267,21 +255,22 @@ class Diagnostics:
         )
         return self._bound[id(scratch)]
 
-    def _next_due(self, step: int) -> int:
-        """Return the next step that is more than a look at its norm."""
-        if step < 1:
-            return 1
-        sample = (step // self.every + 1) * self.every
-        due = sample - 1 if sample - 1 > step else sample
+    def _plan(self, step: int) -> None:
+        """Decide what comes next after `step` steps."""
+        every = self.every if step < DENSE_STEPS else self.every * self._stretch
+        self._sample_at = (step // every + 1) * every if step else 1
+        look = max(1, every // LOOKS)
+        self._look_at = (step // look + 1) * look
+        before = self._sample_at - 1
+        self.due = before if before > step else self._sample_at
         if self.windows:
-            due = min(due, (step // self._look_every + 1) * self._look_every)
-        return due
+            self.due = min(self.due, self._look_at)
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of what later samples depend on: arrays, and JSON-able numbers."""
         state: dict[str, Any] = {
             "sampled": self.sampled,
-            "clipped": self._clipped,
+            "clipped": self.clipped,
             "noise": self.noise.state(),
             "spikes": self.spikes.state(),
             "noted": np.array(self.noted, np.float64).reshape(-1, len(Spike._fields)),
@@ -295,7 +284,7 @@ class Diagnostics:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned.  Then load the parameters and call `begin`."""
-        self.sampled, self._clipped = state["sampled"], state["clipped"]
+        self.sampled, self.clipped = state["sampled"], state["clipped"]
         self.noise.load(state["noise"])
         self.spikes.load(state["spikes"])
         self.noted.clear()

@@ -8,6 +8,8 @@ import numpy as np
 from mlpengine.spec import Array
 
 DOUBLE = log(2.0)
+LARGEST = 700.0
+"""Of what exp can be taken."""
 
 
 class Spike(NamedTuple):
@@ -21,17 +23,19 @@ class Spike(NamedTuple):
 
 
 class Spikes:
-    """Watches the norm of each step.
+    """Tells which norms are unusual.
 
     A step is a spike if its log norm lies above the running mean by four running standard
-    deviations, and its norm is at least twice what the mean says.  A spike does not move the mean
-    or the deviation, unless as many follow one another as it takes to call them usual.
+    deviations, and its norm is at least twice what the mean says.  Mean and deviation follow the
+    norms whenever `settle` is called, not at each step, and a spike moves them no further than
+    the limit.
 
     Source: Chen et al. 2018, arXiv 1804.09849, section 2; there without the second condition.
 
     Attributes:
+        limit: norms above it are spikes.
+        pending: norms since the last `settle`; whoever looks at them appends here.
         count: spikes so far.
-        now: whether the last step was one.
         mean: running mean of the log norm.
     """
 
@@ -40,39 +44,27 @@ class Spikes:
     """Weight of the past in the running mean and variance."""
     WARM_UP = 30
     """Steps before the first that can be a spike."""
-    USUAL = 10
-    """So many in a row are no spikes but how things are now."""
 
     def __init__(self) -> None:
-        self.count = self.steps = self._in_row = 0
+        self.count = self.steps = 0
         self.mean = self._variance = 0.0
-        self.now = False
+        self.limit = inf
+        self.pending: list[float] = []
 
-    def met(self, norm: float) -> bool:
-        """Take in the norm of a step; return whether it is a spike."""
-        if not 0.0 < norm < inf:
-            self.now = False
-            return False
-        away = log(norm) - self.mean
-        self.steps += 1
-        if self.steps <= self.WARM_UP:
-            gain = 1.0 / self.steps
-        else:
-            gain = 1.0 - self.KEPT
-            if (
-                away > DOUBLE
-                and away > self.DEVIATIONS * sqrt(self._variance)
-                and self._in_row < self.USUAL
-            ):
-                self._in_row += 1
-                self.count += 1
-                self.now = True
-                return True
-        self.now = False
-        self._in_row = 0
-        self.mean += gain * away
-        self._variance += gain * ((1.0 - gain) * away * away - self._variance)
-        return False
+    def settle(self) -> None:
+        """Let mean and deviation follow the pending norms, and set the limit anew."""
+        mean, variance, steps, ceiling = self.mean, self._variance, self.steps, self.limit
+        for norm in self.pending:
+            if 0.0 < norm < inf:
+                away = log(min(norm, ceiling)) - mean
+                steps += 1
+                gain = max(1.0 / steps, 1.0 - self.KEPT)
+                mean += gain * away
+                variance += gain * ((1.0 - gain) * away * away - variance)
+        self.pending.clear()
+        self.mean, self._variance, self.steps = mean, variance, steps
+        if steps >= self.WARM_UP:
+            self.limit = exp(min(mean + max(DOUBLE, self.DEVIATIONS * sqrt(variance)), LARGEST))
 
     @property
     def usual(self) -> float:
@@ -81,9 +73,11 @@ class Spikes:
 
     def state(self) -> Array:
         """Return what the next step depends on."""
-        return np.array([self.count, self.steps, self._in_row, self.mean, self._variance])
+        return np.array(
+            [self.count, self.steps, self.mean, self._variance, self.limit, *self.pending]
+        )
 
     def load(self, state: Array) -> None:
         """Take over what `state` returned."""
-        count, steps, in_row, self.mean, self._variance = state.tolist()
-        self.count, self.steps, self._in_row = int(count), int(steps), int(in_row)
+        count, steps, self.mean, self._variance, self.limit, *pending = state.tolist()
+        self.count, self.steps, self.pending[:] = int(count), int(steps), pending

@@ -1,0 +1,55 @@
+"""What a loss is worth before anything is learned."""
+
+import numpy as np
+
+from mlpengine.ops import Loss
+from mlpengine.spec import Array
+
+RARE = 1e-6
+"""Shares of a class are kept this far from 0 and 1."""
+
+
+def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
+    """Return the loss of outputs that are all 0: ln(classes), ln 2, or the mean of y**2."""
+    zeros = np.zeros(outputs)
+    return _loss_of_constant(loss, y, zeros, weights)
+
+
+def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
+    """Return the loss of the best constant prediction, that which ignores the features.
+
+    Class frequencies for cross entropies, the median for mae, the mean for the others; a network
+    that has learned anything has a lower loss.
+
+    Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
+    """
+    if y.ndim == 1:
+        shares = np.bincount(y, weights, minlength=outputs).astype(np.float64)
+        given = getattr(loss, "class_weights", None)
+        shares *= 1.0 if given is None else np.array(given)
+        smoothing = getattr(loss, "label_smoothing", 0.0)
+        shares = (1 - smoothing) * shares / max(shares.sum(), RARE) + smoothing / outputs
+        return _loss_of_constant(loss, y, np.log(np.maximum(shares, RARE)), weights)
+    wide = y.astype(np.float64)
+    middle = np.average(wide, 0, weights)
+    if loss.name == "mae":
+        middle = np.median(wide, 0)
+    if loss.name == "softmax_cross_entropy":
+        middle = np.log(np.maximum(middle, RARE))
+    if loss.name == "bce_with_logits":
+        odds = getattr(loss, "positive_weight", 1.0) * middle
+        shares = np.clip(odds / (odds + 1 - middle), RARE, 1 - RARE)
+        middle = np.log(shares / (1 - shares))
+    return _loss_of_constant(loss, y, middle, weights)
+
+
+def _loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
+    output = np.tile(constant, (len(y), 1))
+    target = y if y.ndim == 1 else y.astype(np.float64)
+    bound = loss.bind(output, None, weighted=weights is not None)
+    bound.target[...] = target
+    if weights is not None and bound.sample_weight is not None:
+        bound.sample_weight[...] = weights
+    for run in bound.forward:
+        run()
+    return float(bound.value)

@@ -1,0 +1,27 @@
+"""What the numbers mean, in words: `Verdict`, and the rules that draw them."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One thing that is wrong: what was measured, against which threshold, and a way out.
+
+    `name` is the rule's, `layer` the layer's number or None for the whole net.
+    """
+
+    name: str
+    layer: int | None
+    finding: str
+    value: float
+    threshold: float
+    advice: str
+
+    def __str__(self) -> str:
+        where = "" if self.layer is None else f"layer {self.layer}: "
+        return f"{where}{self.finding} - {self.advice}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON-able data."""
+        return {**asdict(self), "text": str(self)}

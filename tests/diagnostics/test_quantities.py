@@ -1,0 +1,183 @@
+"""Every quantity against an explicit per-row computation in float64."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from explicit import explicit
+
+from mlpengine import (
+    Adam,
+    BinaryCrossEntropyWithLogits,
+    MeanSquaredError,
+    Mlp,
+    Sgd,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
+from mlpengine.diagnostics import Diagnostics
+
+LOSSES = {
+    "softmax_cross_entropy": SoftmaxCrossEntropy,
+    "bce_with_logits": BinaryCrossEntropyWithLogits,
+    "mse": MeanSquaredError,
+}
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+
+
+@dataclass
+class Watched:
+    """A training step and the diagnostics that watch it."""
+
+    step: TrainingStep
+    diagnostics: Diagnostics
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+
+    def run(self, number, **options):
+        self.step(self.x, self.y, self.weights)
+        return self.diagnostics.observe(
+            self.step.scratch,
+            self.step.grads,
+            number,
+            loss=self.step.loss_value,
+            norm=self.step.grad_norm,
+            clipped_norm=self.step.clipped_norm,
+            **options,
+        )
+
+
+def watched(activation, loss, dtype, *, weighted=False, clip_norm=None, batch=24, every=1):
+    rng = np.random.default_rng(5)
+    mlp = Mlp([6, 9, 7, 3], activation=activation, seed=3, dtype=dtype)
+    mlp.params.flat += 0.05 * rng.standard_normal(len(mlp.params.flat)).astype(dtype)
+    x = rng.standard_normal((batch, 6)).astype(dtype)
+    y = rng.standard_normal((batch, 3)).astype(dtype)
+    if loss == "softmax_cross_entropy":
+        y = rng.integers(0, 3, batch)
+    elif loss == "bce_with_logits":
+        y = (y > 0).astype(dtype)
+    weights = rng.uniform(0.2, 3, batch).astype(dtype) if weighted else None
+    step = TrainingStep(
+        mlp,
+        LOSSES[loss](),
+        Adam(mlp, lr=1e-2),
+        batch,
+        clip_norm=clip_norm,
+        weighted=weighted,
+    )
+    return Watched(step, Diagnostics(mlp, every=every), x, y, weights)
+
+
+def parameters(mlp):
+    return [w.astype(float) for w in mlp.weights], [b.astype(float) for b in mlp.biases]
+
+
+def compare(diagnostics, truth, tolerance):
+    """Compare every quantity; differences of large numbers have the larger one's tolerance."""
+    columns = diagnostics.columns
+    square = truth.net["gradient_norm"] ** 2 + truth.net["gradient_variance"]
+    for quantity, wanted in truth.net.items():
+        found = diagnostics.values[columns.place(quantity)]
+        room = {"squared_gradient_norm": square, "input_mean": truth.net["input_std"]}
+        scale = max(abs(wanted), room.get(quantity, 0.0))
+        assert abs(found - wanted) <= tolerance * scale, (quantity, found, wanted)
+    for number, layer in enumerate(truth.layers):
+        for quantity, wanted in layer.items():
+            found = diagnostics.values[columns.place(quantity, number)]
+            room = {"activation_mean": layer["activation_std"], "update_cosine": 1.0}
+            scale = max(abs(wanted), room.get(quantity, 0.0))
+            assert abs(found - wanted) <= tolerance * scale, (number, quantity, found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "sigmoid"])
+def test_quantities_equal_the_explicit_computation(activation, loss, weighted, dtype):
+    run = watched(activation, loss, dtype, weighted=weighted)
+    for number in (1, 2):  # the second step takes weights that Adam has moved
+        weights, biases = parameters(run.step.mlp)
+        assert run.run(number)
+        after = [w.astype(float) for w in run.step.mlp.weights]
+        truth = explicit(weights, biases, activation, loss, run.x, run.y, run.weights, after)
+        compare(run.diagnostics, truth, TOLERANCE[dtype])
+        probes = run.diagnostics._probes(run.step.scratch, run.step.grads)
+        np.testing.assert_allclose(probes.rows.norms, truth.norms, rtol=TOLERANCE[dtype])
+
+
+def test_a_wrong_gradient_would_be_seen():
+    run = watched("tanh", "mse", "float64")
+    weights, biases = parameters(run.step.mlp)
+    run.run(1)
+    after = [w.astype(float) for w in run.step.mlp.weights]
+    truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after)
+    place = run.diagnostics.columns.place("example_norm_max")
+    run.diagnostics.values[place] *= 1 + 1e-9
+    with pytest.raises(AssertionError):
+        compare(run.diagnostics, truth, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_quantities_are_those_before_clipping(dtype):
+    run = watched("relu", "mse", dtype, clip_norm=0.01)
+    weights, biases = parameters(run.step.mlp)
+    run.run(1)
+    after = [w.astype(float) for w in run.step.mlp.weights]
+    truth = explicit(weights, biases, "relu", "mse", run.x, run.y, None, after)
+    tolerance = TOLERANCE[dtype] if dtype == "float32" else 1e-11
+    compare(run.diagnostics, truth, tolerance)
+    values, columns = run.diagnostics.values, run.diagnostics.columns
+    assert values[columns.place("clipped_norm")] == pytest.approx(0.01, rel=1e-3)
+    assert values[columns.place("clipped_share")] == 1.0
+
+
+def test_shorter_batches_and_row_numbers():
+    run = watched("tanh", "mse", "float64")
+    run.run(1)
+    run.x, run.y = run.x[:10], run.y[:10]
+    weights, biases = parameters(run.step.mlp)
+    rows = np.arange(100, 110)
+    run.run(2, rows=rows)
+    after = [w.astype(float) for w in run.step.mlp.weights]
+    truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after)
+    truth.net["hardest_row"] += 100
+    compare(run.diagnostics, truth, 1e-12)
+
+
+def test_noise_scale_divides_running_means():
+    run = watched("tanh", "mse", "float64")
+    variance = squared = 0.0
+    for number in range(1, 8):
+        weights, biases = parameters(run.step.mlp)
+        run.run(number)
+        after = [w.astype(float) for w in run.step.mlp.weights]
+        truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after).net
+        variance += 0.1 * (truth["gradient_variance"] - variance)
+        squared += 0.1 * (truth["squared_gradient_norm"] - squared)
+    place = run.diagnostics.columns.place("noise_scale")
+    assert run.diagnostics.values[place] == pytest.approx(variance / squared, rel=1e-10)
+
+
+def test_dropout_masks_are_part_of_the_rows_gradients():
+    """Twice the same row with other masks: the batch gradient is the mean of the rows' ones."""
+    mlp = Mlp([3, 50, 2], activation="tanh", dropout=0.5, seed=1, dtype="float64")
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.0), 2)
+    x, y = np.ones((2, 3)), np.zeros((2, 2))
+    diagnostics = Diagnostics(mlp, every=1)
+    step(x, y)
+    diagnostics.observe(step.scratch, step.grads, 1)
+    kept = step.scratch.activations[0]
+    deltas = step.grads.d_hidden
+    assert not np.array_equal(kept[0] == 0, kept[1] == 0)
+    squares = [
+        4 * ((deltas[0][i] ** 2).sum() * 4 + (deltas[1][i] ** 2).sum() * ((kept[i] ** 2).sum() + 1))
+        for i in range(2)
+    ]
+    norms = diagnostics._probes(step.scratch, step.grads).rows.norms
+    np.testing.assert_allclose(norms, np.sqrt(squares), rtol=1e-12)
+    columns = diagnostics.columns
+    y_before = np.tanh(x @ mlp.weights[0].T + mlp.biases[0])
+    mean = diagnostics.values[columns.place("activation_mean", 0)]
+    assert mean == pytest.approx(y_before.mean(), rel=1e-12)
