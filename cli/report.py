@@ -1,42 +1,128 @@
 """The result of a run for a person, on stdout."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mlpengine.config.build import Experiment
+import numpy as np
+
+from mlpengine.spec import Array
 from mlpengine.train.loop import Result
+from mlpengine.train.metrics import confusion_matrix
+from mlpengine.train.task import Classification, Part, Regression, Task
+
+if TYPE_CHECKING:
+    from .session import Session
 
 ENDINGS = {"epochs": "", "early": ", stopped early", "interrupted": ", interrupted"}
+SHOWN_CLASSES = 10
+"""Classes up to which the whole confusion matrix is shown, beyond it the commonest mistakes."""
+
+SHOWN_MISTAKES = 5
 
 
-def report(experiment: Experiment, result: Result, outcome: Mapping[str, Any]) -> str:
-    """Return the metrics of every part, and where the files are."""
-    parts = list(experiment.parts)
-    names = list(outcome[parts[0]])
-    lines = [_line("", "rows", *(name.replace("_", " ") for name in names))]
-    lines += [
-        _line(part, f"{len(experiment.parts[part]):,}", *(_number(outcome[part][n]) for n in names))
-        for part in parts
-    ]
+def report(
+    session: "Session", result: Result, outcome: Mapping[str, Any], files: Sequence[Path] = ()
+) -> str:
+    """Return the metrics of every part, what was mistaken for what, and where the files are."""
+    experiment = session.experiment
+    sizes = {name: len(part) for name, part in experiment.parts.items()}
+    lines = metrics_table(
+        {name: outcome[name] for name in sizes if outcome[name]}, sizes, experiment.task
+    )
+    if session.measured:
+        name, output = session.measured
+        part, labels = experiment.parts[name], experiment.model.preprocessor.classes
+        lines += ["", *mistakes(experiment.task, part, output, labels, name)]
     ending = ENDINGS[result.ending]
     best = f"; weights of epoch {result.best_epoch}" if result.best_epoch else ""
+    rate = f", {result.samples_per_second:,.0f} samples/s" if result.samples_per_second else ""
+    path = shortest(session.directory.path)
+    lines += ["", f"{result.epochs} epochs in {result.seconds:.1f} s{rate}{ending}{best}"]
+    if result.ending == "interrupted" and session.checkpointers:
+        lines.append(f"go on with: mlpengine train --resume {path}")
+    return "\n".join([*lines, f"{path}/model.safetensors", *map(str, map(shortest, files))])
+
+
+def metrics_table(
+    measured: Mapping[str, Mapping[str, float | None]], rows: Mapping[str, int], task: Task
+) -> list[str]:
+    """Return a line of metrics for each part."""
+    if not measured:
+        return []
+    names = list(next(iter(measured.values())))
+    standardized = isinstance(task, Regression) and task.standardized
+    titles = ["loss*" if n == "loss" and standardized else n.replace("_", " ") for n in names]
+    width = max(11, *(len(title) + 2 for title in titles))
+    lines = [_line("", width, "rows", *titles)]
     lines += [
-        "",
-        f"{result.epochs} epochs in {result.seconds:.1f} s{ending}{best}",
-        f"{_shortest(Path(outcome['run_dir']))}/model.safetensors",
+        _line(part, width, f"{rows[part]:,}", *(number(found[name]) for name in names))
+        for part, found in measured.items()
     ]
-    return "\n".join(lines)
+    if standardized:
+        lines.append("* loss (standardized): of targets scaled to mean 0 and deviation 1")
+    return lines
 
 
-def _line(first: str, *rest: str) -> str:
-    return f"{first:<10}" + "".join(f"{text:>11}" for text in rest)
+def mistakes(
+    task: Task, part: Part, output: Array, labels: Sequence[object], name: str
+) -> list[str]:
+    """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
+    predicted = task.predict(output)
+    if isinstance(task, Regression):
+        return _residuals(part.truth, predicted, task.target.columns, name)
+    if not isinstance(task, Classification):
+        return []
+    counts = confusion_matrix(part.truth, predicted, len(labels)).astype(np.int64)
+    texts = [str(label) for label in labels]
+    if len(texts) > SHOWN_CLASSES:
+        return _commonest(counts, texts, name)
+    width = max(7, *(len(text[:12]) + 2 for text in texts))
+    first = max(len(text[:20]) for text in texts) + 2
+    lines = [f"{name}: true class by row, predicted by column"]
+    lines.append(" " * first + "".join(text[:12].rjust(width) for text in texts))
+    lines += [
+        text[:20].ljust(first) + "".join(f"{count:>{width},}" for count in row)
+        for text, row in zip(texts, counts, strict=True)
+    ]
+    return lines
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a metric for a table."""
     return "-" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:.5g}"
 
 
-def _shortest(path: Path) -> Path:
+def shortest(path: Path) -> Path:
+    """Return a path relative to where the command runs, if it lies below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _commonest(counts: Array, texts: Sequence[str], name: str) -> list[str]:
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(wrong, axis=None, kind="stable")[::-1][:SHOWN_MISTAKES]
+    pairs = [(int(i) // len(texts), int(i) % len(texts)) for i in order]
+    lines = [f"{name}: {wrong.sum():,} of {counts.sum():,} rows are wrong; most often"]
+    lines += [
+        f"  {texts[truth]} taken for {texts[taken]}: {wrong[truth, taken]:,}"
+        for truth, taken in pairs
+        if wrong[truth, taken]
+    ]
+    return lines
+
+
+def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str) -> list[str]:
+    titles = ("mean", "5 %", "median", "95 %", "largest")
+    lines = [f"{name}: predicted - true" + "".join(title.rjust(11) for title in titles)]
+    width = len(lines[0]) - 11 * len(titles)
+    for i, column in enumerate(columns):
+        off = (predicted - truth)[:, i]
+        values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
+        lines.append(f"  {column}"[:width].ljust(width) + "".join(f"{v:>11.5g}" for v in values))
+    return lines
+
+
+def _line(first: str, width: int, *rest: str) -> str:
+    return f"{first:<10}" + "".join(text.rjust(width) for text in rest)

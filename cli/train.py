@@ -1,23 +1,23 @@
 """`mlpengine train`: from a config to a run directory with a model."""
 
 import json
-import sys
-from math import isfinite
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mlpengine.config import ConfigFile, Override, load_config, parse_override
+from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import Experiment, build
-from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
-from mlpengine.train.loop import Loop, Result
-from mlpengine.train.model import MODEL_FILE
-from mlpengine.train.run_directory import RunDirectory, environment
+from mlpengine.errors import RunError, UsageError
+from mlpengine.train.run_directory import RunDirectory
 from mlpengine.train.threads import pinned
 
+from .pictures import pictures
+from .profiling import Profiler, rehearse
 from .progress import progress
 from .report import report
+from .session import RESOLVED, Session, find_checkpoint
 from .stopping import leave, stops
 
 EPILOG = """\b
@@ -25,35 +25,13 @@ Examples:
   mlpengine train configs/digits.yaml
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --seed 7 --json
+  mlpengine train configs/digits.yaml --dry-run
+  mlpengine train --resume runs/first
 """
 
 
-class Files:
-    """Observer that writes metrics.csv, which the same seed repeats, and timings.csv."""
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self._path = directory.path
-
-    def on_start(self, loop: Loop) -> None:
-        """Start both files."""
-        self._metrics = CsvLog(self._path / METRICS_FILE, loop.history.columns)
-        times = ("epoch", "seconds", "samples_per_second")
-        self._timings = CsvLog(self._path / TIMINGS_FILE, times)
-
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
-        """Write one line to each."""
-        self._metrics.append(row.values())
-        self._timings.append([row.epoch, row.seconds, row.samples_per_second])
-
-    def on_end(self, loop: Loop, result: Result) -> None:
-        """Close both files."""
-        for log in (self._metrics, self._timings):
-            log.sync()
-            log.close()
-
-
 @click.command("train", epilog=EPILOG)
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("config", type=click.Path(path_type=Path), required=False)
 @click.option(
     "-o",
     "--out",
@@ -61,87 +39,116 @@ class Files:
     help="Run directory; by default runs/<name>. One that is in use gets -002, -003, ... added.",
 )
 @click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="RUN",
+    help="Go on with a run that was stopped or killed, bit for bit; takes no CONFIG.",
+)
+@click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
 )
 @click.option("--epochs", type=click.IntRange(1), help="Short for --set training.epochs=N.")
 @click.option("--seed", type=click.IntRange(0), help="Short for --set seed=N.")
+@click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
+@click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(
-    config: Path,
+    config: Path | None,
     out: Path | None,
+    resume: Path | None,
     settings: tuple[str, ...],
     epochs: int | None,
     seed: int | None,
+    dry_run: bool,
+    profile: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Train a network as the YAML file CONFIG says.
 
     Progress goes to stderr, the result to stdout, and everything else into the run directory.
+    Ctrl-C ends training after the current step and saves it; --resume goes on from there.
     """
     overrides = [parse_override(text) for text in settings]
     if epochs is not None:
         overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
     if seed is not None:
         overrides.append(Override("--seed", ("seed",), str(seed)))
-    file = load_config(config, overrides)
-    experiment = build(file)
-    directory = RunDirectory.create(out or Path("runs") / file.name)
-    _write_inputs(directory, file, experiment.threads)
+    if resume is not None:
+        if config or out or overrides or dry_run:
+            raise UsageError("--resume: a run goes on as it began; give the run directory alone")
+        run(resumed(resume, quiet), profile=profile, quiet=quiet, as_json=as_json)
+        return
+    if config is None:
+        raise UsageError("train: give a CONFIG, or --resume RUN (mlpengine train --help)")
+    experiment = build(load_config(config, overrides))
+    if dry_run:
+        found = rehearse(experiment)
+        click.echo(json.dumps(found) if as_json else f"{opening(experiment)}\n{dry(found)}")
+        return
+    directory = RunDirectory.create(out or Path("runs") / experiment.file.name)
+    session = Session(experiment, directory, progress(quiet))
+    session.write_inputs()
+    run(session, profile=profile, quiet=quiet, as_json=as_json)
+
+
+def resumed(path: Path, quiet: bool) -> Session:
+    """Return the session of an earlier run, at its newest checkpoint or at its beginning."""
+    directory = RunDirectory.open(path)
+    if not (directory.path / RESOLVED).is_file():
+        raise RunError(
+            f"{path}: was stopped before {RESOLVED} was written; there is nothing to go on from: "
+            "train again"
+        )
+    experiment = build(load_config(directory.path / RESOLVED))
+    return Session(experiment, directory, progress(quiet), find_checkpoint(directory))
+
+
+def run(session: Session, *, profile: bool, quiet: bool, as_json: bool) -> None:
+    """Run a session to its end and print what came out."""
+    experiment = session.experiment
+    profiler = Profiler(session) if profile else None
     if not quiet:
-        click.echo(_opening(experiment, directory), err=True)
-    watchers = progress(quiet)
-    loop = experiment.loop([Files(directory), *watchers])
-    with pinned(experiment.threads), stops(loop.stop) as state:
-        try:
-            result = loop.run()
-        finally:
-            for watcher in watchers:
-                watcher.close()
-        outcome = finish(experiment, loop, result, directory)
-    click.echo(json.dumps(outcome) if as_json else report(experiment, result, outcome))
+        click.echo(opening(experiment, session), err=True)
+    with (
+        closing(session),
+        pinned(experiment.threads),
+        stops(session.loop.stop) as state,
+    ):
+        result = session.run()
+        outcome = session.finish(result)
+        files = [] if state.code else pictures(session, result)
+    if profiler:
+        click.echo(profiler.table(), err=True)
+    click.echo(json.dumps(outcome) if as_json else report(session, result, outcome, files))
     leave(state)
 
 
-def finish(
-    experiment: Experiment, loop: Loop, result: Result, directory: RunDirectory
-) -> dict[str, Any]:
-    """Save the model, measure it on every part, and return (and save) the result."""
-    experiment.model.save(directory.path / MODEL_FILE)
-    measured: dict[str, dict[str, float | None]] = {
-        name: {
-            key: value if isfinite(value) else None
-            for key, value in loop.evaluator.run(part).items()
-        }
-        for name, part in experiment.parts.items()
-    }
-    outcome = {
-        "run_dir": str(directory.path),
-        "parameters": len(experiment.model.mlp.params),
-        "epochs": result.epochs,
-        "best_epoch": result.best_epoch,
-        "seconds": round(result.seconds, 6),
-        "samples_per_second": round(result.samples_per_second, 1),
-        **{name: measured.get(name, {}) for name in ("train", "validation", "test")},
-    }
-    directory.write_json("result.json", outcome)
-    return outcome
-
-
-def _write_inputs(directory: RunDirectory, file: ConfigFile, threads: int) -> None:
-    directory.write("config.yaml", file.document.raw)
-    directory.write("config.resolved.yaml", file.resolved())
-    directory.write_json("environment.json", {**environment(threads), "command": sys.argv})
-
-
-def _opening(experiment: Experiment, directory: RunDirectory) -> str:
+def opening(experiment: Experiment, session: Session | None = None) -> str:
+    """Return what is about to be trained, in three lines."""
     config, mlp = experiment.file.config, experiment.model.mlp
     rows = ", ".join(f"{count:,} {name}" for name, count in experiment.tables.rows.items())
     sizes = "-".join(map(str, mlp.sizes))
     threads = f"{experiment.threads} thread{'s' if experiment.threads > 1 else ''}"
+    lines = [
+        f"data     {config.data.source}: {rows} rows, {mlp.sizes[0]} features",
+        f"network  {sizes}, {len(mlp.params):,} parameters, {mlp.dtype}, {threads}",
+    ]
+    if session:
+        lines.append(f"run      {session.directory.path}")
+    if session and session.resumed:
+        done = len(session.loop.history.rows)
+        lines.append(f"resumed  {session.resumed.path.name}, after {done} whole epochs")
+    return "\n".join(lines)
+
+
+def dry(found: dict[str, Any]) -> str:
+    """Return what a dry run found, for a person."""
     return (
-        f"data     {config.data.source}: {rows} rows, {mlp.sizes[0]} features\n"
-        f"network  {sizes}, {len(mlp.params):,} parameters, {mlp.dtype}, {threads}\n"
-        f"run      {directory.path}"
+        f"steps    {found['steps_per_epoch']:,} an epoch, {found['steps']:,} in all\n"
+        f"memory   {found['bytes']:,} bytes planned for a step of {found['batch_size']} rows\n"
+        f"time     about {found['seconds']:.3g} s for {found['epochs']} epochs "
+        f"({found['seconds_per_step'] * 1e6:.0f} microseconds a step)\n"
+        "nothing was written"
     )

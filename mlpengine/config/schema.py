@@ -56,6 +56,13 @@ OFF_OR_DEFAULTS = Short(
     lambda value: ({} if value else None) if isinstance(value, bool) else value, {"type": "boolean"}
 )
 
+ALL_OR_NOTHING = Short(
+    lambda value: (
+        dict.fromkeys(("plots", "tensorboard"), value) if isinstance(value, bool) else value
+    ),
+    {"type": "boolean"},
+)
+
 
 class SplitSection(Section):
     """How rows are divided; what is left over trains."""
@@ -156,6 +163,16 @@ class EarlyStoppingSection(Section):
     min_delta: NonNegative = Field(default=0.0, description="Least change that counts as better.")
 
 
+class CheckpointSection(Section):
+    """When the state of a run is saved; it always is when a run ends or is interrupted."""
+
+    every_seconds: Positive | None = Field(
+        default=10.0, description="Seconds between two checkpoints, later if writing is slow."
+    )
+    every_epochs: Count | None = Field(default=None, description="Also after so many epochs.")
+    every_steps: Count | None = Field(default=None, description="Also after so many steps.")
+
+
 class TrainingSection(Section):
     """How long and how the network learns."""
 
@@ -165,13 +182,36 @@ class TrainingSection(Section):
     early_stopping: Annotated[EarlyStoppingSection | None, OFF_OR_DEFAULTS] = Field(
         default=None, description="false, true, or its settings."
     )
+    checkpoint: Annotated[CheckpointSection | None, OFF_OR_DEFAULTS] = Field(
+        default=CheckpointSection(), description="When to save, for --resume; false: never."
+    )
     threads: Literal["auto"] | Count = Field(
         default="auto", description="BLAS threads; auto: by shapes."
     )
-    backend: Literal["auto", "numpy", "numexpr"] = Field(
-        default="auto", description="Who computes."
+    backend: Literal["auto", "numpy", "numexpr", "compiled"] = Field(
+        default="auto", description="Who computes; compiled needs a C compiler."
     )
     dtype: Literal["float32", "float64"] = Field(default="float32", description="Of all numbers.")
+
+
+class DiagnosticsSection(Section):
+    """What is measured of gradients, updates and units while the network learns."""
+
+    every: Count = Field(default=50, description="Steps between two samples of all quantities.")
+
+
+Extra = Literal["auto", True, False]
+
+
+class ReportSection(Section):
+    """What a run leaves behind beside its tables."""
+
+    plots: Extra = Field(
+        default="auto", description="Pictures in plots/; auto: if matplotlib is installed."
+    )
+    tensorboard: Extra = Field(
+        default="auto", description="Event files; auto: if tensorboard is installed."
+    )
 
 
 class Config(Section):
@@ -189,6 +229,12 @@ class Config(Section):
     optimizer: Optimizer = Field(default=AdamOptimizer(), description="How weights change.")
     schedule: Schedule = Field(default=ConstantSchedule(), description="How lr changes.")
     training: TrainingSection = Field(default=TrainingSection(), description="How long it learns.")
+    diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = Field(
+        default=DiagnosticsSection(), description="false, true, or its settings."
+    )
+    report: Annotated[ReportSection, ALL_OR_NOTHING] = Field(
+        default=ReportSection(), description="Pictures and event files; false: none."
+    )
 
     @model_validator(mode="after")
     def _early_stopping_needs_rows(self) -> "Config":

@@ -58,14 +58,16 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
         raise CheckpointError(f"{path}: there is no such file")
     try:
         with safe_open(str(path), "numpy") as file:
-            metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "null"))
+            text = (file.metadata() or {}).get(METADATA_KEY, "null")
+            metadata = json.loads(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, MemoryError, TypeError) as error:
+    except (SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path}: is not a readable safetensors file ({error})") from error
-    if not isinstance(metadata, dict) or not {"header", "sha256"} <= metadata.keys():
+    header: Any = metadata.get("header") if isinstance(metadata, dict) else None
+    if not isinstance(header, dict) or metadata.keys() != {"header", "sha256"}:
         raise CheckpointError(f"{path}: was not written by mlpengine")
-    header: dict[str, Any] = metadata["header"]
-    if digest(arrays, header) != metadata["sha256"]:
+    same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
+    if not same_text or digest(arrays, header) != metadata["sha256"]:
         raise CheckpointError(f"{path}: is damaged (its SHA-256 does not match its contents)")
     return arrays, header
 

@@ -8,6 +8,14 @@ from pathlib import Path
 from mlpengine.errors import MlpEngineError, RunError
 
 
+def making(directory: Path) -> None:
+    """Make a directory and those above it.  Raises: RunError naming it and the cause."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{directory}: cannot be made ({error.strerror})") from error
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an OSError without a name into a RunError that names `path` and the cause."""

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from mlpengine.errors import CheckpointError
+from mlpengine.spec import Array
 from mlpengine.train.files import writing
 
 METRICS_FILE = "metrics.csv"
@@ -50,6 +54,22 @@ class History:
         fixed = ["epoch", "steps", "lr", "gradient_norm", "train_loss"]
         return [*fixed, *(f"validation_{name}" for name in self.metrics)]
 
+    def state(self) -> Array:
+        """Return all rows as one float64 array, times in the last two columns."""
+        rows = [[*row.values(), row.seconds, row.samples_per_second] for row in self.rows]
+        return np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)
+
+    def load(self, state: Array) -> None:
+        """Take over the rows of `state`.  Raises: CheckpointError for those of other metrics."""
+        if state.ndim != 2 or state.shape[1] != len(self.columns) + 2:
+            raise CheckpointError(f"history: was saved with other metrics ({state.shape})")
+        self.rows[:] = [self._row(values) for values in state.tolist()]
+
+    def _row(self, values: list[float]) -> EpochRow:
+        epoch, steps, lr, norm, loss, *measured, seconds, rate = values
+        validation = dict(zip(self.metrics, measured, strict=True))
+        return EpochRow(int(epoch), int(steps), lr, norm, loss, validation, seconds, rate)
+
 
 class CsvLog:
     """A CSV file that grows by whole lines; floats are written so that they read back exactly."""
@@ -58,10 +78,12 @@ class CsvLog:
         """Start the file, or go on behind the first `keep` lines of an existing one."""
         self.path, self.rows = path, keep
         lines = path.read_bytes().splitlines(keepends=True)[: keep + 1] if keep else []
-        header = (",".join(columns) + "\n").encode()
         with writing(path):
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        self._put(b"".join(lines) or header)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+            os.ftruncate(self._file, sum(map(len, lines)))  # never empty in between
+            os.lseek(self._file, 0, os.SEEK_END)
+        if not lines:
+            self._put((",".join(columns) + "\n").encode())
 
     def append(self, values: Sequence[Any]) -> None:
         """Write one line."""

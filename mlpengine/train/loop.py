@@ -1,6 +1,6 @@
 """The training loop: epochs, validation, early stopping, and those who watch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from time import perf_counter
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mlpengine.data import Batches, gather
+from mlpengine.errors import CheckpointError, DataError, NumericalError
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.evaluate import Evaluator
@@ -62,6 +63,18 @@ class Best:
             self.waited += 1
         return value
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that later epochs are compared with; the weights are not copied."""
+        return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        if state["weights"].shape != self.weights.shape:
+            raise CheckpointError(f"best: weights of another network ({state['weights'].shape})")
+        self.weights[...] = state["weights"]
+        self.epoch, self.waited = int(state["epoch"]), int(state["waited"])
+        self.value = float(state["value"])
+
 
 class Loop:
     """Trains for a number of epochs and leaves the network with its best weights.
@@ -70,8 +83,10 @@ class Loop:
     not `early_stopping` ends training before `epochs`; without a validation part, the last.
 
     `observers` are objects with any of the methods ``on_start(loop)``, ``on_step(loop)`` after
-    each step, ``on_epoch(loop, row)`` after validation, and ``on_end(loop, result)``.  What they
-    may read is under Attributes; what they do not define costs nothing.
+    each step, ``on_epoch(loop, row)`` after validation, ``on_stop(loop)`` when no step follows and
+    the network still holds the last weights, and ``on_end(loop, result)``.  What they may read is
+    under Attributes; what they do not define costs nothing.  One with a `name`, `state_dict` and
+    `load_state_dict` has its state kept in checkpoints; it is loaded before ``on_start``.
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
@@ -79,6 +94,9 @@ class Loop:
         batch_rows: row numbers, in the training part, of the last batch.
         history: one row for each whole epoch.
         best: the best epoch so far.
+
+    `state_dict` is everything that the steps to come depend on: a loop of the same settings that
+    loads it goes on with the same bits.
 
     Raises: NumericalError, from `run`, if a loss or gradient is not finite; nothing is updated.
     """
@@ -108,6 +126,11 @@ class Loop:
         self._sums = [0.0, 0.0]
         self._stop = False
         self._calls = {name: _methods(observers, name) for name in _EVENTS}
+        self._states: dict[str, Any] = {
+            getattr(observer, "name", ""): observer
+            for observer in observers
+            if hasattr(observer, "load_state_dict")
+        }
 
     @property
     def steps(self) -> int:
@@ -122,7 +145,12 @@ class Loop:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
         self._notify("on_start")
         with np.errstate(over="ignore", invalid="ignore"):  # the step finds them and names them
-            ending = self._run_epochs()
+            try:
+                ending = self._run_epochs()
+            except NumericalError:
+                self._notify("on_stop")
+                raise
+        self._notify("on_stop")
         if self.best.epoch:
             self.step.mlp.params.flat[...] = self.best.weights
         rate = self._samples / self.seconds if self.seconds else 0.0
@@ -136,6 +164,8 @@ class Loop:
         while len(self.history.rows) < self.epochs:
             if self.best.waited >= patience:
                 return "early"
+            if self._stop:
+                return "interrupted"
             began = perf_counter()
             if not self._learn():
                 return "interrupted"
@@ -156,14 +186,18 @@ class Loop:
             gather(self.train.y, indices, bound.loss.target)
             if self.train.weights is not None and bound.loss.sample_weight is not None:
                 gather(self.train.weights, indices, bound.loss.sample_weight)
-            sums[0] += step.run(bound) * rows
+            try:
+                sums[0] += step.run(bound) * rows
+            except NumericalError:
+                self.batches.cursor -= rows  # so that the state is the one before this step
+                raise
             sums[1] += step.grad_norm
             self.batch_rows = indices
             for observe in observers:
                 observe(self)
             if self._stop:
                 break
-        return self.batches.cursor >= self.batches.n_rows
+        return self.batches.is_done
 
     def _close_epoch(self, spent: float) -> None:
         validation = self.evaluator.run(self.validation) if self.validation else {}
@@ -186,12 +220,52 @@ class Loop:
             schedule.observe(value if validation else row.train_loss)
         self._notify("on_epoch", row)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state between two steps; weights and order are not copied."""
+        step = self.step
+        return {
+            "weights": dict(step.mlp.params.views),
+            "dropout": step.mlp.rng.bit_generator.state,
+            "optimizer": step.optimizer.state_dict(),
+            "clip": step.clip.state_dict() if step.clip else {},
+            "batches": self.batches.state_dict(),
+            "best": self.best.state_dict(),
+            "epoch": {"sums": list(self._sums), "seconds": self.seconds, "samples": self._samples},
+            "history": self.history.state(),
+            "observers": {name: one.state_dict() for name, one in self._states.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly where `state_dict` was called; call it before `run`.
+
+        Raises: CheckpointError if the state is one of another network, optimizer or data.
+        """
+        step = self.step
+        try:
+            step.mlp.load_state_dict(state["weights"])
+            step.optimizer.load_state_dict(state["optimizer"])
+            if step.clip:
+                step.clip.load_state_dict(state["clip"])
+            self.batches.load_state_dict(state["batches"])
+            self.best.load_state_dict(state["best"])
+            self.history.load(state["history"])
+            epoch = state["epoch"]
+            self._sums[:] = map(float, epoch["sums"])
+            self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
+            step.mlp.rng.bit_generator.state = state["dropout"]
+            for name in self._states.keys() & state["observers"].keys():
+                self._states[name].load_state_dict(state["observers"][name])
+        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(f"checkpoint: does not fit this run ({error!r})") from error
+
     def _notify(self, event: str, *details: Any) -> None:
         for observe in self._calls[event]:
             observe(self, *details)
 
 
-_EVENTS = ("on_start", "on_step", "on_epoch", "on_end")
+_EVENTS = ("on_start", "on_step", "on_epoch", "on_stop", "on_end")
 
 
 def _methods(observers: Sequence[object], name: str) -> list[Callable[..., None]]:

@@ -6,12 +6,17 @@ import platform
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from mlpengine.errors import RunError
+from mlpengine.errors import RunError, UsageError
 from mlpengine.nn.tensors import write_atomically
 from mlpengine.train.files import writing
 from mlpengine.train.threads import blas_name, cores
+
+try:
+    import fcntl
+except ImportError:  # a system without it: a run directory is not locked while it is used
+    fcntl = None  # type: ignore[assignment]
 
 LOCK_FILE = "run.lock"
 PACKAGES = ("mlpengine", "numexpr", "numpy", "safetensors", "threadpoolctl")
@@ -19,14 +24,15 @@ MAX_TRIES = 10_000
 
 
 class RunDirectory:
-    """A directory that belongs to one run.
+    """A directory that belongs to one run, and to one process as long as it is open.
 
     Several processes may ask for the same name at once: each gets a directory of its own, because
-    a directory belongs to whoever makes its lock file.
+    a directory belongs to whoever makes its lock file.  The lock itself is the system's, so that
+    it goes when its process does.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, lock: int | None = None) -> None:
+        self.path, self._lock = path, lock
 
     @classmethod
     def create(cls, path: Path) -> "RunDirectory":
@@ -40,15 +46,45 @@ class RunDirectory:
                 candidate.mkdir(parents=True, exist_ok=True)
                 if any(candidate.iterdir()):
                     continue
-                os.close(os.open(candidate / LOCK_FILE, os.O_CREAT | os.O_EXCL, 0o666))
+                lock = os.open(candidate / LOCK_FILE, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
             except FileExistsError:
                 continue
             except OSError as error:
                 raise RunError(
                     f"{candidate}: cannot make the run directory ({error.strerror})"
                 ) from error
-            return cls(candidate)
+            if _locked(lock):
+                return cls(candidate, lock)
         raise RunError(f"{path}: {MAX_TRIES} runs of this name exist; remove some or give a name")
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """Open the directory of an earlier run, to go on with it.
+
+        Raises: UsageError if it is not one; RunError if another process uses it.
+        """
+        path = path.absolute()
+        if not (path / LOCK_FILE).is_file():
+            raise UsageError(f"{path}: is not the directory of a run (there is no {LOCK_FILE})")
+        try:
+            lock = os.open(path / LOCK_FILE, os.O_RDWR)
+        except OSError as error:
+            raise RunError(f"{path / LOCK_FILE}: cannot be opened ({error.strerror})") from error
+        if not _locked(lock):
+            raise RunError(f"{path}: another process is using this run; wait for it, or stop it")
+        return cls(path, lock)
+
+    def close(self) -> None:
+        """Let other processes use the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file of the run, whole or not at all."""
@@ -75,6 +111,19 @@ def environment(threads: int) -> dict[str, Any]:
         "blas": blas_name(),
         "threads": threads,
     }
+
+
+def _locked(lock: int) -> bool:
+    """Take the lock unless another process has it; where locks do not exist, go without."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return False
+    except OSError:  # a file system that cannot lock
+        pass
+    return True
 
 
 def _candidates(path: Path) -> Iterator[Path]:

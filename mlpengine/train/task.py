@@ -134,6 +134,7 @@ class Regression(Task):
     def __init__(self, target: NumberTarget) -> None:
         super().__init__(target.n_outputs)
         self.target = target
+        self.standardized = bool((target.scale != 1.0).any() or target.center.any())
 
     def truth(self, table: Table, target: Array) -> Array:
         columns = [table[name].values.astype(np.float64) for name in self.target.columns]

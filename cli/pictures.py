@@ -1,0 +1,33 @@
+"""The pictures of a run, where the extra that draws them is installed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlpengine.train.loop import Result
+
+if TYPE_CHECKING:
+    from .session import Session
+
+PLOTS = "plots"
+
+
+def pictures(session: "Session", result: Result) -> list[Path]:
+    """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
+    from .session import wanted
+
+    experiment = session.experiment
+    measured = session.measured
+    if not wanted(experiment.file.config.report.plots, "matplotlib") or measured is None:
+        return []
+    from mlpengine.plots import save_plots
+
+    name, output = measured
+    return save_plots(
+        session.directory.path / PLOTS,
+        result.history,
+        experiment.task,
+        experiment.parts[name],
+        output,
+        labels=experiment.model.preprocessor.classes,
+        best_epoch=result.best_epoch or None,
+    )

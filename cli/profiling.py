@@ -1,0 +1,88 @@
+"""Where the time of a run goes, and a rehearsal that writes nothing."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from mlpengine.config.build import Experiment
+from mlpengine.data import gather
+from mlpengine.train.threads import pinned
+
+if TYPE_CHECKING:
+    from .session import Session
+
+REHEARSED = 20
+"""Steps of a rehearsal; the quickest stands for all."""
+
+
+class Profiler:
+    """Takes the time of the parts of a run, from now until `table` is called."""
+
+    def __init__(self, session: "Session") -> None:
+        self.seconds: dict[str, float] = {}
+        loop = session.loop
+        self._time(loop.step, "run", "training step")
+        self._time(loop.evaluator, "run", "evaluation")
+        for saver in session.checkpointers:
+            self._time(saver.checkpoints, "save", "checkpoints")
+        self._began = perf_counter()
+
+    def _time(self, owner: object, name: str, title: str) -> None:
+        inner: Callable[..., Any] = getattr(owner, name)
+        self.seconds.setdefault(title, 0.0)
+
+        def timed(*args: Any, **options: Any) -> Any:
+            began = perf_counter()
+            try:
+                return inner(*args, **options)
+            finally:
+                self.seconds[title] += perf_counter() - began
+
+        setattr(owner, name, timed)
+
+    def table(self) -> str:
+        """Return seconds and shares of everything since the data were loaded."""
+        total = perf_counter() - self._began
+        parts = dict(self.seconds)
+        parts["everything else"] = max(0.0, total - sum(parts.values()))
+        lines = [f"{'time after loading':<28}{total:>9.3f} s"]
+        lines += [
+            f"  {title:<26}{spent:>9.3f} s{100 * spent / total:>7.1f} %"
+            for title, spent in parts.items()
+        ]
+        return "\n".join(lines)
+
+
+def rehearse(experiment: Experiment) -> dict[str, Any]:
+    """Try a few steps and return what the whole run would take.
+
+    Raises: NumericalError if a step fails.
+    """
+    loop = experiment.loop()
+    step, train = loop.step, loop.train
+    spent = float("inf")
+    bound = step.bound(step.batch_size)
+    indices = loop.batches.order[: step.batch_size]
+    with pinned(experiment.threads):
+        for _ in range(REHEARSED):
+            began = perf_counter()
+            gather(train.x, indices, bound.scratch.input)
+            gather(train.y, indices, bound.loss.target)
+            if train.weights is not None and bound.loss.sample_weight is not None:
+                gather(train.weights, indices, bound.loss.sample_weight)
+            step.run(bound)
+            spent = min(spent, perf_counter() - began)
+    steps = len(loop.batches)
+    return {
+        "parameters": len(experiment.model.mlp.params),
+        "rows": experiment.tables.rows,
+        "features": experiment.model.mlp.sizes[0],
+        "batch_size": step.batch_size,
+        "steps_per_epoch": steps,
+        "epochs": loop.epochs,
+        "steps": steps * loop.epochs,
+        "bytes": bound.scratch.planned_bytes,
+        "seconds_per_step": spent,
+        "seconds": spent * steps * loop.epochs,
+        "threads": experiment.threads,
+    }

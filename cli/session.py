@@ -1,0 +1,240 @@
+"""One run of `mlpengine train`: begun or resumed, watched, saved and measured."""
+
+import json
+import logging
+import sys
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from mlpengine.config.build import Experiment
+from mlpengine.errors import MissingExtraError, RunError
+from mlpengine.spec import Array
+from mlpengine.train.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    Checkpointer,
+    Checkpoints,
+    remove_unfinished,
+)
+from mlpengine.train.diagnose import DIAGNOSTICS_FILE, LoopDiagnostics
+from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
+from mlpengine.train.loop import Loop, Result
+from mlpengine.train.model import MODEL_FILE
+from mlpengine.train.run_directory import RunDirectory, environment
+from mlpengine.train.task import Part
+
+GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
+DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
+"""What of the environment may change the last bits of a result."""
+
+_log = logging.getLogger("mlpengine")
+
+
+class Files:
+    """Observer that writes metrics.csv, which the same seed repeats, and timings.csv."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._path = directory.path
+
+    def on_start(self, loop: Loop) -> None:
+        """Start both files, with the epochs that a checkpoint remembers."""
+        self._metrics = CsvLog(self._path / METRICS_FILE, loop.history.columns)
+        times = ("epoch", "seconds", "samples_per_second")
+        self._timings = CsvLog(self._path / TIMINGS_FILE, times)
+        for row in loop.history.rows:
+            self.on_epoch(loop, row)
+
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+        """Write one line to each."""
+        self._metrics.append(row.values())
+        self._timings.append([row.epoch, row.seconds, row.samples_per_second])
+
+    def on_end(self, loop: Loop, result: Result) -> None:
+        """Close both files."""
+        for log in (self._metrics, self._timings):
+            log.sync()
+            log.close()
+
+
+class Session:
+    """An experiment in its run directory.
+
+    Attributes:
+        loop: the training loop, not yet run.
+        resumed: the checkpoint that it goes on from, if any.
+        measured: the part that was measured last, and the network's outputs for it.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        directory: RunDirectory,
+        watchers: list[Any],
+        found: Checkpoint | None = None,
+    ) -> None:
+        self.directory, self.resumed, self.watchers = directory, found, watchers
+        self.measured: tuple[str, Array] | None = None
+        if found:
+            experiment = replace(experiment, threads=found.header["environment"]["threads"])
+        self.experiment = experiment
+        self.surroundings = {
+            **environment(experiment.threads),
+            "executor": experiment.step.executor,
+        }
+        self.diagnostics = self._diagnostics()
+        observers = [Files(directory), *filter(None, [self.diagnostics]), *watchers]
+        self.checkpointers = self._checkpointer()
+        self.loop = experiment.loop([*observers, *self._tensorboard(), *self.checkpointers])
+        if found:
+            self._load(found)
+
+    def write_inputs(self) -> None:
+        """Write what the run is made of; the resolved config comes last, resuming needs it."""
+        file = self.experiment.file
+        self.directory.write(GIVEN, file.document.raw)
+        self.directory.write_json("environment.json", {**self.surroundings, "command": sys.argv})
+        self.directory.write(RESOLVED, file.resolved())
+
+    def run(self) -> Result:
+        """Train, and give the terminal back however that ends."""
+        try:
+            return self.loop.run()
+        finally:
+            for watcher in self.watchers:
+                watcher.close()
+
+    def close(self) -> None:
+        """Let other processes use the run directory."""
+        self.directory.close()
+
+    def finish(self, result: Result) -> dict[str, Any]:
+        """Save the model, measure it on every part, and return (and save) the result.
+
+        An interrupted run ends at once: it has what its best epoch measured.
+        """
+        experiment, directory = self.experiment, self.directory
+        experiment.model.save(directory.path / MODEL_FILE)
+        measured = self._best_epoch(result)
+        if result.ending != "interrupted":
+            for name, part in experiment.parts.items():
+                measured[name] = self.loop.evaluator.run(part)
+                self.measured = name, self.loop.evaluator.output
+        outcome = {
+            "run_dir": str(directory.path),
+            "parameters": len(experiment.model.mlp.params),
+            "epochs": result.epochs,
+            "best_epoch": result.best_epoch,
+            "seconds": round(result.seconds, 6),
+            "samples_per_second": round(result.samples_per_second, 1),
+            **{name: _plain(measured.get(name, {})) for name in ("train", "validation", "test")},
+            "ending": result.ending,
+        }
+        directory.write_json(RESULT_FILE, outcome)
+        return outcome
+
+    def _best_epoch(self, result: Result) -> dict[str, dict[str, float]]:
+        rows = result.history.rows
+        return {"validation": rows[result.best_epoch - 1].validation} if result.best_epoch else {}
+
+    def _diagnostics(self) -> LoopDiagnostics | None:
+        settings = self.experiment.file.config.diagnostics
+        path = self.directory.path / DIAGNOSTICS_FILE
+        return LoopDiagnostics(path, every=settings.every) if settings else None
+
+    def _tensorboard(self) -> list[object]:
+        if not wanted(self.experiment.file.config.report.tensorboard, "tensorboard"):
+            return []
+        from mlpengine.tensorboard import TensorBoard
+
+        return [TensorBoard(self.directory.path / "tensorboard")]
+
+    def _checkpointer(self) -> list[Checkpointer]:
+        settings = self.experiment.file.config.training.checkpoint
+        if settings is None:
+            return []
+        header = {
+            "model": self.experiment.model.describe(),
+            "environment": self.surroundings,
+            "data": fingerprints(self.experiment.parts),
+        }
+        store = Checkpoints(self.directory.path / CHECKPOINTS)
+        return [Checkpointer(store, header, **settings.model_dump())]
+
+    def _load(self, found: Checkpoint) -> None:
+        here, there = fingerprints(self.experiment.parts), found.header["data"]
+        changed = [name for name in here.keys() | there if here.get(name) != there.get(name)]
+        if changed:
+            raise RunError(
+                f"{self.directory.path}: its data have changed since it began "
+                f"({', '.join(sorted(changed))} rows differ); train a new run"
+            )
+        for name in DECIDES_BITS:
+            now, then = self.surroundings[name], found.header["environment"].get(name)
+            if now != then:
+                _log.warning(
+                    "warning: %s differ from the checkpoint's (%s, now %s): "
+                    "the last bits of the result may, too",
+                    name, *_difference(then, now),
+                )  # fmt: skip
+        self.loop.load_state_dict(found.state)
+        Checkpoints(found.path.parent).forget_after(found.path)
+
+
+def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
+    """Return the newest whole checkpoint of a run, after removing what was half written."""
+    remove_unfinished(directory.path)
+    return Checkpoints(directory.path / CHECKPOINTS).newest()
+
+
+def fingerprints(parts: Mapping[str, Part]) -> dict[str, int]:
+    """Return a checksum of the rows of each part, so that changed data are noticed."""
+    found = {}
+    for name, part in parts.items():
+        total = zlib.crc32(repr(part.x.shape).encode())
+        for array in (part.x, part.y, part.weights):
+            if getattr(array, "nbytes", 0):
+                total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
+        found[name] = total
+    return found
+
+
+def wanted(setting: str | bool, package: str) -> bool:
+    """Return whether to use an optional package: as told, or if it is installed.
+
+    Raises: MissingExtraError if it is asked for and missing.
+    """
+    if setting is False:
+        return False
+    installed = find_spec(package) is not None
+    if setting is True and not installed:
+        extra = {"matplotlib": "plots"}.get(package, package)
+        raise MissingExtraError(f"report.{extra}", extra)
+    return installed
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Return the result.json of a run.  Raises: RunError if there is none that can be read."""
+    try:
+        found = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = "the run has not ended" if isinstance(error, FileNotFoundError) else str(error)
+        raise RunError(f"{path / RESULT_FILE}: cannot be read ({reason})") from error
+    if not isinstance(found, dict):
+        raise RunError(f"{path / RESULT_FILE}: is not the result of a run")
+    return found
+
+
+def _plain(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if isfinite(value) else None for name, value in metrics.items()}
+
+
+def _difference(then: Any, now: Any) -> tuple[Any, Any]:
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return then, now
+    names = [name for name in then.keys() | now if then.get(name) != now.get(name)]
+    return {name: then.get(name) for name in names}, {name: now.get(name) for name in names}

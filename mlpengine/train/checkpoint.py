@@ -1,0 +1,182 @@
+"""Checkpoints of a run: written so that one of them can always be read, whatever happens."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from mlpengine.errors import CheckpointError
+from mlpengine.nn.tensors import read_tensors, write_atomically, write_tensors
+from mlpengine.train.files import making, writing
+from mlpengine.train.history import EpochRow
+from mlpengine.train.loop import Loop
+from mlpengine.train.state import pack, unpack
+
+CHECKPOINTS = "checkpoints"
+FORMAT = 1
+KEPT = 2
+"""Newest checkpoints that are kept, beside the one that `best` names."""
+
+COST_SHARE = 0.02
+"""Checkpoints by the clock wait until writing them takes no larger share of the time."""
+
+_log = logging.getLogger("mlpengine")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that was read and verified: where, the loop's state, and what goes with it."""
+
+    path: Path
+    state: dict[str, Any]
+    header: dict[str, Any]
+
+
+class Checkpoints:
+    """The directory of a run's checkpoints.
+
+    `step-<n>.safetensors` are whole states, `last` names the newest of them and `best` the first
+    one that holds the best epoch's weights.  Every file appears whole or not at all.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory
+
+    def paths(self) -> list[Path]:
+        """Return the checkpoints, oldest first."""
+        return sorted(self.path.glob("step-*.safetensors"))
+
+    def save(
+        self, step: int, state: Mapping[str, Any], header: Mapping[str, Any], *, best: bool
+    ) -> Path:
+        """Write a checkpoint, name it in `last` (and `best`), and remove what is not kept.
+
+        Raises: RunError naming the file and the cause; the checkpoints before are as they were.
+        """
+        path = self.path / f"step-{step:09d}.safetensors"
+        making(self.path)
+        arrays, plain = pack(state)
+        with writing(path):
+            write_tensors(path, arrays, {"format": FORMAT, "state": plain, **header})
+        for name in ["last", "best"] if best else ["last"]:
+            with writing(self.path / name):
+                write_atomically(self.path / name, f"{path.name}\n".encode())
+        kept = {*self.paths()[-KEPT:], path, self.path / self._named("best")}
+        for old in set(self.paths()) - kept:
+            old.unlink(missing_ok=True)
+        return path
+
+    def newest(self) -> Checkpoint | None:
+        """Return the newest checkpoint that is whole, with a warning for each that is not.
+
+        None if there are none.  Raises: CheckpointError if all of them are damaged.
+        """
+        paths = self.paths()
+        for path in reversed(paths):
+            try:
+                return read_checkpoint(path)
+            except CheckpointError as error:
+                _log.warning("warning: %s; the checkpoint before it is taken", error)
+        if paths:
+            raise CheckpointError(
+                f"{self.path}: every checkpoint is damaged ({len(paths)} of them); train again"
+            )
+        return None
+
+    def forget_after(self, path: Path) -> None:
+        """Remove checkpoints that are newer than `path` (damaged ones), and half-written files."""
+        for newer in self.paths():
+            if newer > path:
+                newer.unlink(missing_ok=True)
+        remove_unfinished(self.path)
+
+    def _named(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text(encoding="utf-8").strip() or name
+        except (OSError, UnicodeDecodeError):
+            return name
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read one checkpoint.  Raises: CheckpointError if it is damaged or of another format."""
+    arrays, header = read_tensors(path)
+    if header.get("format") != FORMAT or not isinstance(header.get("state"), dict):
+        raise CheckpointError(
+            f"{path}: is not a checkpoint of format {FORMAT} (format {header.get('format')!r})"
+        )
+    plain = header.pop("state")
+    return Checkpoint(path, unpack(arrays, plain), header)
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what processes that were killed had begun to write."""
+    for beside in directory.glob(".tmp-*"):
+        beside.unlink(missing_ok=True)
+
+
+class Checkpointer:
+    """Observer that saves the state of a loop, now and then and when it stops.
+
+    It must be the last of the observers, so that the others have seen what is saved.  `header` is
+    stored with each checkpoint.  Checkpoints by the clock come later where they are slow to write.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        header: Mapping[str, Any],
+        *,
+        every_seconds: float | None = 10.0,
+        every_epochs: int | None = None,
+        every_steps: int | None = None,
+    ) -> None:
+        self.checkpoints, self.header = checkpoints, header
+        self.every_seconds, self.every_epochs = every_seconds, every_epochs
+        self.every_steps = every_steps
+        self._saved: tuple[int, ...] = ()
+        self._best = 0
+        self._due = 0.0
+
+    def on_start(self, loop: Loop) -> None:
+        """Start the clock; what a resumed loop begins with is saved already."""
+        self._wait(0.0)
+        if loop.steps:
+            self._saved, self._best = _position(loop), loop.best.epoch
+
+    def on_step(self, loop: Loop) -> None:
+        """Save within an epoch if it is time to."""
+        timely = perf_counter() >= self._due
+        every = self.every_steps
+        if (timely or (every and loop.steps % every == 0)) and not loop.batches.is_done:
+            self._save(loop)
+
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+        """Save after an epoch if it is time to."""
+        every, steps = self.every_epochs, self.every_steps
+        wanted = (every and row.epoch % every == 0) or (steps and row.steps % steps == 0)
+        if wanted or perf_counter() >= self._due:
+            self._save(loop)
+
+    def on_stop(self, loop: Loop) -> None:
+        """Save the last state."""
+        self._save(loop)
+
+    def _save(self, loop: Loop) -> None:
+        if _position(loop) == self._saved:
+            return
+        began = perf_counter()
+        better = loop.best.epoch != self._best
+        self.checkpoints.save(loop.steps, loop.state_dict(), self.header, best=better)
+        self._saved, self._best = _position(loop), loop.best.epoch
+        self._wait(perf_counter() - began)
+
+    def _wait(self, cost: float) -> None:
+        seconds = self.every_seconds
+        wait = float("inf") if seconds is None else max(seconds, cost / COST_SHARE)
+        self._due = perf_counter() + wait
+
+
+def _position(loop: Loop) -> tuple[int, ...]:
+    return loop.steps, len(loop.history.rows), loop.batches.cursor

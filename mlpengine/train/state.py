@@ -1,0 +1,51 @@
+"""Nested state as a flat set of named arrays and plain JSON, and back, exactly."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from mlpengine.errors import CheckpointError
+from mlpengine.spec import Array
+
+_ARRAY, _FLOAT = "$array", "$float"
+
+
+def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the arrays of `tree` by dotted name, and what remains of it, ready for JSON.
+
+    JSON keeps finite floats and whole numbers of any size exactly; other floats become text.
+    """
+    arrays: dict[str, Array] = {}
+
+    def plain(value: Any, name: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(below, f"{name}.{key}") for key, below in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(below, f"{name}.{i}") for i, below in enumerate(value)]
+        if isinstance(value, np.ndarray):
+            arrays[name] = value
+            return {_ARRAY: name}
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, float) and not isfinite(value):
+            return {_FLOAT: str(value)}
+        return value
+
+    return arrays, {key: plain(value, key) for key, value in tree.items()}
+
+
+def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
+    """Return the tree that `pack` took apart.  Raises: CheckpointError if an array is missing."""
+    if isinstance(plain, list):
+        return [unpack(arrays, below) for below in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if plain.keys() == {_FLOAT}:
+        return float(plain[_FLOAT])
+    if plain.keys() == {_ARRAY}:
+        if plain[_ARRAY] not in arrays:
+            raise CheckpointError(f"checkpoint: the array {plain[_ARRAY]!r} is missing")
+        return arrays[plain[_ARRAY]]
+    return {key: unpack(arrays, below) for key, below in plain.items()}
