@@ -28,8 +28,11 @@ def owned(arrays: Mapping[str, Array], leaves: Mapping[str, Value], what: str) -
             raise ShapeError(f"{what}: {name} must be {spec} (got {found})")
         if found.dtype != spec.dtype:
             raise DtypeError(f"{what}: {name} must be {spec} (got {found})")
-        if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
-            raise TapeError(f"{what}: {name} must be contiguous and writeable ({array.flags})")
+        if not array.flags.carray:
+            raise TapeError(
+                f"{what}: {name} must be contiguous, aligned and writeable "
+                f"(strides {array.strides}, writeable {array.flags.writeable})"
+            )
     return dict(arrays)
 
 

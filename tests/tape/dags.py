@@ -87,7 +87,7 @@ class Naive:
 
     def gradients(self, outputs: list[Node], seeds: list[Array]) -> dict[int, Array]:
         """Return the gradients of all nodes: set by the first consumer, added by the others."""
-        found = {n.index: seed.copy() for n, seed in zip(outputs, seeds, strict=True)}
+        found = {n.index: np.array(seed) for n, seed in zip(outputs, seeds, strict=True)}
         for record in reversed(self.tape.records):
             if any(y.index in found for y in record.outputs):
                 self._backward(record, found)
@@ -128,4 +128,5 @@ class Naive:
             part = np.empty(x.spec.shape)
             for call in unbroadcast(slot, part):
                 call()
-            found[x.index] = found[x.index] + part if x.index in found else part
+            before = found.get(x.index)
+            found[x.index] = part if before is None else np.asarray(before + part)

@@ -1,0 +1,192 @@
+"""Bringing one's own forward values: a tape whose leaves are slots of the caller's.
+
+A separate recorder with methods such as ``record_mul(a, a_value, b, b_value)`` would say nothing
+that the tape does not: each test is one use of such a recorder, written with the tape.
+"""
+
+import numpy as np
+import pytest
+
+from mlpengine.errors import DtypeError, NumericalError, ShapeError, TapeError
+from mlpengine.tape import Flat, Program, Tape, layer_norm, matmul, mul, ssm_scan
+
+RNG = np.random.default_rng(12)
+
+
+def draw(*shape):
+    return RNG.standard_normal(shape)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def slots(*arrays):
+    """Return a tape with a public slot for each array, which wants a gradient."""
+    tape = Tape()
+    names = "abcd"[: len(arrays)]
+    return tape, [
+        tape.input(x.shape, x.dtype, name=name, wants_grad=True)
+        for name, x in zip(names, arrays, strict=True)
+    ]
+
+
+def both(tape, output, arrays):
+    """Return a program that reads the caller's values and writes into the caller's gradients."""
+    values = dict(zip("abcd", arrays, strict=False))
+    grads = {name: np.full_like(x, np.nan) for name, x in values.items()}
+    program = Program(tape, output, inputs=values, gradients=grads, check_finite=True)
+    program.forward()
+    return program, grads
+
+
+A, B, G = draw(4, 3), draw(4, 3), draw(4, 3)
+
+
+def test_record_add():
+    tape, (a, b) = slots(A, B)
+    program, grads = both(tape, a + b, (A, B))
+    program.backward(G)
+    np.testing.assert_array_equal(grads["a"], G)
+    np.testing.assert_array_equal(grads["b"], G)
+
+
+def test_record_mul():
+    tape, (a, b) = slots(A, B)
+    program, grads = both(tape, mul(a, b), (A, B))
+    program.backward(G)
+    np.testing.assert_array_equal(grads["a"], G * B)
+    np.testing.assert_array_equal(grads["b"], G * A)
+
+
+def test_record_matmul():
+    w = draw(3, 2)
+    tape, (a, b) = slots(A, w)
+    program, grads = both(tape, matmul(a, b), (A, w))
+    program.backward(G[:, :2])
+    np.testing.assert_allclose(grads["a"], G[:, :2] @ w.T)
+    np.testing.assert_allclose(grads["b"], A.T @ G[:, :2])
+
+
+def test_record_silu():
+    tape, (a,) = slots(A)
+    program, grads = both(tape, a.silu(), (A,))
+    program.backward(G)
+    s = sigmoid(A)
+    np.testing.assert_allclose(grads["a"], G * s * (1 + A * (1 - s)), rtol=1e-12)
+
+
+def test_record_layer_norm():
+    scale, bias = draw(3), draw(3)
+    tape, nodes = slots(A, scale, bias)
+    program, grads = both(tape, layer_norm(*nodes), (A, scale, bias))
+    program.backward(G)
+    rstd = 1 / np.sqrt(A.var(1, keepdims=True) + 1e-5)
+    xhat, h = (A - A.mean(1, keepdims=True)) * rstd, G * scale
+    mean = h.mean(1, keepdims=True) + xhat * (h * xhat).mean(1, keepdims=True)
+    np.testing.assert_allclose(grads["a"], (h - mean) * rstd, rtol=1e-9)
+    np.testing.assert_allclose(grads["b"], (G * xhat).sum(0))
+    np.testing.assert_allclose(grads["c"], G.sum(0))
+
+
+def test_record_ssm_scan():
+    x, h0 = draw(4, 3), draw(3)
+    decay = sigmoid(A)
+    tape, nodes = slots(decay, B, x, h0)
+    program, grads = both(tape, ssm_scan(*nodes), (decay, B, x, h0))
+    states = program.value(program.outputs[0])
+    program.backward(G)
+    dh, before = np.zeros(3), [h0, *states[:-1]]
+    for t in reversed(range(4)):
+        dh = G[t] + (decay[t + 1] * dh if t < 3 else 0)
+        np.testing.assert_allclose(grads["a"][t], dh * before[t])
+        np.testing.assert_allclose(grads["b"][t], dh * x[t])
+        np.testing.assert_allclose(grads["c"][t], dh * B[t])
+    np.testing.assert_allclose(grads["d"], decay[0] * dh)
+
+
+def test_the_slots_are_the_callers_memory_both_ways():
+    a, b = A.copy(), B.copy()
+    tape, (x, y) = slots(a, b)
+    program, grads = both(tape, x * y, (a, b))
+    assert program.inputs["a"] is a
+    assert program.grad(x) is grads["a"]
+    a[...] = 7  # new values in place: no copy, no call
+    program.forward()
+    program.backward(np.ones((4, 3)))
+    np.testing.assert_array_equal(grads["b"], np.full((4, 3), 7.0))
+
+
+def test_a_value_computed_elsewhere_is_a_slot_and_its_gradient_goes_back_there():
+    hidden = np.tanh(A @ draw(3, 3))  # from another library, which will go on with its gradient
+    tape, (h, w) = slots(hidden, B)
+    program, grads = both(tape, (h.silu() * w).sum(), (hidden, B))
+    program.backward(2.0)
+    s = sigmoid(hidden)
+    np.testing.assert_allclose(grads["a"], 2 * B * s * (1 + hidden * (1 - s)), rtol=1e-12)
+
+
+def test_gradients_of_parameters_may_go_into_a_flat_vector_of_the_caller():
+    tape = Tape()
+    w, b = tape.parameter(draw(3, 2), name="w"), tape.parameter(draw(2), name="b")
+    x = tape.input((4, 3), "float64", name="x")
+    mine = Flat(tape.params.specs)
+    program = Program(tape, (x @ w + b).sum(), gradients=mine.views)
+    program.forward(x=A)
+    program.backward()
+    np.testing.assert_allclose(mine.views["w"], np.repeat(A.sum(0)[:, None], 2, 1))
+    np.testing.assert_array_equal(mine.views["b"], [4, 4])
+    with pytest.raises(TapeError, match="the caller owns the gradients of w, b"):
+        program.grads
+
+
+def test_micro_batches_add_up_in_a_vector_of_the_caller():
+    tape = Tape()
+    w = tape.parameter(draw(3, 2), name="w")
+    x = tape.input((2, 3), "float64", name="x")
+    program = Program(tape, (x @ w).tanh().sum())
+    total = np.zeros_like(program.grads.flat)
+    for part in (A[:2], A[2:]):
+        program.forward(x=part)
+        program.backward()
+        np.add(total, program.grads.flat, total)
+    whole = Program(tape, batch_size=4)
+    whole.forward(x=A)
+    whole.backward()
+    np.testing.assert_allclose(total, whole.grads.flat, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_gradient_that_is_not_finite_stops_at_the_op_it_reaches(bad):
+    tape, (a, b) = slots(A, B)
+    program, grads = both(tape, (a * b).silu(), (A, B))
+    seed = G.copy()
+    seed[2, 1] = bad
+    with pytest.raises(NumericalError, match=rf"reaches backward  silu\(.*{bad} at \(2, 1\)"):
+        program.backward(seed)
+    assert np.isnan(grads["a"]).all()  # nothing was written behind it
+
+
+def owns(**options):
+    tape, (a, b) = slots(A, B)
+    Program(tape, a * b, **options)
+
+
+MISTAKES = [
+    ({"gradients": {"z": A}}, TapeError, r"gradients: no leaf 'z' \(leaves: a, b\)"),
+    ({"inputs": {"z": A}}, TapeError, r"inputs: no leaf 'z' \(leaves: a, b\)"),
+    ({"gradients": {"a": A[:2].copy()}}, ShapeError, r"float64\[4, 3\] \(got float64\[2, 3\]"),
+    ({"inputs": {"a": A.astype(np.float32)}}, DtypeError, r"\(got float32\[4, 3\]\)"),
+    (
+        {"gradients": {"b": np.ones((3, 4)).T}},
+        TapeError,
+        "b must be contiguous, aligned and writeable",
+    ),
+    ({"inputs": {"b": np.broadcast_to(1.0, (4, 3))}}, TapeError, "b must be contiguous"),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "message"), MISTAKES)
+def test_arrays_that_no_rule_may_use_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        owns(**options)
