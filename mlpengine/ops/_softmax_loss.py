@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.ops._check import WIDE
 from mlpengine.ops._constant import constant, ones
-from mlpengine.ops._loss import VALUE, Loss, total
+from mlpengine.ops._loss import VALUE, Loss, total, wide_spec
 from mlpengine.ops._softmax import row_max
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
@@ -36,7 +36,8 @@ class SoftmaxLoss(Loss):
             "rows": output,
             "vectors": Spec((5, *batch), output.dtype),
             "labels": Spec((2, *batch), WIDE),
-            "wide": Spec((2, *batch), VALUE.dtype),
+            "wide": wide_spec(Spec(batch, output.dtype)),
+            "weighted": Spec((2, *batch) if weight else (2, 0), VALUE.dtype),
             "factor": Spec((), output.dtype),
         }
 
@@ -52,6 +53,7 @@ class SoftmaxLoss(Loss):
         vectors: Array,
         labels: Array,
         wide: Array,
+        weighted: Array,
     ) -> Calls:
         shift, *_, loss = vectors
         yield from row_max(output, shift, rows)
@@ -59,11 +61,11 @@ class SoftmaxLoss(Loss):
         yield from self.target_rows(target, rows, labels, loss)
         yield from _losses(probs, rows, vectors, one_sum=self.sums_to_one(target))
         if weight is None:
-            yield from total(loss, 1.0, wide[0], out)
+            yield from total(loss, 1.0, wide, out)
         else:
-            yield call(np.copyto, wide[0], loss)
-            yield call(np.copyto, wide[1], weight)
-            yield call(np.dot, wide[0], wide[1], out)
+            yield call(np.copyto, weighted[0], loss)
+            yield call(np.copyto, weighted[1], weight)
+            yield call(np.dot, weighted[0], weighted[1], out)
 
     def backward(
         self,

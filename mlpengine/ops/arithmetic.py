@@ -187,6 +187,11 @@ def _power(x: Array, exponent: float, out: Array) -> Calls:
     elif exponent == 4:
         yield call(np.square, x, out)
         yield call(np.square, out, out)
+    elif exponent == 0.5:
+        yield call(np.sqrt, x, out)
+    elif exponent == -0.5:
+        yield call(np.sqrt, x, out)
+        yield call(np.divide, constant(1.0, x), out, out)
     elif exponent == -1:
         yield call(np.divide, constant(1.0, x), x, out)
     elif exponent == -2:

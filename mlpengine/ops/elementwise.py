@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.ops._constant import bounded, constant
+from mlpengine.ops._constant import constant
 from mlpengine.ops._elementwise import Unary, masked
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
@@ -214,8 +214,7 @@ class Clamp(Unary, name="clamp"):
         return {"inside": Spec(x.shape, np.dtype(np.bool_))}
 
     def forward(self, x: Array, *, out: Array) -> Calls:
-        yield from bounded(np.maximum, x, self.lo, out)
-        yield from bounded(np.minimum, out, self.hi, out)
+        yield call(x.clip, constant(self.lo, x), constant(self.hi, x), out)
 
     def backward(self, dy: Array, x: Array, y: Array, *, out: Slots, inside: Array) -> Calls:
         (dx,) = out

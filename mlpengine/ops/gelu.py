@@ -120,8 +120,7 @@ def _by_tanh(x: Array, out: Array, slope: Array, room: Array) -> Calls:
     """
     low, high = SATURATION[x.itemsize]
     gate, one = room, constant(1.0, x)
-    yield from bounded(np.maximum, x, low, gate)
-    yield from bounded(np.minimum, gate, high, gate)
+    yield call(x.clip, constant(low, x), constant(high, x), gate)
     yield call(np.square, gate, slope)
     yield call(np.multiply, slope, constant(CUBIC, x), slope)
     yield call(np.add, slope, constant(LINEAR, x), out)

@@ -63,8 +63,7 @@ class Huber(DistanceLoss, name="huber"):
         self, output: Array, target: Array, entry: Array, slope: Array, room: Array
     ) -> Calls:
         yield call(np.subtract, output, target, entry)
-        yield from bounded(np.minimum, entry, self.delta, slope)
-        yield from bounded(np.maximum, slope, -self.delta, slope)
+        yield call(entry.clip, constant(-self.delta, entry), constant(self.delta, entry), slope)
         yield call(np.add, entry, entry, entry)
         yield call(np.subtract, entry, slope, entry)
         yield call(np.multiply, entry, slope, entry)

@@ -8,12 +8,31 @@ from mlpengine.ops import GradOp
 from mlpengine.ops._op import is_variadic, operand_names, residual_names, work_names
 from mlpengine.spec import Array, Call, Spec
 
+ALIGNMENT = 64
+"""Bytes, as in the memory of programs: two buffers a few bytes apart modulo a page copy slowly."""
+
+
+def room(spec: Spec) -> Array:
+    """Return an aligned array, uninitialized."""
+    raw = np.empty(spec.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + spec.nbytes].view(spec.dtype).reshape(spec.shape)
+
+
+def copied(x: Array) -> Array:
+    """Return an aligned copy."""
+    y = room(Spec.of(x))
+    y[...] = x
+    return y
+
 
 def garbage(spec: Spec) -> Array:
     """Return an array full of what no rule may take for a number: NaN, or an extreme integer."""
     fills = {"f": np.nan, "b": True}
     fill = fills[spec.dtype.kind] if spec.dtype.kind in fills else np.iinfo(spec.dtype).max
-    return np.full(spec.shape, fill, spec.dtype)
+    array = room(spec)
+    array.fill(fill)
+    return array
 
 
 class Bound:
@@ -34,14 +53,14 @@ class Bound:
     ) -> None:
         self.op = op
         missing = 0 if is_variadic(type(op)) else len(operand_names(type(op))) - len(operands)
-        self.operands = [None if x is None else x.copy() for x in (*operands, *(None,) * missing)]
+        self.operands = [None if x is None else copied(x) for x in (*operands, *(None,) * missing)]
         specs = [None if x is None else Spec.of(x) for x in self.operands]
         inferred = op.infer(*specs)
         outputs = inferred if isinstance(inferred, tuple) else (inferred,)
         self.y = tuple(garbage(s) for s in outputs)
         if aliased == "forward":
             self.y = (self.operands[0].reshape(self.y[0].shape), *self.y[1:])
-        self.dy = tuple(np.ones(s.shape, s.dtype) for s in outputs)
+        self.dy = tuple(copied(np.ones(s.shape, s.dtype)) for s in outputs)
         self.work = {name: garbage(s) for name, s in op.work(*specs).items()}
         self.slots = self._slots(wanted, aliased)
         self.forward_calls = self._bind_forward()
