@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -27,6 +27,9 @@ from mlpengine.tape.binding import replay
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.forward import Checkpointing
 from mlpengine.tape.program import write_into
+
+if TYPE_CHECKING:
+    from mlpengine.nn.compiled import CompiledMlp
 
 PREDICT_ROWS = 256
 """Rows that `Mlp.predict` passes through the net at once."""
@@ -105,6 +108,15 @@ class Mlp:
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
         """Return buffers for the gradients of `batch_size` rows; `d_input` only where asked for."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
+
+    def compile(self, batch_size: int = 1) -> "CompiledMlp":
+        """Return the forward pass over `batch_size` rows, without dropout, as machine code.
+
+        Raises: CompileError if there is no compiler, or an activation has no compiled rule.
+        """
+        from mlpengine.nn.compiled import CompiledMlp
+
+        return CompiledMlp(self, batch_size)
 
     def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.

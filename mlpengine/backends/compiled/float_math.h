@@ -73,7 +73,7 @@ INLINE vec v_tanh(vec x) {
   return (vec)((ivec)y | sign);
 }
 
-/* 1 - erf(x) for x from 0 to 4; what lies beyond counts as 4, where it is 1.5e-8. */
+/* 1 - erf(x) for x from 0; beyond 4, where it is below 2e-8, it counts as 0. */
 INLINE vec v_erfc(vec x) {
   vec size = smaller(x, splat(4.0f));
   vec z = size * size;
@@ -92,5 +92,6 @@ INLINE vec v_erfc(vec x) {
   q = q * size + splat(-6.38093513685e-01f);
   q = q * size + splat(-1.12712252864f);
   q = q * size + splat(-3.32682343935e-04f);
-  return choose(size < splat(1.0f), near, v_exp(q));
+  vec far = choose(x > splat(4.0f), splat(0.0f), v_exp(q));
+  return choose(size < splat(1.0f), near, far);
 }

@@ -41,13 +41,13 @@ INLINE vec v_gelu_slope(vec x) {
   return choose(x > splat(0), splat(1) - below, below);
 }
 
-/* The same with Phi(x) as (1 + tanh(u)) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3). */
-INLINE vec v_gelu_inner(vec x) {
-  return v_tanh(splat((real)(2 * NORMAL_PEAK)) * (x + splat((real)0.044715) * x * x * x));
+/* The same with Phi(x) as (1 + tanh(u)) / 2 = sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). */
+INLINE vec v_gelu_share(vec x) {
+  return v_sigmoid(splat((real)(4 * NORMAL_PEAK)) * (x + splat((real)0.044715) * x * x * x));
 }
-INLINE vec v_gelu_tanh(vec x) { return splat((real)0.5) * x * (splat(1) + v_gelu_inner(x)); }
+INLINE vec v_gelu_tanh(vec x) { return x * v_gelu_share(x); }
 INLINE vec v_gelu_tanh_slope(vec x) {
-  vec t = v_gelu_inner(x);
-  vec inner = splat((real)(2 * NORMAL_PEAK)) * (splat(1) + splat((real)(3 * 0.044715)) * x * x);
-  return splat((real)0.5) * (splat(1) + t + x * (splat(1) - t * t) * inner);
+  vec share = v_gelu_share(x);
+  vec inner = splat((real)(4 * NORMAL_PEAK)) * (splat(1) + splat((real)(3 * 0.044715)) * x * x);
+  return share + x * share * (splat(1) - share) * inner;
 }

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from mlpengine.errors import CompileError
 
 FLAGS = (
-    "-O3",
+    "-O2",
     "-march=native",
     "-std=gnu11",
     "-ffp-contract=fast",

@@ -1,0 +1,168 @@
+"""The training step of a workload in PyTorch and JAX, each in its best form."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
+
+Steps = tuple[Callable[[], object], int]
+"""A call, and how many training steps it makes."""
+
+LOOPED = 64
+"""Steps inside one call, where a library can loop without Python."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A network, a batch, a loss and an optimizer."""
+
+    name: str
+    sizes: tuple[int, ...]
+    batch: int
+    activation: str = "relu"
+    loss: str = "cross_entropy"
+    optimizer: str = "adam"
+
+    @property
+    def title(self) -> str:
+        shape = "-".join(map(str, self.sizes))
+        return f"{self.name}: {shape}, batch {self.batch}, {self.activation}, {self.optimizer}"
+
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return features and targets of four batches."""
+        rng = np.random.default_rng(0)
+        rows = 4 * self.batch
+        x = rng.standard_normal((rows, self.sizes[0])).astype("f4")
+        if self.loss == "mse":
+            return x, rng.standard_normal((rows, self.sizes[-1])).astype("f4")
+        return x, rng.integers(0, self.sizes[-1], rows)
+
+    def order(self, steps: int) -> np.ndarray:
+        """Return shuffled row numbers for `steps` steps."""
+        rng, rows = np.random.default_rng(1), 4 * self.batch
+        epochs = [rng.permutation(rows) for _ in range(-(-steps // 4))]
+        return np.concatenate(epochs)[: steps * self.batch]
+
+    def mlp(self) -> Mlp:
+        return Mlp(self.sizes, activation=self.activation, seed=0)
+
+    def engine_loss(self) -> MeanSquaredError | SoftmaxCrossEntropy:
+        return MeanSquaredError() if self.loss == "mse" else SoftmaxCrossEntropy()
+
+
+def torch_steps(work: Workload, threads: int, *, compiled: bool) -> Steps | None:
+    """Return the eager step with the fused optimizer, or torch.compile of all of it."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    torch.set_num_threads(threads)
+    activation = torch.nn.Tanh if work.activation == "tanh" else torch.nn.ReLU
+    modules: list[torch.nn.Module] = []
+    for i, (in_dim, out_dim) in enumerate(pairwise(work.sizes)):
+        modules += [torch.nn.Linear(in_dim, out_dim)]
+        modules += [activation()] if i < len(work.sizes) - 2 else []
+    net = torch.nn.Sequential(*modules)
+    kind = torch.optim.Adam if work.optimizer == "adam" else torch.optim.SGD
+    options = {} if compiled else {"fused": True}
+    optimizer = kind(net.parameters(), lr=1e-3, **options)
+    loss_of = torch.nn.MSELoss() if work.loss == "mse" else torch.nn.CrossEntropyLoss()
+    x, y = (torch.from_numpy(a[: work.batch]) for a in work.data())
+
+    def step() -> object:
+        optimizer.zero_grad()
+        value = loss_of(net(x), y)
+        value.backward()
+        optimizer.step()
+        return value
+
+    return (torch.compile(step) if compiled else step), 1
+
+
+def jax_steps(work: Workload, *, looped: bool) -> Steps | None:
+    """Return the jitted step with donated buffers, or `LOOPED` of them in one call."""
+    try:
+        import jax
+    except ImportError:
+        return None
+    import jax.numpy as jnp
+
+    loss_of = partial(_jax_loss, work)
+
+    def advance(state, x, y):
+        params, first, second, t = state
+        value, grads = jax.value_and_grad(loss_of)(params, x, y)
+        if work.optimizer == "sgd":
+            params = jax.tree.map(lambda p, g: p - 1e-3 * g, params, grads)
+            return (params, first, second, t), value
+        t = t + 1
+        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
+        second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, grads)
+        rate, scale = 1e-3 / (1 - 0.9**t), 1 / (1 - 0.999**t)
+        params = jax.tree.map(
+            lambda p, m, v: p - rate * m / (jnp.sqrt(v * scale) + 1e-8), params, first, second
+        )
+        return (params, first, second, t), value
+
+    mlp = work.mlp()
+    params = [
+        (jnp.array(w), jnp.array(b)) for w, b in zip(mlp.weights, mlp.biases, strict=True)
+    ]
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    holder = [(params, zeros, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), "f4"))]
+    x, y = (jnp.asarray(a) for a in work.data())
+    if looped:
+        order = jnp.asarray(work.order(LOOPED).reshape(LOOPED, work.batch))
+
+        def many(state, x, y, order):
+            return jax.lax.scan(lambda s, rows: advance(s, x[rows], y[rows]), state, order)
+
+        run, arguments = jax.jit(many, donate_argnums=0), (x, y, order)
+    else:
+        run, arguments = jax.jit(advance, donate_argnums=0), (x[: work.batch], y[: work.batch])
+
+    def step() -> object:
+        holder[0], value = run(holder[0], *arguments)
+        return value.block_until_ready()
+
+    return step, LOOPED if looped else 1
+
+
+def _jax_loss(work: Workload, params, x, y):
+    import jax
+    import jax.numpy as jnp
+
+    for i, (w, b) in enumerate(params):
+        x = x @ w.T + b
+        if i < len(params) - 1:
+            x = jnp.tanh(x) if work.activation == "tanh" else jax.nn.relu(x)
+    if work.loss == "mse":
+        return jnp.mean((x - y) ** 2)
+    picked = jnp.take_along_axis(jax.nn.log_softmax(x), y[:, None], axis=1)
+    return -jnp.mean(picked)
+
+
+def scikit_steps(work: Workload) -> Steps | None:
+    """Return scikit-learn's step; None without it."""
+    try:
+        from sklearn.neural_network import MLPClassifier, MLPRegressor
+    except ImportError:
+        return None
+    kind = MLPRegressor if work.loss == "mse" else MLPClassifier
+    x, y = (a[: work.batch] for a in work.data())
+    net = kind(
+        hidden_layer_sizes=work.sizes[1:-1],
+        activation=work.activation,
+        solver=work.optimizer,
+        batch_size=work.batch,
+        alpha=0,
+    )
+    if work.loss == "mse":
+        target = y.ravel() if y.shape[1] == 1 else y
+        return (lambda: net.partial_fit(x, target)), 1
+    classes = np.arange(work.sizes[-1])
+    return (lambda: net.partial_fit(x, y, classes=classes)), 1

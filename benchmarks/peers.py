@@ -1,0 +1,182 @@
+"""The training step against PyTorch, JAX and scikit-learn, each in its best form.
+
+Run ``python benchmarks/peers.py`` (``--smoke`` for seconds, ``--threads 1 2``, ``--only tiny small``,
+``--json FILE``).  Each number of threads has a process of its own, held to as many cores.  All
+contestants of a workload run in turn, window by window, so that a change of the machine's speed hits
+them alike.  Units: microseconds a step; medians and minima over the windows.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from peer_libraries import LOOPED, Steps, Workload, jax_steps, scikit_steps, torch_steps
+from threadpoolctl import threadpool_limits
+
+from mlpengine import Adam, Sgd, TrainingStep
+
+WORKLOADS = (
+    Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"),
+    Workload("small", (64, 128, 10), 64),
+    Workload("medium", (784, 256, 128, 10), 128),
+    Workload("large", (784, 1024, 1024, 10), 256),
+    Workload("two inputs", (2, 16, 1), 4, "tanh", "mse", "sgd"),
+    Workload("one row", (4, 32, 32, 2), 1, "tanh", "mse", "sgd"),
+    Workload("mnist sgd", (784, 128, 10), 32, optimizer="sgd"),
+    Workload("mnist adam", (784, 128, 10), 32),
+    Workload("middle", (256, 512, 512, 10), 128),
+    Workload("whole data", (4, 32, 16, 4), 10_000, "tanh", "mse"),
+)
+
+SMOKE = ("tiny", "two inputs")
+
+
+def make_step(work: Workload, backend: str) -> TrainingStep:
+    mlp = work.mlp()
+    kind = Adam if work.optimizer == "adam" else Sgd
+    return TrainingStep(
+        mlp, work.engine_loss(), kind(mlp, lr=1e-3), work.batch, backend=backend
+    )
+
+
+def engine(work: Workload, backend: str) -> Steps:
+    """``step(x, y)`` from Python."""
+    step = make_step(work, backend)
+    x, y = (a[: work.batch] for a in work.data())
+    return (lambda: step(x, y)), 1
+
+
+def engine_looped(work: Workload) -> Steps:
+    """Many steps in one call, over shuffled rows, gathering included."""
+    step = make_step(work, "compiled")
+    (x, y), order = work.data(), work.order(LOOPED)
+    return (lambda: step.run_many(x, y, order)), LOOPED
+
+
+def five_lines(work: Workload) -> Steps:
+    """The loop body that the README shows: forward, loss, backward, update."""
+    mlp, loss = work.mlp(), work.engine_loss()
+    scratch, grads = mlp.scratch(work.batch), mlp.gradients(work.batch)
+    optimizer = (Adam if work.optimizer == "adam" else Sgd)(mlp, lr=1e-3)
+    x, y = (a[: work.batch] for a in work.data())
+
+    def step() -> None:
+        mlp.forward(x, scratch)
+        loss(scratch.output, y, grads.d_output)
+        mlp.backward(scratch, grads)
+        optimizer.step(mlp, grads)
+
+    return step, 1
+
+
+def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps]:
+    found = {
+        "compiled, looped": engine_looped(work),
+        "compiled, per call": engine(work, "compiled"),
+        "NumPy": engine(work, "numpy"),
+        "NumPy, five lines": five_lines(work),
+        "JAX, looped": jax_steps(work, looped=True),
+        "JAX, per call": jax_steps(work, looped=False),
+        "torch eager": torch_steps(work, threads, compiled=False),
+        "torch.compile": None if smoke else torch_steps(work, threads, compiled=True),
+        "scikit-learn": scikit_steps(work),
+    }
+    return {name: steps for name, steps in found.items() if steps is not None}
+
+
+def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, list[float]]:
+    """Return microseconds a step, a number for each window, all contestants in turn."""
+    counts, times = {}, {}
+    for name, (run, _) in runs.items():
+        for _ in range(3):
+            run()
+        start = time.perf_counter()
+        run()
+        spent = time.perf_counter() - start
+        counts[name] = max(1, int(seconds / windows / spent))
+        times[name] = []
+    for _ in range(windows):
+        for name, (run, steps) in runs.items():
+            start = time.perf_counter()
+            for _ in range(counts[name]):
+                run()
+            spent = time.perf_counter() - start
+            times[name].append(spent / counts[name] / steps * 1e6)
+    return times
+
+
+def report(work: Workload, times: dict[str, list[float]]) -> dict[str, object]:
+    """Print a workload's table; return it."""
+    print(work.title)
+    base = times["compiled, per call"]
+    rows = {}
+    for name, values in times.items():
+        ratio = statistics.median(a / b for a, b in zip(values, base, strict=True))
+        rows[name] = {"median": statistics.median(values), "minimum": min(values), "ratio": ratio}
+        print(
+            f"  {name:<20} median {rows[name]['median']:12.2f}   minimum {min(values):12.2f}   "
+            f"ratio to compiled {ratio:7.2f}",
+            flush=True,
+        )
+    return {"workload": work.title, "microseconds": rows}
+
+
+def run_here(threads: int, args: argparse.Namespace) -> list[dict[str, object]]:
+    names = args.only or (SMOKE if args.smoke else [w.name for w in WORKLOADS])
+    seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 25)
+    tables = []
+    print(f"\n{threads} thread{'s' if threads > 1 else ''}, {platform.processor() or 'unknown'}")
+    with threadpool_limits(threads):
+        for work in WORKLOADS:
+            if work.name in names:
+                runs = contestants(work, threads, smoke=args.smoke or args.fast)
+                tables.append({"threads": threads, **report(work, measure(runs, seconds, windows))})
+    return tables
+
+
+def hold_to(threads: int) -> None:
+    """Keep this process, and what the libraries start, on as many cores."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a fraction of a second a contestant")
+    parser.add_argument("--fast", action="store_true", help="without torch.compile, which is slow")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--only", nargs="+", choices=[w.name for w in WORKLOADS])
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each contestant")
+    parser.add_argument("--json", type=Path, help="write the tables to this file")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.here or args.smoke:
+        hold_to(args.threads[0])
+        tables = run_here(args.threads[0], args)
+        if args.json:
+            args.json.write_text(json.dumps(tables, indent=1), encoding="utf-8")
+        return
+    tables = []
+    for threads in args.threads:
+        part = Path(f"peers-{os.getpid()}-{threads}.json")
+        more = ["--only", *args.only] if args.only else []
+        more += ["--fast"] if args.fast else []
+        command = [sys.executable, __file__, "--here", "--threads", str(threads), "--json", part]
+        seconds = ["--seconds", str(args.seconds)]
+        subprocess.run([*map(str, command), *seconds, *more], check=True)
+        tables += json.loads(part.read_text(encoding="utf-8"))
+        part.unlink()
+    if args.json:
+        args.json.write_text(json.dumps(tables, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    np.seterr(all="ignore")
+    main()

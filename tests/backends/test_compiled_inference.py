@@ -1,0 +1,76 @@
+"""The forward pass alone, compiled at run time and exported as C."""
+
+import ctypes
+import subprocess
+
+import numpy as np
+import pytest
+
+from mlpengine import CompileError, Mlp, UsageError
+from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.nn.export_c import ELEMENTWISE, export_c
+from mlpengine.nn.layers import ACTIVATIONS
+from mlpengine.ops import Gelu
+
+NETS = [([4, 32, 32, 2], 1), ([7, 5, 3], 6), ([3, 2], 19)]
+
+
+@pytest.mark.parametrize(("sizes", "batch"), NETS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_compiled_network_predicts_the_same(sizes, batch, dtype):
+    mlp = Mlp(sizes, activation="tanh", dropout=0.5, seed=1, dtype=dtype)
+    x = np.random.default_rng(0).standard_normal((batch, sizes[0])).astype(dtype)
+    compiled = mlp.compile(batch)
+    tolerance = 1e-5 if dtype == "float32" else 1e-13
+    np.testing.assert_allclose(compiled(x), mlp.predict(x), rtol=tolerance, atol=tolerance)
+    mlp.params.flat *= 0.5  # it follows the network
+    np.testing.assert_allclose(compiled(x), mlp.predict(x), rtol=tolerance, atol=tolerance)
+    assert compiled(x.astype("f4")) is compiled.output
+
+
+def test_a_layer_without_a_rule_cannot_be_compiled():
+    with pytest.raises(CompileError, match="every layer needs a compiled rule"):
+        Mlp([3, 4, 2], activation="softmax").compile()
+
+
+def exported(mlp, folder):
+    source = folder / "net.c"
+    source.write_text(export_c(mlp, name="net"))
+    library = folder / "net.so"
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC"]
+    command = [*compiler_command(), *strict, str(source), "-o", str(library), "-lm"]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(library)).net
+
+
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, Gelu("tanh")], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exported_c_predicts_the_same(activation, dtype, tmp_path):
+    mlp = Mlp([5, 6, 4, 3], activation=activation, output_activation=activation, dtype=dtype)
+    mlp.params.flat += np.random.default_rng(1).standard_normal(len(mlp.params)).astype(dtype)
+    predict = exported(mlp, tmp_path)
+    x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
+    out = np.zeros((8, 3), dtype)
+    predict.argtypes = [ctypes.c_void_p] * 2
+    predict.restype = None
+    for row, result in zip(x, out, strict=True):
+        predict(row.ctypes.data, result.ctypes.data)
+    tolerance = 2e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(out, mlp.predict(x), rtol=tolerance, atol=tolerance)
+
+
+def test_every_elementwise_activation_can_be_exported():
+    assert {n for n in ACTIVATIONS if "softmax" not in n} - {"identity"} <= ELEMENTWISE.keys()
+
+
+@pytest.mark.parametrize("name", ["2x", "a b", "é", ""])
+def test_the_name_must_be_one_of_c(name):
+    with pytest.raises(UsageError, match="name of a C function"):
+        export_c(Mlp([2, 1]), name=name)
+
+
+def test_weights_that_are_not_finite_are_not_exported():
+    mlp = Mlp([2, 1])
+    mlp.params.flat[0] = np.nan
+    with pytest.raises(UsageError, match="must be finite"):
+        export_c(mlp)

@@ -1,0 +1,137 @@
+"""Every row of the compiled tables against the op's own NumPy rule."""
+
+import subprocess
+
+import numpy as np
+import pytest
+
+from mlpengine import Program, SoftmaxCrossEntropy, Tape
+from mlpengine.backends.compiled import LossInstruction, UnsupportedError, compile_program
+from mlpengine.backends.compiled.losses import LOSSES
+from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.rules import ELEMENTWISE, Rule
+from mlpengine.backends.compiled.target import FLAGS
+from mlpengine.ops import REGISTRY, Dropout, Elu, Gelu, LeakyRelu, Loss
+
+ROWS, COLUMNS = 7, 13
+
+OPS = {
+    "leaky_relu": LeakyRelu(0.2),
+    "elu": Elu(0.6),
+    "gelu_tanh": Gelu("tanh"),
+    "dropout": Dropout(0.4, np.random.default_rng(0)),
+}
+"""Ops that are made with other options than their defaults."""
+
+TOLERANCE = {"float32": (3e-6, 2e-7), "float64": (1e-13, 2e-15)}
+
+
+def program_of(dtype):
+    """Return a program with every op of the table, each on an input of its own."""
+    tape = Tape()
+    names = sorted({name for name, _ in ELEMENTWISE})
+    inputs = [
+        tape.input((ROWS, COLUMNS), dtype, name=name, wants_grad=True) for name in names
+    ]
+    outputs = [
+        tape.apply(OPS.get(name) or REGISTRY[name](), x)
+        for name, x in zip(names, inputs, strict=True)
+    ]
+    program = Program(tape, *outputs, backend="numpy")
+    rng = np.random.default_rng(2)
+    values = (4 * rng.standard_normal((ROWS, COLUMNS))).astype(dtype)
+    values[0, :4] = 0.0, 60.0, -60.0, 1e-4
+    for name in names:
+        program.inputs[name][...] = values
+    seeds = [rng.standard_normal((ROWS, COLUMNS)).astype(dtype) for _ in outputs]
+    return program, outputs, seeds
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_row_agrees_with_the_op(dtype):
+    program, outputs, seeds = program_of(dtype)
+    values = program.forward()
+    program.backward(seeds)
+    names = list(program.inputs)
+    expected = {n: v.copy() for n, v in zip(names, values, strict=True)}
+    slopes = {n: program.grad(x).copy() for n, x in zip(names, program.tape.inputs, strict=True)}
+    drawn = {i.op.name for i in program.instructions if i.op.name == "dropout"}
+    assert drawn, "the table is meant to hold dropout's gradient"
+    instructions = [
+        i for i in program.instructions if i.op.name != "dropout" or i.kind == "backward"
+    ]
+    executor = compile_program(instructions, dtype=np.dtype(dtype), batch=ROWS)
+    for value in values[: len(names)]:
+        if value is not values[names.index("dropout")]:
+            value.fill(np.nan)
+    assert executor.step() == 0
+    relative, absolute = TOLERANCE[dtype]
+    for name, value, x in zip(names, values, program.tape.inputs, strict=True):
+        np.testing.assert_allclose(value, expected[name], relative, absolute, err_msg=name)
+        np.testing.assert_allclose(program.grad(x), slopes[name], relative, 4 * absolute, err_msg=name)
+
+
+def test_nan_stays_nan():
+    program, _, _ = program_of("float32")
+    for buffer in program.inputs.values():
+        buffer.fill(np.nan)
+    instructions = [
+        i for i in program.instructions if i.kind == "forward" and i.op.name != "dropout"
+    ]
+    executor = compile_program(instructions, dtype=np.dtype("float32"), batch=ROWS)
+    executor.step()
+    for instruction in instructions:
+        assert np.isnan(instruction.writes[0]).all(), instruction
+
+
+def test_the_tables_name_ops_that_exist():
+    assert {name.removesuffix("_tanh") for name, _ in ELEMENTWISE} <= REGISTRY.keys()
+    assert set(LOSSES) == {n for n, op in REGISTRY.items() if issubclass(op, Loss)}
+
+
+def test_a_rule_reads_what_it_does_not_write():
+    rule = Rule.parse("gate = v_sigmoid(x); y = x * gate * splat(@alpha)")
+    assert rule.reads == ("x",)
+    assert rule.writes == ("gate", "y")
+
+
+def test_targets_may_be_rows_of_probabilities():
+    rng = np.random.default_rng(0)
+    loss = SoftmaxCrossEntropy(class_weights=(1.0, 2.0, 0.5), label_smoothing=0.2)
+    output, target = (rng.random((5, 3)).astype("f4") for _ in range(2))
+    bounds = []
+    for _ in range(2):
+        slot = np.zeros_like(output)
+        bound = loss.bind(output, slot, weighted=True, target=target_spec(target))
+        bound.target[...], bound.sample_weight[...] = target, rng.random(5) if not bounds else (
+            bounds[0].sample_weight
+        )
+        bounds.append(bound)
+    plain, ours = bounds
+    for run in plain.calls:
+        run()
+    instruction = LossInstruction(
+        loss, (output, ours.target, ours.sample_weight), (ours.d_output, ours.value)
+    )
+    assert compile_program([instruction], dtype=output.dtype, batch=5).step() == 0
+    np.testing.assert_allclose(ours.value, plain.value, rtol=1e-6)
+    np.testing.assert_allclose(ours.d_output, plain.d_output, rtol=1e-5, atol=1e-7)
+
+
+def target_spec(target):
+    from mlpengine.spec import Spec
+
+    return Spec.of(target)
+
+
+def test_an_op_without_a_row_is_unsupported():
+    tape = Tape()
+    x = tape.input((3, 4), name="x")
+    program = Program(tape, tape.apply(REGISTRY["softmax"](), x), backend="numpy")
+    with pytest.raises(UnsupportedError, match="softmax"):
+        lower(program.instructions[:1], 8, {})
+
+
+def test_compiling_never_turns_on_fast_math():
+    assert not [f for f in FLAGS if "fast-math" in f or "Ofast" in f]
+    assert subprocess.list2cmdline(FLAGS).count("-ffp-contract=fast") == 1
