@@ -12,16 +12,21 @@ RARE = 1e-6
 def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
     """Return the loss of outputs that are all 0: ln(classes), ln 2, or the mean of y**2."""
     zeros = np.zeros(outputs)
-    return _loss_of_constant(loss, y, zeros, weights)
+    return loss_of_constant(loss, y, zeros, weights)
 
 
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of the best constant prediction, that which ignores the features.
-
-    Class frequencies for cross entropies, the median for mae, the mean for the others; a network
-    that has learned anything has a lower loss.
+    """Return the loss of the best constant prediction; a net that learned anything has a lower one.
 
     Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
+    """
+    return loss_of_constant(loss, y, best_constant(loss, y, outputs, weights), weights)
+
+
+def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> Array:
+    """Return the output (outputs,) that predicts best without looking at the features.
+
+    Class frequencies for cross entropies, the median for mae, the mean for the others.
     """
     if y.ndim == 1:
         shares = np.bincount(y, weights, minlength=outputs).astype(np.float64)
@@ -29,7 +34,8 @@ def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = No
         shares *= 1.0 if given is None else np.array(given)
         smoothing = getattr(loss, "label_smoothing", 0.0)
         shares = (1 - smoothing) * shares / max(shares.sum(), RARE) + smoothing / outputs
-        return _loss_of_constant(loss, y, np.log(np.maximum(shares, RARE)), weights)
+        logits: Array = np.log(np.maximum(shares, RARE))
+        return logits
     wide = y.astype(np.float64)
     middle = np.average(wide, 0, weights)
     if loss.name == "mae":
@@ -40,10 +46,11 @@ def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = No
         odds = getattr(loss, "positive_weight", 1.0) * middle
         shares = np.clip(odds / (odds + 1 - middle), RARE, 1 - RARE)
         middle = np.log(shares / (1 - shares))
-    return _loss_of_constant(loss, y, middle, weights)
+    return np.asarray(middle)
 
 
-def _loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
+def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
+    """Return the loss of an output (outputs,) that is the same for every row."""
     output = np.tile(constant, (len(y), 1))
     target = y if y.ndim == 1 else y.astype(np.float64)
     bound = loss.bind(output, None, weighted=weights is not None)

@@ -22,18 +22,8 @@ from mlpengine.spec import Array
 from mlpengine.tape.binding import replay
 from mlpengine.tape.norm import GlobalNorm
 
-LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (
-    NET_PLACE[name]
-    for name in (
-        "loss",
-        "lr",
-        "gradient_norm",
-        "clipped_norm",
-        "clipped_share",
-        "spikes",
-        "depth_slope",
-    )
-)
+NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes", "depth_slope")
+LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_PLACE[name] for name in NAMES)
 
 
 EVERY, STRETCH, DENSE_STEPS = 50, 4, 2000
@@ -62,12 +52,15 @@ class Diagnostics:
             sample costs several of them, 200 after the first 2,000 steps.
         steps_per_epoch: units that never fire are looked for over at least so many steps.
         baseline: loss of the best constant prediction, see `baseline_loss`; NaN if unknown.
+        validation_baseline: that of the same prediction on other rows.
         target_rms: root mean square of the targets of a regression; NaN if unknown.
 
     Attributes:
+        first_loss: of step 1.
         failure: the message of the error that ended the run, if one did.
         values: the last sample, in the order of `columns`.
         sampled: the step of the last sample, 0 before the first.
+        batch_size: rows of the largest batch.
         series: samples of the whole run.
         noise: the gradient noise scale.
         spikes: steps with an unusual norm.
@@ -87,17 +80,19 @@ class Diagnostics:
         every: int | None = None,
         steps_per_epoch: int = 1,
         baseline: float = nan,
+        validation_baseline: float = nan,
         target_rms: float = nan,
     ) -> None:
         if every is not None and every < 1:
             raise UsageError(f"diagnostics: every must be at least 1 (got {every})")
         self.mlp, self.every = mlp, every or EVERY
         self._stretch = 1 if every else 0
-        self.baseline, self.target_rms = baseline, target_rms
+        self.baseline, self.validation_baseline = baseline, validation_baseline
+        self.target_rms, self.first_loss = target_rms, nan
         self.failure = ""
         self.columns = Columns(len(mlp.layers))
         self.values = [nan] * len(self.columns)
-        self.sampled = 0
+        self.sampled = self.batch_size = 0
         self.series = Series(self.columns)
         self.noise, self.spikes = NoiseScale(), Spikes()
         self.pending = self.spikes.pending
@@ -198,6 +193,8 @@ class Diagnostics:
             with np.errstate(all="ignore"):
                 self._sample(probes, step, norm, clipped_norm, rows)
             self.values[LOSS], self.values[LR] = loss, lr
+            if step == 1:
+                self.first_loss = loss
             self.series.append(step, self.values)
         self._plan(step)
         if self._sample_at == step + 1:
@@ -250,6 +247,7 @@ class Diagnostics:
             return found
         if self._room is None or self._room.batch_size < scratch.batch_size:
             self._room = Room(self.mlp, scratch.batch_size)
+            self.batch_size = scratch.batch_size
         self._bound[id(scratch)] = BoundProbes(
             scratch, grads, self._room, self._updates, self.columns
         )
@@ -271,6 +269,7 @@ class Diagnostics:
         state: dict[str, Any] = {
             "sampled": self.sampled,
             "clipped": self.clipped,
+            "first_loss": np.array(self.first_loss),
             "noise": self.noise.state(),
             "spikes": self.spikes.state(),
             "noted": np.array(self.noted, np.float64).reshape(-1, len(Spike._fields)),
@@ -285,6 +284,7 @@ class Diagnostics:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned.  Then load the parameters and call `begin`."""
         self.sampled, self.clipped = state["sampled"], state["clipped"]
+        self.first_loss = float(state["first_loss"])
         self.noise.load(state["noise"])
         self.spikes.load(state["spikes"])
         self.noted.clear()

@@ -25,3 +25,15 @@ class Verdict:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
         return {**asdict(self), "text": str(self)}
+
+
+def percent(share: float) -> str:
+    """Return a share as text, such as 41 %; 99.7 % is not called 100 %."""
+    value = 100 * share
+    return f"{value:.0f} %" if value < 99 or share == 1 else f"{value:.1f} %"
+
+
+def power(value: float) -> str:
+    """Return a number with two digits, such as 0.35, 430 or 3e-05."""
+    text = f"{value:.2g}"
+    return f"{float(text):,.0f}" if 100 <= abs(value) < 1e7 else text

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.diagnostics import Diagnostics, Verdict, baseline_loss
+from mlpengine.diagnostics import Diagnostics, Verdict
+from mlpengine.diagnostics.baseline import best_constant, loss_of_constant
 from mlpengine.diagnostics.quantities import Columns
+from mlpengine.diagnostics.rules import all_verdicts
+from mlpengine.diagnostics.table import table
 from mlpengine.train.history import CsvLog, EpochRow
 from mlpengine.train.loop import Loop, Result
 
@@ -114,7 +117,11 @@ class LoopDiagnostics:
 
     def verdicts(self) -> list[Verdict]:
         """Return what is wrong with the run; empty for a healthy one."""
-        return []
+        return list(all_verdicts(self.core))
+
+    def table(self) -> str:
+        """Return the last sample as a table, a line a layer."""
+        return table(self.core)
 
     def _close(self) -> None:
         if self._log is not None:
@@ -137,9 +144,13 @@ class LoopDiagnostics:
 
 
 def _facts(loop: Loop) -> dict[str, float]:
-    """Return what the training rows say about the losses and targets to expect."""
-    train, loss = loop.train, loop.step.loss
-    facts = {"baseline": baseline_loss(loss, train.y, loop.step.mlp.sizes[-1], train.weights)}
+    """Return what the rows say about the losses and targets to expect."""
+    train, loss, outputs = loop.train, loop.step.loss, loop.step.mlp.sizes[-1]
+    constant = best_constant(loss, train.y, outputs, train.weights)
+    facts = {"baseline": loss_of_constant(loss, train.y, constant, train.weights)}
+    if loop.validation is not None:
+        other = loop.validation
+        facts["validation_baseline"] = loss_of_constant(loss, other.y, constant, other.weights)
     if loss.name in ("mse", "mae", "huber"):
         facts["target_rms"] = float(np.sqrt(np.mean(np.square(train.y, dtype=np.float64))))
     return facts
