@@ -1,0 +1,74 @@
+"""What happens when a loss or gradient is not finite: the run stops, or the step is left out."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from mlpengine.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.spec import Array
+from mlpengine.train.nonfinite import SHOWN_ROWS, bad_rows
+from mlpengine.train.step import TrainingStep
+
+Action = Literal["stop", "skip"]
+
+
+class NonfiniteRule:
+    """Stops at the first step that is not finite, or skips up to `limit` of them.
+
+    In either case parameters and optimizer are as before the step.
+
+    Attributes:
+        skipped: steps left out so far.
+
+    Raises: UsageError for another action or a limit below 1.
+    """
+
+    name = "nonfinite"
+
+    def __init__(self, action: Action = "stop", *, limit: int = 10) -> None:
+        if action not in ("stop", "skip"):
+            raise UsageError(f"on_nonfinite: must be stop or skip (got {action!r})")
+        if limit < 1:
+            raise UsageError(f"nonfinite_limit: must be at least 1 (got {limit})")
+        self.action, self.limit = action, limit
+        self.skipped = 0
+
+    def met(self, error: NumericalError, step: TrainingStep, rows: Array) -> None:
+        """Count a step that failed with `error`, or raise what ends the run.
+
+        `rows` are the numbers of the batch's rows in the training part.
+        Raises: NumericalError naming step, layer, direction and those of the rows that are at
+        fault.
+        """
+        text = f"{error}{name_rows(step, rows)}"
+        if self.action == "stop":
+            raise NumericalError(text) from error
+        if self.skipped == self.limit:
+            raise NumericalError(f"{text}; {self.skipped} steps were skipped already") from error
+        self.skipped += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how many steps were skipped."""
+        return {"skipped": self.skipped}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        skipped = state.get("skipped")
+        if not isinstance(skipped, int) or skipped < 0:
+            raise CheckpointError(f"nonfinite: saved 'skipped' must be a count (got {skipped!r})")
+        self.skipped = skipped
+
+
+def name_rows(step: TrainingStep, rows: Array) -> str:
+    """Return which training rows the first array that is not finite points to, if it points.
+
+    The input comes first, then the activations in forward order, then the gradients of the rows
+    in backward order.
+    """
+    for array in (step.scratch.input, *step.scratch.activations, *reversed(step.grads.d_hidden)):
+        places = bad_rows(array)
+        if places.size:
+            found = rows[places]
+            shown = ", ".join(str(row) for row in found[:SHOWN_ROWS])
+            more = f" and {len(found) - SHOWN_ROWS} more" if len(found) > SHOWN_ROWS else ""
+            return f"; training row{'s' if len(found) > 1 else ''} {shown}{more}"
+    return ""
