@@ -1,0 +1,46 @@
+"""The example networks run; their full figures are printed by the commands in their docstrings."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlpengine.ops import REGISTRY
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def main(name: str, *options: str) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *options])
+        runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
+        return capsys.readouterr().out
+
+    return main
+
+
+def accuracy(text: str) -> float:
+    return float(re.findall(r"accuracy ([0-9.]+)", text)[-1])
+
+
+def test_the_convolutional_network_learns_digits(run):
+    assert accuracy(run("conv_digits", "--smoke")) > 0.4
+
+
+def test_the_sequence_model_runs(run):
+    text = run("sequence_scan", "--smoke")
+    assert 0 <= accuracy(text) <= 1
+    assert "parameters: 2,920" in text
+
+
+def test_an_op_of_ones_own(run):
+    try:
+        text = run("own_op")
+    finally:
+        REGISTRY.pop("snake", None)
+    assert "to the last bit: True" in text
+    error = float(re.findall(r"gradient: (\S+)", text)[0])
+    assert error < 1e-8
