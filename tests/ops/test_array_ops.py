@@ -6,6 +6,7 @@ import pytest
 from mlpengine import ops
 from mlpengine import tape as t
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError, TapeError, UsageError
+from mlpengine.ops import indexing
 from mlpengine.tape import Program, Tape
 
 
@@ -249,3 +250,18 @@ def test_a_reshape_between_ops_moves_nothing():
     program.backward()
     steps = [i for i in program.instructions if i.op is not None and i.op.name == "reshape"]
     assert [len(i.calls) for i in steps] == [0, 0]
+
+
+@pytest.mark.parametrize("count", [10, indexing.FEW, indexing.FEW + 1])
+@pytest.mark.parametrize("dtype", ["int64", "int16", "uint8"])
+def test_short_and_long_indices_pick_and_add_up_alike(count, dtype):
+    rng = np.random.default_rng(count)
+    x, seed = rng.standard_normal((2, 7, 3)), rng.standard_normal((2, count, 3))
+    index = rng.integers(0 if dtype == "uint8" else -7, 7, count).astype(dtype)
+    value, (dx,) = run(lambda x, i: t.index_select(x, i, 1), x, index, seed=seed)
+    np.testing.assert_array_equal(value, x[:, index])
+    expected = np.zeros_like(x)
+    np.add.at(expected, (slice(None), index.astype(int)), seed)
+    np.testing.assert_allclose(dx, expected, rtol=1e-12)
+    with pytest.raises(IndexRangeError, match=r"index 7 at \(4,\)"):
+        run(lambda x, i: t.index_select(x, i, 1), x, np.where(np.arange(count) == 4, 7, index))
