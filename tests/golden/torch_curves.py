@@ -44,6 +44,8 @@ def torch_curve(optimizer: str, loss: str, activation: str) -> np.ndarray:
     """Train with PyTorch and return the loss before each step."""
     import torch
 
+    torch.set_num_threads(1)
+
     kinds = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
     modules: list[torch.nn.Module] = []
     for i, (n_in, n_out) in enumerate(zip(SIZES[:-1], SIZES[1:], strict=True)):
