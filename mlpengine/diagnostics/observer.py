@@ -25,7 +25,6 @@ from mlpengine.tape.norm import GlobalNorm
 NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes", "depth_slope")
 LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_PLACE[name] for name in NAMES)
 
-
 EVERY, STRETCH, DENSE_STEPS = 50, 4, 2000
 """Steps between samples, how much rarer they become for short steps, and after how many."""
 
@@ -175,7 +174,7 @@ class Diagnostics:
         lr: float,
         rows: Array | None,
     ) -> bool:
-        """Do what `observe` does for a step that is `due`, or whose norm exceeds the limit."""
+        """Do what `observe` does for a step that is `due` or whose norm exceeds the limit."""
         probes = self._probes(scratch, grads)
         if not self._stretch:
             short = len(self.mlp.params) * scratch.batch_size < SHORT_STEP
@@ -255,7 +254,7 @@ class Diagnostics:
 
     def _plan(self, step: int) -> None:
         """Decide what comes next after `step` steps."""
-        every = self.every if step < DENSE_STEPS else self.every * self._stretch
+        every = self.every if step < DENSE_STEPS else self.every * max(1, self._stretch)
         self._sample_at = (step // every + 1) * every if step else 1
         look = max(1, every // LOOKS)
         self._look_at = (step // look + 1) * look
@@ -268,6 +267,7 @@ class Diagnostics:
         """Return copies of what later samples depend on: arrays, and JSON-able numbers."""
         state: dict[str, Any] = {
             "sampled": self.sampled,
+            "stretch": self._stretch,
             "clipped": self.clipped,
             "first_loss": np.array(self.first_loss),
             "noise": self.noise.state(),
@@ -284,6 +284,7 @@ class Diagnostics:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned.  Then load the parameters and call `begin`."""
         self.sampled, self.clipped = state["sampled"], state["clipped"]
+        self._stretch = state["stretch"]
         self.first_loss = float(state["first_loss"])
         self.noise.load(state["noise"])
         self.spikes.load(state["spikes"])

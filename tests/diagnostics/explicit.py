@@ -86,7 +86,9 @@ def explicit(weights, biases, activation, loss, x, y, row_weights, after, batch_
     flat = np.concatenate([np.concatenate([w.ravel(), b]) for w, b in mean])
     rows = np.stack(
         [
-            np.concatenate([np.r_[per_row[n][i][0].ravel(), per_row[n][i][1]] for n in range(count)])
+            np.concatenate(
+                [np.r_[per_row[n][i][0].ravel(), per_row[n][i][1]] for n in range(count)]
+            )
             for i in range(batch)
         ]
     )

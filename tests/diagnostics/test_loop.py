@@ -1,0 +1,205 @@
+"""Diagnostics of a loop: the file, windows, spikes, and a resumed run of the same bytes."""
+
+import csv
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep, UsageError
+from mlpengine.diagnostics import Diagnostics
+from mlpengine.diagnostics.quantities import Columns
+from mlpengine.diagnostics.series import CAPACITY, Series
+from mlpengine.diagnostics.spikes import Spikes
+from mlpengine.diagnostics.units import ROWS, UnitWindow
+from mlpengine.train.diagnose import LoopDiagnostics
+from mlpengine.train.loop import Loop
+from mlpengine.train.state import pack, unpack
+from mlpengine.train.task import Classification, Part
+
+
+def part(rows=130, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 5)).astype("f4")
+    y = (x[:, 0] > 0).astype(np.int64) + (x[:, 1] > 1)
+    return Part(x, y, y)
+
+
+@dataclass
+class StopAt:
+    """Observer that ends training after a step."""
+
+    step: int
+
+    def on_step(self, loop):
+        if loop.steps == self.step:
+            loop.stop()
+
+
+def loop(path, *, stop_at=0, every=7, dropout=0.0, epochs=8):
+    mlp = Mlp([5, 16, 8, 3], seed=2, dropout=dropout)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp, lr=1e-2), 16, clip_norm=1.0)
+    watcher = LoopDiagnostics(path, every=every)
+    return Loop(
+        step,
+        Classification(3),
+        part(),
+        part(60, 1),
+        epochs=epochs,
+        observers=[watcher, StopAt(stop_at)],
+    ), watcher
+
+
+@pytest.mark.parametrize("stop_at", [1, 6, 7, 20, 33])
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_resumed_run_writes_the_same_bytes(tmp_path, stop_at, every):
+    whole, watcher = loop(tmp_path / "whole.csv", every=every, dropout=0.2)
+    whole.run()
+    broken, _ = loop(tmp_path / "parts.csv", stop_at=stop_at, every=every, dropout=0.2)
+    held = {}
+
+    class Save:
+        def on_step(self, running):
+            if running.steps == stop_at:
+                arrays, plain = pack(running.state_dict())
+                held["state"] = {k: v.copy() for k, v in arrays.items()}, plain
+
+    broken._calls["on_step"].append(Save().on_step)
+    broken.run()
+    with (tmp_path / "parts.csv").open("a") as file:
+        file.write("9999,0,made,after the checkpoint\n")
+    resumed, other = loop(tmp_path / "parts.csv", every=every, dropout=0.2)
+    resumed.load_state_dict(unpack(*held["state"]))
+    resumed.run()
+    assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert other.table() == watcher.table()
+    assert other.verdicts() == watcher.verdicts()
+
+
+def test_the_file_is_in_long_form(tmp_path):
+    running, watcher = loop(tmp_path / "d.csv")
+    running.run()
+    with (tmp_path / "d.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert set(rows[0]) == {"step", "layer", "quantity", "value"}
+    assert {row["step"] for row in rows} == {"1", *(str(s) for s in range(7, 73, 7))}
+    found = {(r["layer"], r["quantity"]): float(r["value"]) for r in rows if r["step"] == "70"}
+    for (layer, quantity), value in zip(watcher.core.columns, watcher.core.values, strict=True):
+        assert np.isnan(value) == ((layer, quantity) not in found)
+        assert np.isnan(value) or found[layer, quantity] == value
+    assert ("2", "zero_share") not in found
+    assert 0 <= found["0", "zero_share"] <= 1
+
+
+def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    running, watcher = loop(None)
+    running.run()
+    assert watcher.core.sampled == 70
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_short_steps_are_sampled_less_often_after_a_while():
+    mlp = Mlp([2, 3, 2])
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.0), 2)
+    seen = Diagnostics(mlp)
+    x, y = np.ones((2, 2), "f4"), np.array([0, 1])
+    step(x, y)
+    sampled = [
+        number
+        for number in range(1, 2801)
+        if seen.observe(step.scratch, step.grads, number, norm=1.0)
+    ]
+    assert sampled == [1, *range(50, 2001, 50), 2200, 2400, 2600, 2800]
+
+
+def test_the_update_is_unknown_where_a_step_was_not_shown():
+    mlp = Mlp([2, 3, 2])
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), 2)
+    seen = Diagnostics(mlp, every=10)
+    step(np.ones((2, 2), "f4"), np.array([0, 1]))
+    assert seen.observe(step.scratch, step.grads, 20)
+    assert np.isnan(seen.values[seen.columns.place("update_ratio", 0)])
+    assert seen.values[seen.columns.place("gradient_rms", 1)] > 0
+
+
+@pytest.mark.parametrize("every", [0, -1])
+def test_every_must_be_positive(every):
+    with pytest.raises(UsageError, match="every must be at least 1"):
+        Diagnostics(Mlp([2, 2]), every=every)
+
+
+def test_evaluation_buffers_are_refused():
+    mlp = Mlp([2, 3, 3, 2], activation="gelu")
+    scratch = mlp.scratch(4, checkpointing="balanced")
+    grads = mlp.gradients(4)
+    with pytest.raises(UsageError, match="checkpointing='keep'"):
+        Diagnostics(mlp).observe(scratch, grads, 1)
+
+
+def test_a_window_needs_an_epoch_and_enough_rows():
+    window = UnitWindow(3, np.dtype("f4"), steps_per_epoch=100)
+    y = np.zeros((ROWS // 2, 3), "f4")
+    y[5, 1] = 0.1
+    for step in (10, 20, 60):
+        window.look(y, step)
+        assert window.dead is None
+    y[5] = 0
+    window.look(y, 100)
+    np.testing.assert_array_equal(window.dead, [True, False, True])
+    assert window.dead_share == pytest.approx(2 / 3)
+    window.look(y, 110)
+    window.look(y, 200)
+    assert window.dead_share == 1.0
+
+
+def test_spikes_need_a_level_and_rise_above_it():
+    rng = np.random.default_rng(0)
+    spikes = Spikes()
+    usual = np.exp(rng.normal(0.0, 0.1, 500))
+    for norm in usual:
+        assert norm <= spikes.limit
+        spikes.pending.append(float(norm))
+        if len(spikes.pending) == 10:
+            spikes.settle()
+    assert spikes.usual == pytest.approx(1.0, abs=0.1)
+    assert 2.0 * spikes.usual == pytest.approx(spikes.limit)
+    other = Spikes()
+    other.load(spikes.state())
+    assert vars(other) == vars(spikes)
+
+
+def test_the_row_behind_a_spike_is_named():
+    mlp = Mlp([5, 16, 3], seed=0)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.01), 16)
+    seen, data = Diagnostics(mlp, every=10), part()
+    rng = np.random.default_rng(0)
+    for number in range(1, 80):
+        rows = rng.integers(0, 100, 16)
+        x = data.x[rows]
+        if number == 75:
+            rows[3] = 120
+            x[3] = 1000.0
+        step(x, data.y[rows])
+        seen.observe(step.scratch, step.grads, number, norm=step.grad_norm, rows=rows)
+    (spike,) = seen.noted
+    assert (spike.step, spike.row) == (75, 120)
+    assert spike.share > 0.9
+    assert spike.times > 50
+    assert seen.spikes.count == 1
+
+
+def test_a_series_spans_any_run_in_the_same_memory():
+    columns = Columns(1)
+    series = Series(columns)
+    for step in range(1, 5 * CAPACITY):
+        series.append(step, [float(step)] * len(columns))
+    assert CAPACITY / 2 <= len(series) <= CAPACITY
+    gaps = np.diff(series.steps)
+    assert len(set(gaps.tolist())) == 1
+    np.testing.assert_array_equal(series.of("loss"), series.steps)
+    other = Series(columns)
+    other.load_state_dict(series.state_dict())
+    for one in (series, other):
+        one.append(9999, [0.0] * len(columns))
+    np.testing.assert_array_equal(other.steps, series.steps)
