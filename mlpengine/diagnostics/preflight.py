@@ -1,0 +1,210 @@
+"""Checks of a network, its loss and its data before a long run; everything is put back."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from math import isnan, nan
+from typing import Any
+
+import numpy as np
+
+from mlpengine.diagnostics.activations import BOUNDED, RECTIFIERS, SATURATED
+from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
+from mlpengine.diagnostics.lr_range import LrRange, lr_range
+from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.rules import DEAD, START
+from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED
+from mlpengine.diagnostics.twins import Rows, Step, restored, twin
+from mlpengine.diagnostics.verdicts import percent, power
+from mlpengine.errors import NumericalError
+from mlpengine.nn import Mlp
+from mlpengine.ops import Loss
+from mlpengine.optim import Adam
+from mlpengine.spec import Array
+
+LOOKED_AT = 1024
+"""Rows that are enough to look at units and losses."""
+FEW, FEW_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
+"""Rows that any sound network can learn by heart, in how many steps, at which learning rates."""
+BY_HEART = 0.1
+"""Share of the loss of a constant prediction that counts as learned by heart."""
+GRADIENT_ERROR = 1e-5
+HALF_WIDTH = 1e-6
+TOO_SLOW = 100.0
+"""So many times below the suggestion a learning rate is called too low."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: whether it is `good`, in words, and its numbers."""
+
+    name: str
+    good: bool
+    text: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON-able data."""
+        plain = asdict(self)
+        plain["numbers"] = {k: None if isnan(v) else v for k, v in self.numbers.items()}
+        return plain
+
+
+def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
+    """Yield the checks that need no training step; the network stays as it is."""
+    yield check_start(mlp, loss, rows)
+    yield from check_units(mlp, rows)
+    yield check_gradient(mlp, loss, rows)
+    yield check_few_rows(mlp, loss, rows)
+
+
+def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
+    """Compare the loss of the initial network with what outputs of 0 would have."""
+    x, y, weights = rows.some(LOOKED_AT).take(slice(None))
+    value = loss(mlp.predict(x), y, None, weights)
+    outputs = mlp.sizes[-1]
+    zeros = loss_of_zeros(loss, y, outputs, weights)
+    constant = baseline_loss(loss, y, outputs, weights)
+    good = value < START * max(constant, 1e-12)
+    text = (
+        f"loss at initialization {power(value)}; outputs of 0 have {power(zeros)}, the best "
+        f"constant prediction {power(constant)}"
+    )
+    if not good:
+        text += " - make the initial weights smaller, or standardize features and target"
+    return Check("start", good, text, {"loss": value, "zeros": zeros, "constant": constant})
+
+
+def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
+    """Count units that never fire, and saturated activations, before any training."""
+    x, _, _ = rows.some(LOOKED_AT).take(slice(None))
+    net = twin(mlp)
+    scratch = net.scratch(len(x))
+    net.gradients(len(x)).bind(scratch)
+    net.forward(x, scratch)
+    for number, (layer, y) in enumerate(zip(net.layers, scratch.activations, strict=True)):
+        name = layer.activation.name if layer.activation else "identity"
+        if name in RECTIFIERS:
+            share = float(np.mean(y.max(axis=0) <= 0))
+            text = f"layer {number}: {percent(share)} of the units fire on no row"
+            advice = " - look at the initial weights, biases and the features"
+            good = share <= DEAD
+            yield Check("dead", good, text + ("" if good else advice), {"share": share})
+        elif name in BOUNDED:
+            middle = 0.5 if name == "sigmoid" else 0.0
+            share = float(np.mean(np.abs(y - middle) > SATURATED * (1 - middle)))
+            text = f"layer {number}: {percent(share)} of the activations are saturated"
+            advice = " - make the initial weights or the features smaller"
+            good = share <= MANY_SATURATED
+            yield Check("saturated", good, text + ("" if good else advice), {"share": share})
+
+
+def check_gradient(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
+    """Compare the gradient in float64 with differences along a random direction per parameter."""
+    net = twin(mlp, np.float64)
+    x, y, weights = rows.some(FEW).take(slice(None))
+    x = x.astype(np.float64)
+    target = y if y.ndim == 1 else y.astype(np.float64)
+    weights = None if weights is None else weights.astype(np.float64)
+    scratch, grads = net.scratch(len(x)), net.gradients(len(x))
+
+    def value() -> float:
+        return loss(net.forward(x, scratch), target, grads.d_output, weights)
+
+    value()
+    net.backward(scratch, grads)
+    rng, worst, where = np.random.default_rng(0), 0.0, ""
+    scale = max(grads.global_l2_norm_params(), 1e-300)
+    for name, view in net.params.views.items():
+        direction = rng.standard_normal(view.shape)
+        direction /= np.linalg.norm(direction)
+        slope, before = float(np.sum(direction * grads.views[name])), view.copy()
+        ends = []
+        for sign in (1, -1):
+            view[...] = before + sign * HALF_WIDTH * direction
+            ends.append(value())
+        view[...] = before
+        error = abs((ends[0] - ends[1]) / (2 * HALF_WIDTH) - slope) / max(abs(slope), 1e-2 * scale)
+        if not error <= worst:
+            worst, where = error, name
+    good = worst <= GRADIENT_ERROR
+    text = f"gradient in float64: differs from differences by {power(worst)} at most ({where})"
+    advice = " - an op of the network or the loss computes a wrong gradient"
+    return Check("gradient", good, text + ("" if good else advice), {"error": worst})
+
+
+def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
+    """Learn 20 rows by heart, on a copy without dropout."""
+    x, y, _ = rows.some(FEW).take(slice(None))
+    constant = baseline_loss(loss, y, mlp.sizes[-1])
+    best, limit = nan, BY_HEART * max(constant, 1e-3)
+    for rate in FEW_RATES:
+        last = _learn_by_heart(mlp, loss, x, y, rate, limit)
+        best = last if not best <= last else best
+        if best < limit:
+            break
+    good = best < limit
+    text = f"{len(x)} rows learned by heart: loss {power(best)}, from {power(constant)}"
+    if not good:
+        text = (
+            f"{len(x)} rows cannot be learned by heart: loss {power(best)} after {FEW_STEPS} steps "
+            f"(wanted {power(limit)}) - look for equal rows with different targets, or for units "
+            "that pass nothing on; a larger network may help"
+        )
+    return Check("few_rows", good, text, {"loss": best, "constant": constant})
+
+
+def _learn_by_heart(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: float) -> float:
+    net = twin(mlp)
+    scratch, grads, adam = net.scratch(len(x)), net.gradients(len(x)), Adam(net, lr=rate)
+    value = nan
+    with np.errstate(all="ignore"):
+        for _ in range(FEW_STEPS):
+            value = loss(net.forward(x, scratch), y, grads.d_output)
+            if not value >= limit:
+                break
+            net.backward(scratch, grads)
+            adam.step(net, grads)
+    return value
+
+
+def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
+    """Train for some steps under diagnostics, then put everything back."""
+    _, y, weights = rows.take(slice(None))
+    outputs = step.mlp.sizes[-1]
+    seen = Diagnostics(
+        step.mlp,
+        every=max(1, min(50, steps // 10)),
+        steps_per_epoch=-(-len(rows) // batch_size),
+        baseline=baseline_loss(step.loss, y, outputs, weights),
+    )
+    with restored(step), np.errstate(over="ignore", invalid="ignore"):
+        batches = rows.batches(batch_size, seed=1)
+        for number in range(1, steps + 1):
+            chosen = next(batches)
+            try:
+                loss = step(*rows.take(chosen))
+            except NumericalError as error:
+                seen.failure = str(error)
+                break
+            seen.observe(
+                step.scratch,
+                step.grads,
+                number,
+                loss=loss,
+                norm=step.grad_norm,
+                clipped_norm=step.clipped_norm,
+                lr=step.optimizer.current_lr,
+                rows=chosen,
+            )
+    return seen
+
+
+def suggest_lr(step: Step, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
+    """Sweep the learning rate, and compare the configured one with what works."""
+    found, configured = lr_range(step, rows, batch_size), step.optimizer.lr
+    numbers = {"suggestion": found.suggestion, "configured": configured}
+    if isnan(found.suggestion):
+        return Check("lr", True, f"no lr suggested: {found.reason}", numbers), found
+    near = found.suggestion / TOO_SLOW <= configured <= found.lowest
+    text = f"lr {configured:g}; {found.reason}: about {found.suggestion:g} suggested"
+    return Check("lr", near, text, numbers), found

@@ -1,0 +1,90 @@
+"""Copies of a network to try things on, and states to come back to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from mlpengine.nn import Gradients, Mlp, Scratch
+from mlpengine.ops import Loss
+from mlpengine.optim import Clip, Optimizer
+from mlpengine.spec import Array
+
+
+class Step(Protocol):
+    """A training step: called with x, y and sample weights, it learns and returns the loss."""
+
+    mlp: Mlp
+    loss: Loss
+    optimizer: Optimizer
+    clip: Clip | None
+    scratch: Scratch
+    grads: Gradients
+    grad_norm: float
+    clipped_norm: float
+
+    def __call__(self, x: Array, y: Array, sample_weight: Array | None = None, /) -> float: ...
+
+
+def twin(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
+    """Return a copy of the network without its dropout, in its dtype or another."""
+    *hidden, last = (layer.activation for layer in mlp.layers)
+    copy = Mlp(
+        mlp.sizes,
+        activation=hidden,
+        output_activation=last,
+        initializer="zeros",
+        dtype=mlp.dtype if dtype is None else dtype,
+    )
+    copy.params.flat[...] = mlp.params.flat
+    return copy
+
+
+@contextmanager
+def restored(step: Step) -> Iterator[None]:
+    """Have weights, optimizer, clipping and dropout afterwards as they were before."""
+    mlp, optimizer, clip = step.mlp, step.optimizer, step.clip
+    weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
+    dropout: dict[str, Any] = dict(mlp.rng.bit_generator.state)
+    moments = optimizer.state_dict()
+    norms = clip.state_dict() if clip else {}
+    try:
+        yield
+    finally:
+        mlp.params.flat[...] = weights
+        mlp.rng.bit_generator.state = dropout
+        optimizer.schedule, optimizer.lr = schedule, lr
+        optimizer.load_state_dict(moments)
+        if clip:
+            clip.load_state_dict(norms)
+
+
+class Rows:
+    """Training rows to draw batches from; `take` returns x, y and weights."""
+
+    def __init__(self, x: Array, y: Array, weights: Array | None = None) -> None:
+        self.x, self.y, self.weights = x, y, weights
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: Array | slice) -> tuple[Array, Array, Array | None]:
+        """Return some of the rows."""
+        return self.x[rows], self.y[rows], None if self.weights is None else self.weights[rows]
+
+    def some(self, count: int, seed: int = 0) -> "Rows":
+        """Return up to `count` rows drawn at random, each at most once."""
+        if count >= len(self):
+            return self
+        chosen = np.random.default_rng(seed).choice(len(self), count, replace=False)
+        return Rows(*self.take(np.sort(chosen)))
+
+    def batches(self, size: int, seed: int = 0) -> Iterator[Array]:
+        """Yield row numbers of batches without end, in a new order each time round."""
+        rng, size = np.random.default_rng(seed), min(size, len(self))
+        while True:
+            order = rng.permutation(len(self))
+            for start in range(0, len(self) - size + 1, size):
+                yield order[start : start + size]
