@@ -38,7 +38,7 @@ class Node(Value, Expression):
         return self.tape.constant(self._array(value))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Tape:
     """A straight-line computation, recorded once and then bound to memory by `Program`.
 
@@ -159,6 +159,9 @@ class Tape:
         from mlpengine.tape.summary import summarize
 
         return summarize(self, outputs, checkpointing)
+
+    def __repr__(self) -> str:
+        return f"Tape({len(self.nodes)} nodes, {len(self.records)} ops)"
 
     def _leaf(
         self,

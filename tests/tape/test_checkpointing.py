@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from mlpengine.nn import Mlp
 from mlpengine.tape import Node, Program, Tape, linear
-from mlpengine.tape.checkpoint import items_to_keep, shared_work
+from mlpengine.tape.checkpoint import _cheapest_cut, _Step, items_to_keep, shared_work
 from mlpengine.tape.forward import ForwardPlan, aliases
 
 LAYERS, ROWS, WIDTH = 20, 64, 32
@@ -140,9 +140,29 @@ def test_no_other_choice_keeps_fewer_bytes(drawn):
     sizes |= {("work", key): nbytes for key, nbytes in works.items() if nbytes}
     needed = {("value", alias[x.index]) for r in records for x in r.residuals if not x.is_leaf}
     needed |= {item for item in sizes if item[0] == "work"}
-    kept = items_to_keep(records, needed, set(), alias)
+    kept, _ = _cheapest_cut([_Step.of(r, alias) for r in records], needed, set())
     assert enough(kept, needed, records, alias)
     every = sorted(sizes)
     choices = chain.from_iterable(combinations(every, n) for n in range(min(len(every), 9) + 1))
     best = min(cost(set(c), sizes) for c in choices if enough(set(c), needed, records, alias))
     assert cost(kept, sizes) == best
+    worthwhile = items_to_keep(records, needed, set(), alias)
+    assert enough(worthwhile, needed, records, alias)
+    assert best <= cost(worthwhile, sizes) <= cost(needed, sizes)
+
+
+@pytest.mark.parametrize("dear", [False, True])
+def test_a_long_run_of_cheap_ops_is_kept_where_running_it_again_gains_nothing(dear):
+    tape = Tape()
+    h = tape.parameter(np.ones((64, 64)), name="w")
+    h = h @ h if dear else h
+    for _ in range(30):
+        h = h.silu()
+    full, less = (Program(tape, h, checkpointing=how) for how in ("keep", "balanced"))
+    assert less.planned_bytes == full.planned_bytes
+    for _ in range(10):  # short runs behind it are computed again all the same
+        h = (h @ h).silu()
+    y = h.sum()
+    full, less = (Program(tape, y, checkpointing=how) for how in ("keep", "balanced"))
+    assert sum(less.planned_bytes.values()) < sum(full.planned_bytes.values())
+    assert len([i for i in less.instructions if i.kind == "recompute"]) == 10
