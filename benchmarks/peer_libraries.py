@@ -109,9 +109,7 @@ def jax_steps(work: Workload, *, looped: bool) -> Steps | None:
         return (params, first, second, t), value
 
     mlp = work.mlp()
-    params = [
-        (jnp.array(w), jnp.array(b)) for w, b in zip(mlp.weights, mlp.biases, strict=True)
-    ]
+    params = [(jnp.array(w), jnp.array(b)) for w, b in zip(mlp.weights, mlp.biases, strict=True)]
     zeros = jax.tree.map(jnp.zeros_like, params)
     holder = [(params, zeros, jax.tree.map(jnp.zeros_like, params), jnp.zeros((), "f4"))]
     x, y = (jnp.asarray(a) for a in work.data())

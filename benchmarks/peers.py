@@ -1,9 +1,9 @@
 """The training step against PyTorch, JAX and scikit-learn, each in its best form.
 
-Run ``python benchmarks/peers.py`` (``--smoke`` for seconds, ``--threads 1 2``, ``--only tiny small``,
+Run ``python benchmarks/peers.py`` (``--smoke`` for seconds, ``--threads 1 2``, ``--only tiny``,
 ``--json FILE``).  Each number of threads has a process of its own, held to as many cores.  All
-contestants of a workload run in turn, window by window, so that a change of the machine's speed hits
-them alike.  Units: microseconds a step; medians and minima over the windows.
+contestants of a workload run in turn, window by window, so that a change of the machine's speed
+hits them alike.  Units: microseconds a step; medians and minima over the windows.
 """
 
 import argparse
@@ -41,9 +41,7 @@ SMOKE = ("tiny", "two inputs")
 def make_step(work: Workload, backend: str) -> TrainingStep:
     mlp = work.mlp()
     kind = Adam if work.optimizer == "adam" else Sgd
-    return TrainingStep(
-        mlp, work.engine_loss(), kind(mlp, lr=1e-3), work.batch, backend=backend
-    )
+    return TrainingStep(mlp, work.engine_loss(), kind(mlp, lr=1e-3), work.batch, backend=backend)
 
 
 def engine(work: Workload, backend: str) -> Steps:

@@ -28,7 +28,9 @@ class CompiledMlp:
 
     def __init__(self, mlp: "Mlp", batch_size: int) -> None:
         self._scratch = mlp.scratch(batch_size, training=False, backend="numpy")
-        names = {int(v.ctypes.data): f"p_{n.replace('.', '_')}" for n, v in mlp.params.views.items()}
+        names = {
+            int(v.ctypes.data): f"p_{n.replace('.', '_')}" for n, v in mlp.params.views.items()
+        }
         names[int(self._scratch.input.ctypes.data)] = "input"
         try:
             self._executor = compile_program(

@@ -20,9 +20,7 @@ ELEMENTWISE = {
     "elu": "x > 0 ? x : {alpha} * EXPM1(x)",
     "selu": "x > 0 ? {scale} * x : {scale_alpha} * EXPM1(x)",
     "gelu": "(real)0.5 * x * ERFC(x * (real)-0.70710678118654752)",
-    "gelu_tanh": (
-        "x / (1 + EXP((real)-1.5957691216057308 * (x + (real)0.044715 * x * x * x)))"
-    ),
+    "gelu_tanh": ("x / (1 + EXP((real)-1.5957691216057308 * (x + (real)0.044715 * x * x * x)))"),
 }
 """Each activation as C on a number x; ``x`` appears in it as a variable."""
 
@@ -75,7 +73,9 @@ def export_c(mlp: Mlp, *, name: str = "predict") -> str:
     if not name.isidentifier() or not name.isascii():
         raise UsageError(f"export: the name of a C function is needed (got {name!r})")
     real = "float" if mlp.dtype == np.float32 else "double"
-    constants, layers, body = [], [], []
+    constants: list[str] = []
+    layers: list[str] = []
+    body: list[str] = []
     last = len(mlp.layers) - 1
     buffers = ["input", *("ab"[i % 2] for i in range(last)), "output"]
     for i, layer in enumerate(mlp.layers):

@@ -152,6 +152,7 @@ def describe_update(optimizer: Optimizer, grads: Array) -> Update | None:
     """Return the optimizer's step as data; None for one that has no compiled row."""
     kind, dtype = type(optimizer), grads.dtype
     numbers: tuple[float, ...]
+    base: type[Optimizer]
     if isinstance(optimizer, Adam):
         base, row, numbers = Adam, "adam", (*optimizer.betas, optimizer.eps)
     elif isinstance(optimizer, Sgd):

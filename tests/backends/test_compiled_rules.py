@@ -30,9 +30,7 @@ def program_of(dtype):
     """Return a program with every op of the table, each on an input of its own."""
     tape = Tape()
     names = sorted({name for name, _ in ELEMENTWISE})
-    inputs = [
-        tape.input((ROWS, COLUMNS), dtype, name=name, wants_grad=True) for name in names
-    ]
+    inputs = [tape.input((ROWS, COLUMNS), dtype, name=name, wants_grad=True) for name in names]
     outputs = [
         tape.apply(OPS.get(name) or REGISTRY[name](), x)
         for name, x in zip(names, inputs, strict=True)
@@ -44,12 +42,12 @@ def program_of(dtype):
     for name in names:
         program.inputs[name][...] = values
     seeds = [rng.standard_normal((ROWS, COLUMNS)).astype(dtype) for _ in outputs]
-    return program, outputs, seeds
+    return program, seeds
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_row_agrees_with_the_op(dtype):
-    program, outputs, seeds = program_of(dtype)
+    program, seeds = program_of(dtype)
     values = program.forward()
     program.backward(seeds)
     names = list(program.inputs)
@@ -68,11 +66,13 @@ def test_every_row_agrees_with_the_op(dtype):
     relative, absolute = TOLERANCE[dtype]
     for name, value, x in zip(names, values, program.tape.inputs, strict=True):
         np.testing.assert_allclose(value, expected[name], relative, absolute, err_msg=name)
-        np.testing.assert_allclose(program.grad(x), slopes[name], relative, 4 * absolute, err_msg=name)
+        np.testing.assert_allclose(
+            program.grad(x), slopes[name], relative, 4 * absolute, err_msg=name
+        )
 
 
 def test_nan_stays_nan():
-    program, _, _ = program_of("float32")
+    program, _ = program_of("float32")
     for buffer in program.inputs.values():
         buffer.fill(np.nan)
     instructions = [
@@ -103,8 +103,9 @@ def test_targets_may_be_rows_of_probabilities():
     for _ in range(2):
         slot = np.zeros_like(output)
         bound = loss.bind(output, slot, weighted=True, target=target_spec(target))
-        bound.target[...], bound.sample_weight[...] = target, rng.random(5) if not bounds else (
-            bounds[0].sample_weight
+        bound.target[...], bound.sample_weight[...] = (
+            target,
+            rng.random(5) if not bounds else (bounds[0].sample_weight),
         )
         bounds.append(bound)
     plain, ours = bounds

@@ -70,9 +70,12 @@ def test_steps_agree_with_numpy(case):
 def test_the_comparison_notices_another_step():
     case = CASES[0]
     compiled, plain = case.step("compiled"), StepCase("x", case.sizes, 32, "relu").step("numpy")
+    shifted = compiled.mlp.params.flat + 1e-3
+    plain.mlp.params.flat += 0.1
     with pytest.raises(AssertionError):
         agree_on_params(case, compiled, plain)
-        agree(case, compiled.mlp.params.flat + 1e-3, plain.mlp.params.flat)
+    with pytest.raises(AssertionError):
+        agree(case, shifted, compiled.mlp.params.flat)
 
 
 @given(

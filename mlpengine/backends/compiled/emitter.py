@@ -7,20 +7,19 @@ phase and meet after it; the sums are the same however many there are.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from textwrap import indent
 
 from mlpengine.backends.compiled.kernels import ColumnSum, Kernel, LossRows, Map, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import emit_loss
+from mlpengine.backends.compiled.packing import emit_packing, emit_row_packing, panel_count
 from mlpengine.backends.compiled.products import (
     Tiling,
     choose_tiling,
-    emit_packing,
     emit_product,
-    emit_row_packing,
     emit_tile,
     map_lines,
-    panel_count,
 )
 from mlpengine.backends.compiled.values import UnsupportedError, Value
 
@@ -32,8 +31,8 @@ REDUCE_SIGNATURE = (
 )
 
 STREAM_BYTES = 1 << 20
-"""Values of a batch that take more than this run through in chunks, from the first op to the last, so
-that each finds its operands in the second-level cache."""
+"""Values of a batch that take more than this run through in chunks, from the first op to the last,
+so that each finds its operands in the second-level cache."""
 
 CHUNK_BYTES = 160 << 10
 """Bytes of the values of one chunk."""
@@ -82,9 +81,7 @@ class Emitter:
         size = self.layout.itemsize
         of_rows = [v for v in self.values if v.rows == self.batch and v.stored]
         row_bytes = sum(self.layout.stride(v) * size for v in of_rows)
-        gradients = sum(
-            v.array.nbytes for k in self.kernels if _reduces(k) for v in k.writes
-        )
+        gradients = sum(v.array.nbytes for k in self.kernels if _reduces(k) for v in k.writes)
         if self.batch * row_bytes <= STREAM_BYTES or gradients > SMALL_GRADIENTS:
             return max(self.batch, 1)
         return max(self.layout.target.tile_rows, min(self.batch, CHUNK_BYTES // row_bytes))
@@ -92,19 +89,20 @@ class Emitter:
     def slices(self, count: int) -> list[int]:
         """Return the lengths into which threads share `count`."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
-        return sorted({b - a for a, b in zip(bounds, bounds[1:], strict=False)})
+        return sorted({b - a for a, b in pairwise(bounds)})
 
     def _row_slices(self) -> list[int]:
         rest = self.batch % self.chunk
         return sorted({*self.slices(self.chunk), *(self.slices(rest) if rest else [])})
 
-    def _function(self, name: str, text: str, body: str, names: Sequence[str], reduce: bool) -> None:
-        declared = "\n".join(self.layout.declare(names))
+    def _function(
+        self, name: str, text: str, body: str, names: Sequence[str], *, reduce: bool = False
+    ) -> None:
         signature = REDUCE_SIGNATURE if reduce else SIGNATURE
-        unused = [] if reduce or "workspace" in declared else ["(void)workspace;"]
-        lines = indent("\n".join([*unused, body]), "  ")
+        lines = indent(f"(void)table, (void)workspace;\n{body}", "  ")
+        declared = self.layout.declare(names, body)
         self.functions.append(
-            f"/* {text} */\nstatic void {name}{signature} {{\n{declared}\n{lines}\n}}\n"
+            f"/* {text} */\nstatic void {name}{signature} {{\n{declared}{lines}\n}}\n"
         )
 
     def _call(self, phase: str, name: str, count: int) -> None:
@@ -125,12 +123,12 @@ class Emitter:
         body = f"copy_rows({to}, {origin}, {value.columns}, first, last);"
         names = [value.name, f"{value.name}_np"]
         way = "from the caller's array" if incoming else "to the caller's array"
-        self._function(name, f"{value.name} {way}", body, names, reduce=False)
+        self._function(name, f"{value.name} {way}", body, names)
         self._call(phase, name, value.rows)
 
     def _row_kernel(self, name: str, kernel: Kernel, body: str, more: Sequence[str] = ()) -> None:
         names = [v.name for v in (*kernel.reads, *kernel.writes) if v.stored]
-        self._function(name, kernel.text, body, [*names, *more], reduce=False)
+        self._function(name, kernel.text, body, [*names, *more])
         self._call("rows", name, kernel.reads[0].rows)
 
     def _loss(self, kernel: LossRows, name: str) -> None:
@@ -184,12 +182,13 @@ class Emitter:
         title = f"{kernel.b.name} in panels"
         if kernel.form == "weight_gradient":
             body = emit_row_packing(kernel, panel, self.layout)
-            self._function(f"{name}_pack", title, body, names, reduce=False)
+            self._function(f"{name}_pack", title, body, names)
             self._call("rows", f"{name}_pack", kernel.b.rows)
         else:
             vectors = -(-kernel.columns // self.layout.lanes)
-            body = emit_packing(kernel, tiling, panel, self.layout)
-            self._function(f"{name}_pack", title, body, names, reduce=False)
+            transposed = tiling.packing == "transposed"
+            body = emit_packing(kernel, panel, self.layout, transposed=transposed)
+            self._function(f"{name}_pack", title, body, names)
             self._call("prepare", f"{name}_pack", -(-vectors // 2))
 
 

@@ -54,8 +54,7 @@ class Executor:
         self.numbers[5] = update.weight_decay if update else 0.0
         # Such a pointer keeps its array alive.
         self._handles = [
-            a.ctypes.data_as(ctypes.c_void_p)
-            for a in (self._table, self._workspace, self.numbers)
+            a.ctypes.data_as(ctypes.c_void_p) for a in (self._table, self._workspace, self.numbers)
         ]
         self.step: Callable[[], int] = self._bind(library.mlpengine_step, 3)
         self._run = library.mlpengine_run if source.gathers else None

@@ -1,6 +1,6 @@
 """Kernels: what the generated code consists of, between the instruction list and the C text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -121,8 +121,10 @@ Kernel = Map | Product | ColumnSum | LossRows
 
 
 def fuse(kernels: list[Kernel]) -> list[Kernel]:
-    """Move each map into the last pass of the product whose value it reads, where nothing between
-    them writes what it needs."""
+    """Move each map into the last pass of the product whose value it reads.
+
+    Only where nothing between the two makes another of its operands.
+    """
     fused: list[Kernel] = []
     for kernel in kernels:
         host = _host(kernel, fused)
@@ -149,12 +151,8 @@ def mark_stored(kernels: list[Kernel]) -> None:
     """Mark the values that stay in registers: read only by the kernel that makes them."""
     readers: dict[Value, set[int]] = {}
     for i, kernel in enumerate(kernels):
-        for value in _all_reads(kernel):
+        for value in kernel.reads:
             readers.setdefault(value, set()).add(i)
     for i, kernel in enumerate(kernels):
         for value in kernel.writes:
             value.stored = value.final or bool(readers.get(value, set()) - {i})
-
-
-def _all_reads(kernel: Kernel) -> Iterator[Value]:
-    yield from kernel.reads

@@ -1,5 +1,6 @@
 """Where each value and each packed copy lies: the caller's arrays, or the program's workspace."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -14,8 +15,11 @@ LINE = 64
 
 @dataclass(eq=False)
 class Layout:
-    """Addresses of a program: ``arrays`` are passed as a table of pointers, ``nbytes`` of
-    workspace are allocated once and handed over with it."""
+    """Addresses of a program.
+
+    ``arrays`` are passed as a table of pointers; ``nbytes`` of workspace are allocated once and
+    handed over with it.
+    """
 
     target: Target
     itemsize: int
@@ -60,13 +64,15 @@ class Layout:
         """Return the length of a row in memory."""
         return padded_length(value.columns, self.lanes) if value.padded else value.columns
 
-    def declare(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield the C declarations of some names, in a fixed order."""
-        wanted = set(names)
+    def declare(self, names: Iterable[str], body: str) -> str:
+        """Return the C declarations of those names that `body` uses, in a fixed order."""
+        used = set(names) & set(re.findall(r"\w+", body))
+        lines = []
         for name, place in self.declarations.items():
-            if name in wanted:
+            if name in used:
                 kind = place[1 : place.index(" ")]
-                yield f"  {kind} *restrict {name} = {place};"
+                lines.append(f"  {kind} *restrict {name} = {place};\n")
+        return "".join(lines)
 
     def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
         """Yield the caller's arrays that kernels read by whole vectors, though rows are not."""

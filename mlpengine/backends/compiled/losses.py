@@ -114,14 +114,13 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> str:
     text += "vec sum = {0}, mass = {0}, picked = {0};\n"
     text += _check_label(kernel) + _columns(columns, lanes, parts)
     text += "const real total = sum_lanes(sum), weighed = sum_lanes(mass);\n"
-    text += f"row_loss[i] = (log((double)total) * (double)weighed - (double)sum_lanes(picked)){share};\n"
+    text += "const double whole = log((double)total) * (double)weighed;\n"
+    text += f"row_loss[i] = (whole - (double)sum_lanes(picked)){share};\n"
     if slot is not None:
-        store = (
-            "store("
-            f"{slot.name} + i * {layout.stride(slot)} + j, "
-            f"(load(probs + j) * splat(weighed / total) - load(wanted + j)){share and f' * splat({weight.name}[i])'});"
-        )
-        text += f"for (long j = 0; j < {columns}; j += LANES)\n  {store}\n"
+        weighted = f" * splat({weight.name}[i])" if weight else ""
+        value = f"(load(probs + j) * splat(weighed / total) - load(wanted + j)){weighted}"
+        at = f"{slot.name} + i * {layout.stride(slot)} + j"
+        text += f"for (long j = 0; j < {columns}; j += LANES)\n  store({at}, {value});\n"
     size = padded_length(columns, lanes)
     return f"real probs[{size}], wanted[{size}];\n{_column_scale(kernel, layout)}{_row_loop(text)}"
 

@@ -17,7 +17,7 @@ from mlpengine.backends.compiled.numbers import with_options
 from mlpengine.backends.compiled.values import Value
 
 LONGEST_DEPTH = 400
-"""Terms of one pass: a panel of them (25 kB) and the rows of a tile stay in the first-level cache."""
+"""Terms of one pass: a panel of them, 25 kB, and a tile's rows stay in the first-level cache."""
 
 BLOCK_BYTES = 256 * 1024
 """Rows of `a` that one pass over the panels reads: half of a second-level cache."""
@@ -73,12 +73,6 @@ def _reads_badly(depth: int, row_bytes: int) -> bool:
     return depth * row_bytes > PACK_BYTES or depth > 4 * sets
 
 
-def panel_count(product: Product, layout: Layout) -> int:
-    """Return how many numbers the packed panels of b take."""
-    vectors = -(-product.columns // layout.lanes)
-    return vectors * layout.lanes * product.depth
-
-
 def heights(rows: int, block: int, most: int) -> set[int]:
     """Return the heights of the tiles that `rows` rows are cut into, as tile_height() does."""
     found = set()
@@ -89,45 +83,6 @@ def heights(rows: int, block: int, most: int) -> set[int]:
             found.add(height)
             left -= height
     return found
-
-
-def emit_packing(product: Product, tiling: Tiling, name: str, layout: Layout) -> str:
-    """Return the loop that fills panels `first` to `last` of b."""
-    pack = "pack_transposed" if tiling.packing == "transposed" else "pack_panel"
-    b, depth, columns = product.b, product.depth, product.columns
-    vectors = -(-columns // layout.lanes)
-    ld = layout.stride(b)
-    text = (
-        "for (long p = first; p < last; p++) {\n"
-        "  const long j = p * WIDE * LANES;\n"
-        f"  real *restrict panel = {name} + j * {depth};\n"
-    )
-    full = f"{pack}(panel, {b.name}, {ld}, {depth}, {columns}, j, WIDE * LANES);"
-    if vectors % 2 == 0:
-        return f"{text}  {full}\n}}"
-    thin = f"{pack}(panel, {b.name}, {ld}, {depth}, {columns}, j, LANES);"
-    return f"{text}  if (p < {vectors // 2}) {full}\n  else {thin}\n}}"
-
-
-def emit_row_packing(product: Product, name: str, layout: Layout) -> str:
-    """Return the loop that fills rows `first` to `last` of all panels of b."""
-    b, depth = product.b, product.depth
-    vectors = -(-product.columns // layout.lanes)
-    ld = layout.stride(b)
-    lines = [f"for (long p = 0; p < {vectors // 2}; p++)"] if vectors >= 2 else []
-    if vectors >= 2:
-        lines += [
-            "  for (long k = first; k < last; k++) UNROLL for (long v = 0; v < WIDE; v++)",
-            f"    store({name} + p * WIDE * LANES * {depth} + (k * WIDE + v) * LANES,",
-            f"          load({b.name} + k * {ld} + (p * WIDE + v) * LANES));",
-        ]
-    if vectors % 2:
-        j = (vectors - 1) * layout.lanes
-        lines += [
-            "for (long k = first; k < last; k++)",
-            f"  store({name} + {j * depth} + k * LANES, load({b.name} + k * {ld} + {j}));",
-        ]
-    return "\n".join(lines)
 
 
 def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> str:
@@ -168,12 +123,12 @@ def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> st
         f"{indent(_epilogue(product, layout, some), '  ')}\n"
         "}"
     )
-    unused = "" if some else "(void)part;\n"
+    unused = "(void)table, (void)workspace, (void)part, (void)k0;\n"
     return (
         f"INLINE void {name}_tile(void *const *table, char *workspace, const int rows,\n"
         f"    const int wide, const int part, const long i, const long j, const long k0,\n"
         f"    const long k1, const real *restrict a, const real *restrict b) {{\n"
-        f"{chr(10).join(layout.declare(_tile_names(product)))}\n"
+        f"{layout.declare(_tile_names(product), body)}"
         f"{indent(unused + body, '  ')}\n}}\n"
     )
 

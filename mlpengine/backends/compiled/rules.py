@@ -1,9 +1,9 @@
 """The table of compiled element-wise rules: one row per op and direction.
 
-A row is C on vectors.  Names on the left of an assignment are written, the other names of the
-op's rule (operands, residuals, ``dy``, ``y``, work buffers) are read; ``dx`` is the slot of the first
-operand.  `@name` is a hyper-parameter of the op.  The NumPy rule of the op stays the definition, and
-the tests hold every row to it.
+A row is C on vectors.  Names on the left of an assignment are written, the other names of the op's
+rule (operands, residuals, ``dy``, ``y``, work buffers) are read; ``dx`` is the slot of the first
+operand.  ``@name`` is a hyper-parameter of the op.  The NumPy rule of the op stays the definition,
+and the tests hold every row to it.
 """
 
 import re
@@ -53,7 +53,9 @@ ELEMENTWISE = _table(
         ("silu", "backward"): "dx = dy * (gate + y - y * gate)",
         ("softplus", "forward"): "y = larger(x, splat(0)) + v_log1p_exp_of_minus_abs(x)",
         ("softplus", "backward"): "dx = dy * v_exp(x - y)",
-        ("elu", "forward"): "y = larger(x, splat(0)) + splat(@alpha) * v_expm1(smaller(x, splat(0)))",
+        ("elu", "forward"): (
+            "y = larger(x, splat(0)) + splat(@alpha) * v_expm1(smaller(x, splat(0)))"
+        ),
         ("elu", "backward"): "dx = dy * v_unit_slope(y, @alpha, 1)",
         ("selu", "forward"): (
             "y = splat(@scale) * (larger(x, splat(0)) "

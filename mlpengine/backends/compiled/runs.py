@@ -7,7 +7,7 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.spec import Array
 
 RUN = """\
-/* `count` steps, each on the next {batch} rows that `order` names.  Returns how many were finished. */
+/* `count` steps, each on the next {batch} rows that `order` names; returns how many were made. */
 long mlpengine_run(void *const *table, char *workspace, double *numbers, const long count,
                    const int64_t *order, const char *data_0, const char *data_1, const char *data_2,
                    const double *rates, double *losses, double *norms) {{
@@ -48,5 +48,5 @@ def emit_run(layout: Layout, gathered: Sequence[Array | None], batch: int) -> st
         copies.append(
             f"      memcpy((char *){name} + i * {size}, data_{number} + order[i] * {size}, {size});"
         )
-    declared = "\n".join(layout.declare(names))
-    return RUN.format(batch=batch, declared=declared, copies="\n".join(copies))
+    body = "\n".join(copies)
+    return RUN.format(batch=batch, declared=layout.declare(names, body), copies=body)

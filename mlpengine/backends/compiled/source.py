@@ -111,9 +111,7 @@ def _part(emitter: Emitter, update: Update | None) -> str:
     loss = "row_loss" in layout.declarations
     names = ["row_loss", "bad_label", "loss_value"] if loss else []
     names += ["grads", "chunk_sums"] if update else []
-    lines = ["void *const *table = job.table;", "char *const workspace = job.workspace;"]
-    lines += ["double *const numbers = job.numbers;", *layout.declare(names), "(void)numbers;"]
-    lines += emitter.phases["prepare"]
+    lines = list(emitter.phases["prepare"])
     lines += ["if (thread == 0) bad_label[0] = 0;"] if loss else []
     lines += ["meet();", f"for (long begin = 0; begin < {batch}; begin += {chunk}) {{"]
     lines += [f"  const long end = MIN(begin + {chunk}, {batch}), length = end - begin;"]
@@ -126,8 +124,8 @@ def _part(emitter: Emitter, update: Update | None) -> str:
         lines.append(f"const double loss = sum_in_order(row_loss, {batch});")
         lines.append("if (thread == 0) numbers[0] = loss_value[0] = loss;")
     lines += _apply(update, loss=loss) if update else []
-    body = indent("\n".join([*[line for line in lines if line], "return 0;"]), "  ")
-    return f"static long part(const struct job job, const long thread) {{\n{body}\n}}\n"
+    body = "\n".join([*[line for line in lines if line], "return 0;"])
+    return PART.format(declared=layout.declare(names, body), body=indent(body, "  "))
 
 
 def _update_functions(update: Update, layout: Layout) -> str:
@@ -135,10 +133,9 @@ def _update_functions(update: Update, layout: Layout) -> str:
         "(void *const *table, char *workspace, const double *numbers, const long first,\n"
         "    const long last)"
     )
-    vectors = "\n".join(layout.declare(update.vectors))
-    flushed = "\n".join(layout.declare(n for n in update.vectors if n != "grads"))
+    body, flush = emit_update(update, len(NUMBERS)), emit_flush(update, layout.itemsize)
     start = (
-        f"{vectors}\n  (void)workspace;\n"
+        f"{layout.declare(update.vectors, body)}  (void)workspace;\n"
         "  const double lr = numbers[2], t = numbers[3] + 1;\n"
         "  const real keep = (real)(1.0 - lr * numbers[5]);\n"
         "  (void)t, (void)keep;\n"
@@ -146,10 +143,11 @@ def _update_functions(update: Update, layout: Layout) -> str:
     return (
         f"/* {update.rule}, on some of the parameters. */\n"
         f"static void update{signature} {{\n{start}"
-        f"{indent(emit_update(update, len(NUMBERS)), '  ')}\n}}\n\n"
+        f"{indent(body, '  ')}\n}}\n\n"
         "/* What is nearly zero becomes zero, or the floor. */\n"
-        f"static void flush{signature} {{\n{flushed}\n  (void)workspace, (void)numbers, (void)params;\n"
-        f"{indent(emit_flush(update, layout.itemsize), '  ')}\n}}\n"
+        f"static void flush{signature} {{\n{layout.declare(update.vectors, flush)}"
+        "  (void)table, (void)workspace, (void)numbers, (void)first, (void)last;\n"
+        f"{indent(flush, '  ')}\n}}\n"
     )
 
 
@@ -176,6 +174,18 @@ def _apply(update: Update, *, loss: bool) -> list[str]:
         "update(table, workspace, numbers, from, to);",
     ]
 
+
+PART = """\
+/* What one thread of the team does in a step. */
+static long part(const struct job job, const long thread) {{
+  void *const *table = job.table;
+  char *const workspace = job.workspace;
+  double *const numbers = job.numbers;
+  (void)table, (void)workspace, (void)numbers, (void)thread;
+{declared}
+{body}
+}}
+"""
 
 ENTRY = """\
 /* One step.  Returns 0, or 1 if loss or norm is not finite, or 2 if a label is out of range. */

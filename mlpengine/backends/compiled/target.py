@@ -49,9 +49,12 @@ class Target:
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a product's tile, which is two vectors wide: it leaves registers for a row of b
-        and an entry of a."""
-        return (self.registers - 4) // 2
+        """Rows of a product's tile, which is two vectors wide.
+
+        They leave registers for a row of b and an entry of a; 16 sums hide the latency of any
+        multiplier, and lower tiles fit more shapes.
+        """
+        return min(8, (self.registers - 4) // 2)
 
     @property
     def identity(self) -> str:

@@ -14,9 +14,9 @@ from mlpengine.spec import Array
 class UpdateRule:
     """One row.
 
-    `numbers` are the hyper-parameters by name, doubles in C.  `constants` are declarations made once
-    a step, from them, the learning rate `lr` and `t`, the number of this step from 1.  `code` works
-    on the vectors `p` (parameter), `g` (gradient) and the moments by name.
+    `numbers` are the hyper-parameters by name, doubles in C.  `constants` are declarations made
+    once a step, from them, the learning rate `lr` and `t`, the number of this step from 1.  `code`
+    works on the vectors `p` (parameter), `g` (gradient) and the moments by name.
     """
 
     numbers: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Values of a generated program: each array of the instruction list, once for every time it is written.
+"""Values of a generated program: each array of its instructions, once for every write to it.
 
 Planned arrays share memory over time.  Here every write makes a new `Value`, so that kernels may be
 fused and reordered by what they need rather than by where NumPy happens to keep it.
