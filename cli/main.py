@@ -13,7 +13,14 @@ from typing import NoReturn
 import click
 
 COMMANDS = {
-    "train": "Train a network as a config says.",
+    "init": "Write a config for a table.",
+    "check": "Report what is odd about a config's data.",
+    "summary": "Show a config's network: shapes, memory, arithmetic.",
+    "train": "Train a network as a config says, or resume a run.",
+    "evaluate": "Measure a trained model.",
+    "predict": "Predict new rows with a trained model.",
+    "compare": "Show what differs between two runs.",
+    "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, safetensors or npz.",
 }
 """The subcommands and what help says of them; each is the object `command` of its module."""

@@ -5,7 +5,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from mlpengine.config.build import Experiment
-from mlpengine.data import gather
 from mlpengine.train.threads import pinned
 
 if TYPE_CHECKING:
@@ -15,13 +14,17 @@ REHEARSED = 20
 """Steps of a rehearsal; the quickest stands for all."""
 
 
+STEP, GATHERING = "training step", "  of it gathering its rows"
+
+
 class Profiler:
     """Takes the time of the parts of a run, from now until `table` is called."""
 
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
         loop = session.loop
-        self._time(loop.step, "run", "training step")
+        self._time(loop.step, "run", STEP)
+        self._time(loop, "fill", GATHERING)
         self._time(loop.evaluator, "run", "evaluation")
         for saver in session.checkpointers:
             self._time(saver.checkpoints, "save", "checkpoints")
@@ -45,9 +48,10 @@ class Profiler:
         total = perf_counter() - self._began
         parts = dict(self.seconds)
         parts["everything else"] = max(0.0, total - sum(parts.values()))
-        lines = [f"{'time after loading':<28}{total:>9.3f} s"]
+        parts[STEP] += parts[GATHERING]
+        lines = [f"{'time after loading':<30}{total:>9.3f} s"]
         lines += [
-            f"  {title:<26}{spent:>9.3f} s{100 * spent / total:>7.1f} %"
+            f"  {title:<28}{spent:>9.3f} s{100 * spent / total:>7.1f} %"
             for title, spent in parts.items()
         ]
         return "\n".join(lines)
@@ -59,17 +63,14 @@ def rehearse(experiment: Experiment) -> dict[str, Any]:
     Raises: NumericalError if a step fails.
     """
     loop = experiment.loop()
-    step, train = loop.step, loop.train
+    step = loop.step
     spent = float("inf")
     bound = step.bound(step.batch_size)
     indices = loop.batches.order[: step.batch_size]
     with pinned(experiment.threads):
         for _ in range(REHEARSED):
             began = perf_counter()
-            gather(train.x, indices, bound.scratch.input)
-            gather(train.y, indices, bound.loss.target)
-            if train.weights is not None and bound.loss.sample_weight is not None:
-                gather(train.weights, indices, bound.loss.sample_weight)
+            loop.fill(bound, indices)
             step.run(bound)
             spent = min(spent, perf_counter() - began)
     steps = len(loop.batches)

@@ -44,14 +44,12 @@ def read_tables(file: ConfigFile) -> Tables:
     learned from.
     """
     data = file.config.data
-    tables = {"train": _read(file, "source", data.source)}
+    table, target = read_source(file)
+    tables = {"train": table}
     for part in ("validation", "test"):
         source = getattr(data, f"{part}_source")
         if source:
             tables[part] = _read(file, f"{part}_source", source)
-    table = tables["train"]
-    target = data.target or _own_target(file, table)
-    _check_columns(file, table)
     preprocessor = Preprocessor(
         target,
         task=None if data.task == "auto" else data.task,
@@ -69,6 +67,17 @@ def read_tables(file: ConfigFile) -> Tables:
     }
     parts |= {name: (other, None) for name, other in tables.items() if name != "train"}
     return Tables(preprocessor, parts)
+
+
+def read_source(file: ConfigFile) -> tuple[Table, list[str]]:
+    """Return the table that a config trains on and the names of its target columns.
+
+    Raises: ConfigError for a file or column that does not exist; DataError.
+    """
+    table = _read(file, "source", file.config.data.source)
+    target = file.config.data.target or _own_target(file, table)
+    _check_columns(file, table)
+    return table, target
 
 
 def _read(file: ConfigFile, key: str, source: str) -> Table:

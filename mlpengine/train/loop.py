@@ -14,7 +14,7 @@ from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.history import EpochRow, History
-from mlpengine.train.step import TrainingStep
+from mlpengine.train.step import BoundStep, TrainingStep
 from mlpengine.train.task import RISING, Part, Task
 
 Ending = Literal["epochs", "early", "interrupted"]
@@ -182,10 +182,7 @@ class Loop:
         for indices in self.batches.epoch():
             rows = len(indices)
             bound = step.bound(rows)
-            gather(self.train.x, indices, bound.scratch.input)
-            gather(self.train.y, indices, bound.loss.target)
-            if self.train.weights is not None and bound.loss.sample_weight is not None:
-                gather(self.train.weights, indices, bound.loss.sample_weight)
+            self.fill(bound, indices)
             try:
                 sums[0] += step.run(bound) * rows
             except NumericalError:
@@ -198,6 +195,14 @@ class Loop:
             if self._stop:
                 break
         return self.batches.is_done
+
+    def fill(self, bound: BoundStep, indices: Array) -> None:
+        """Gather rows of the training part into the buffers of a step."""
+        train = self.train
+        gather(train.x, indices, bound.scratch.input)
+        gather(train.y, indices, bound.loss.target)
+        if train.weights is not None and bound.loss.sample_weight is not None:
+            gather(train.weights, indices, bound.loss.sample_weight)
 
     def _close_epoch(self, spent: float) -> None:
         validation = self.evaluator.run(self.validation) if self.validation else {}

@@ -1,0 +1,90 @@
+"""`mlpengine check`: what is wrong, or merely odd, with a config and its data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlpengine.config import ConfigFile, load_config, parse_override
+from mlpengine.config.tables import Tables, read_source, read_tables
+from mlpengine.data import profile
+from mlpengine.data.checks import Profile
+
+EPILOG = """\b
+Examples:
+  mlpengine check titanic.yaml
+  mlpengine check titanic.yaml --set 'data.drop=[]' --json
+"""
+
+
+@click.command("check", epilog=EPILOG)
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in data.drop=[a, b]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
+    """Read CONFIG and its data, and report what a person should know before training on them.
+
+    Types, missing values, constant and leaking columns, balance of classes, rows that repeat.
+    Nothing is trained or written.  What cannot be trained on is an error, with exit code 2.
+    """
+    file = load_config(config, [parse_override(text) for text in settings])
+    table, targets = read_source(file)
+    task = file.config.data.task
+    found = profile(table, targets, task=None if task == "auto" else task)
+    dropped = reasons(file, found)
+    if not as_json:
+        click.echo("\n".join(described(found, dropped)))
+    fitted = after(read_tables(file))
+    shown = warnings(found, dropped)
+    if as_json:
+        facts = {**found.as_dict(), "warnings": shown, "dropped": dropped}
+        click.echo(json.dumps({**facts, **fitted}))
+        return
+    rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
+    click.echo(f"rows: {rows}\nfeatures: {fitted['features']}, outputs: {fitted['outputs']}")
+    if fitted["constant_in_training"]:
+        click.echo(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
+    click.echo(f"{len(shown)} warning{'' if len(shown) == 1 else 's'}")
+
+
+def reasons(file: ConfigFile, found: Profile) -> dict[str, str]:
+    """Return the columns that the config leaves out, with what the data say of them."""
+    data = file.config.data
+    known = {leak.column: f"nearly the answer: {leak.reason}" for leak in found.leaks}
+    shown = {name: known.get(name) or found.drop.get(name, "") for name in data.drop}
+    for use, name in (("groups", data.split.group), ("times", data.split.time)):
+        if name:
+            shown[name] = f"{use} of the split"
+    return shown
+
+
+def warnings(found: Profile, dropped: dict[str, str]) -> list[str]:
+    """Return the warnings about columns that are used."""
+    gone = tuple(f"column {name!r}" for name in dropped)
+    return (
+        [line for line in found.warnings() if not line.startswith(gone)]
+        if gone
+        else (found.warnings())
+    )
+
+
+def after(tables: Tables) -> dict[str, Any]:
+    """Return what the preprocessing made of the columns."""
+    preprocessor = tables.preprocessor
+    return {
+        "rows": tables.rows,
+        "features": preprocessor.n_features,
+        "feature_names": preprocessor.feature_names,
+        "constant_in_training": preprocessor.constant,
+        "outputs": preprocessor.n_outputs,
+    }
+
+
+def described(found: Profile, dropped: dict[str, str]) -> list[str]:
+    """Return what the data are like, for a person."""
+    lines = [line for line in found.lines() if not line.startswith("warning: ")]
+    lines += [f"dropped: {name}" + (f" ({why})" if why else "") for name, why in dropped.items()]
+    return lines + [f"warning: {line}" for line in warnings(found, dropped)]

@@ -1,0 +1,123 @@
+"""`mlpengine compare`: what differs between two runs, and which is better."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlpengine.config import load_config
+from mlpengine.errors import UsageError
+from mlpengine.train.task import RISING
+
+from .report import number
+from .session import RESOLVED, read_result
+
+EPILOG = """\b
+Examples:
+  mlpengine compare runs/digits runs/digits-002
+  mlpengine compare runs/digits runs/digits-002 --json
+"""
+
+PARTS = ("train", "validation", "test")
+PREFERRED = ("accuracy", "r2", "loss")
+"""What decides which run is better: the first of these that both have measured."""
+
+
+@click.command("compare", epilog=EPILOG)
+@click.argument("first", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("second", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+def command(first: Path, second: Path, as_json: bool) -> None:
+    """Compare the run directories FIRST and SECOND: settings, results, and which did better.
+
+    The better run is told by its accuracy, or R2, on the validation rows, or else the test rows.
+    """
+    results = [read_result(run) for run in (first, second)]
+    settings = [flat_config(run) for run in (first, second)]
+    differing = {
+        key: [one.get(key) for one in settings]
+        for key in sorted(settings[0].keys() | settings[1])
+        if settings[0].get(key) != settings[1].get(key) and key != "name"
+    }
+    metrics = {
+        f"{part} {name}": [one.get(part, {}).get(name) for one in results]
+        for part in PARTS
+        for name in results[0].get(part, {})
+    }
+    names = [str(first), str(second)]
+    verdict = judge(metrics, names)
+    if as_json:
+        shown = {"runs": names, "settings": differing, "metrics": metrics, **verdict}
+        click.echo(json.dumps(shown))
+        return
+    click.echo("\n".join(described(names, results, differing, metrics, verdict)))
+
+
+def flat_config(run: Path) -> dict[str, Any]:
+    """Return the settings of a run by dotted name.  Raises: ConfigError if it has none."""
+    if not (run / RESOLVED).is_file():
+        raise UsageError(f"{run}: is not the directory of a run (there is no {RESOLVED})")
+    return _flat(load_config(run / RESOLVED).config.model_dump())
+
+
+def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
+    """Return which run is better, by what and by how much; no `better` if they are level."""
+    for part in ("validation", "test", "train"):
+        for metric in PREFERRED:
+            one, other = metrics.get(f"{part} {metric}", (None, None))
+            if one is None or other is None:
+                continue
+            ahead = one - other if metric in RISING else other - one
+            better = None if not ahead else names[0] if ahead > 0 else names[1]
+            return {"by": f"{part} {metric}", "difference": abs(ahead), "better": better}
+    return {"by": None, "difference": None, "better": None}
+
+
+def described(
+    names: list[str],
+    results: list[dict[str, Any]],
+    differing: Mapping[str, list[Any]],
+    metrics: Mapping[str, list[float | None]],
+    verdict: Mapping[str, Any],
+) -> list[str]:
+    """Return the comparison for a person."""
+    width = max([24, *(len(key) + 2 for key in [*differing, *metrics])])
+    column = max(16, *(len(name) + 2 for name in names))
+
+    def line(title: str, *cells: str) -> str:
+        return title.ljust(width) + "".join(cell.rjust(column) for cell in cells)
+
+    lines = [line("", *names), "settings that differ" if differing else "the settings are the same"]
+    lines += [line(f"  {key}", *map(_short, values)) for key, values in differing.items()]
+    lines.append("results")
+    for key in ("parameters", "epochs", "best_epoch", "seconds"):
+        lines.append(
+            line(f"  {key.replace('_', ' ')}", *(f"{one.get(key, '-')}" for one in results))
+        )
+    lines += [line(f"  {key}", *map(number, values)) for key, values in metrics.items()]
+    if any(key == "seed" or key.startswith("data.") for key in differing):
+        lines.append("note: seed or data settings differ, so the rows of their parts may, too")
+    if verdict["by"] is None:
+        return [*lines, "they have no metric in common"]
+    if verdict["better"] is None:
+        return [*lines, f"level in {verdict['by']}"]
+    return [
+        *lines,
+        f"better: {verdict['better']}, by {verdict['difference']:.4g} in {verdict['by']}",
+    ]
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
+    return found
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 14 else f"...{text[-11:]}"

@@ -1,0 +1,74 @@
+"""`mlpengine init`: from a table to a config that trains."""
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from mlpengine.config.proposal import propose
+from mlpengine.data import DATASETS, read_table
+from mlpengine.errors import UsageError
+from mlpengine.nn.tensors import write_atomically
+from mlpengine.train.files import writing
+
+from .schema import SCHEMA_FILE, write_schema
+
+EPILOG = """\b
+Examples:
+  mlpengine init diamonds.csv --target price -o diamonds.yaml
+  mlpengine check diamonds.yaml
+  mlpengine train diamonds.yaml
+  mlpengine init sensors.csv --target left --target right -o -
+"""
+
+
+@click.command("init", epilog=EPILOG)
+@click.argument("data", type=str)
+@click.option("--target", multiple=True, metavar="COL", help="Column to predict; may be repeated.")
+@click.option(
+    "-o", "--out", metavar="FILE", help="The config; by default <data>.yaml; - is stdout."
+)
+@click.option("--force", is_flag=True, help="Overwrite a config that exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+def command(
+    data: str, target: tuple[str, ...], out: str | None, force: bool, as_json: bool
+) -> None:
+    """Look at DATA, a table, and write a commented config that predicts a column of it.
+
+    Columns that give the answer away, that count the rows or that are different text in nearly
+    every row are dropped, with a comment.  The schema is written beside the config, so that
+    editors complete and check it.
+    """
+    table = read_table(data)
+    if not target and data in DATASETS:
+        target = (DATASETS[data],)
+    if not target:
+        known = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
+        raise UsageError(f"init: say what to predict with --target COL (the columns are {known})")
+    name = "".join(c if c.isalnum() else "-" for c in Path(data).name.split(".")[0]) or "config"
+    path = None if out == "-" else Path(out or f"{name}.yaml")
+    if path is not None and path.exists() and not force:
+        raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
+    source = data if data in DATASETS else _beside(Path(data), path)
+    text = propose(table, list(dict.fromkeys(target)), source=source, schema=SCHEMA_FILE)
+    if path is None:
+        click.echo(json.dumps({"config": text}) if as_json else text, nl=as_json)
+        return
+    with writing(path):
+        write_atomically(path, text.encode())
+    write_schema(path.with_name(SCHEMA_FILE))
+    if as_json:
+        click.echo(json.dumps({"out": str(path), "config": text}))
+        return
+    click.echo(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
+    click.echo(f"next: mlpengine check {path}; mlpengine train {path}")
+
+
+def _beside(data: Path, config: Path | None) -> str:
+    """Return how the config, which finds data relative to itself, names a file."""
+    folder = config.parent if config else Path()
+    try:
+        return Path(os.path.relpath(data, folder)).as_posix()
+    except ValueError:  # another drive
+        return data.absolute().as_posix()

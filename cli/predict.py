@@ -1,0 +1,107 @@
+"""`mlpengine predict`: what a trained model makes of new rows."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from mlpengine.data import Preprocessor, Table, read_table
+from mlpengine.errors import UsageError
+from mlpengine.spec import Array
+from mlpengine.train.model import Model, load_model
+from mlpengine.train.task import Classification, MultiLabel, Task
+
+from .tables import SUFFIXES, plain, write_table
+
+EPILOG = """\b
+Examples:
+  mlpengine predict runs/penguins new.csv -o predictions.csv
+  mlpengine predict runs/titanic people.csv --id name -o survivors.parquet
+  cat new.csv | mlpengine predict runs/penguins - | head
+"""
+
+
+@click.command("predict", epilog=EPILOG)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("file", type=str)
+@click.option(
+    "-o",
+    "--out",
+    default="-",
+    metavar="OUT",
+    help="A .csv, .parquet or .npy file; - writes CSV to stdout (the default).",
+)
+@click.option("--id", "key", metavar="COL", help="Column to copy; by default rows are numbered.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> None:
+    """Predict the rows of FILE (- is stdin) with the model of RUN, a run directory or model file.
+
+    Columns may stand in any order, others and the target are ignored.  Classes come with the
+    probability of each, numbers in the target's own units.  Text cells that a spreadsheet would
+    take for formulas are written with a ' before them.  A .npy file holds numbers alone: the
+    probabilities, or the predicted values.
+    """
+    path = None if out == "-" else Path(out)
+    if path is not None and path.suffix not in SUFFIXES:
+        raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
+    model = load_model(run)
+    stream: Any = sys.stdin.buffer if file == "-" else file
+    names = [*model.preprocessor.text_columns, *([key] if key else [])]
+    table = read_table(stream, text=names)
+    if key:
+        table.require([key], "--id")
+    columns, numbers = predictions(model, table)
+    columns = {**row_names(table, key, columns), **columns}
+    if path is not None:
+        write_table(path, columns, numbers)
+    if as_json:
+        shown: dict[str, Any] = {"run": str(run), "rows": table.n_rows, "columns": list(columns)}
+        if path is None:
+            values = [plain(column) for column in columns.values()]
+            rows = zip(*values, strict=True)
+            shown["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
+        click.echo(json.dumps({**shown, "out": out}))
+    elif path is None:
+        write_table(None, columns, numbers)
+    else:
+        click.echo(f"wrote {out} ({table.n_rows:,} rows: {', '.join(columns)})", err=True)
+
+
+def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:
+    """Return the columns to write by name, and the numbers behind them as one matrix."""
+    preprocessor, task = model.preprocessor, model.task
+    features = preprocessor.transform(table, targets=False).features
+    output = model.mlp.predict(np.asarray(features, model.mlp.dtype))
+    chances = task.probabilities(output)
+    if chances is None:
+        values = task.predict(output)
+        return dict(zip(_targets(preprocessor), values.T, strict=True)), values
+    columns = _labels(preprocessor, task, output)
+    names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
+    columns |= {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
+    return columns, chances
+
+
+def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
+    """Return the column that tells the rows apart: the one asked for, or their numbers from 1."""
+    if key is None:
+        name = "row" if "row" not in taken else "row_number"
+        return {name: np.arange(1, table.n_rows + 1)}
+    if key in taken:
+        raise UsageError(f"--id: {key!r} is what the model predicts; name another column")
+    return {key: [table[key].cell(i) for i in range(table.n_rows)]}
+
+
+def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, Any]:
+    predicted = task.predict(output)
+    if isinstance(task, MultiLabel):
+        return dict(zip(_targets(preprocessor), predicted.T, strict=True))
+    classes = preprocessor.classes
+    return {_targets(preprocessor)[0]: [classes[number] for number in predicted]}
+
+
+def _targets(preprocessor: Preprocessor) -> list[str]:
+    return preprocessor.target.columns if preprocessor.target else []

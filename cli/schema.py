@@ -1,0 +1,44 @@
+"""`mlpengine schema`: the JSON Schema of configs, for editors."""
+
+import json
+from pathlib import Path
+
+import click
+
+from mlpengine.config import json_schema
+from mlpengine.nn.tensors import write_atomically
+from mlpengine.train.files import writing
+
+SCHEMA_FILE = "mlpengine.schema.json"
+
+EPILOG = """\b
+Examples:
+  mlpengine schema -o mlpengine.schema.json
+  mlpengine schema --json | python -m json.tool
+
+An editor with a YAML language server uses it in files that begin with
+  # yaml-language-server: $schema=mlpengine.schema.json
+"""
+
+
+@click.command("schema", epilog=EPILOG)
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
+@click.option("--json", "as_json", is_flag=True, help="Print it on one line.")
+def command(out: Path | None, as_json: bool) -> None:
+    """Print the JSON Schema of configs, with which editors complete and check them."""
+    if out is not None:
+        write_schema(out)
+        click.echo(json.dumps({"out": str(out)}) if as_json else f"wrote {out}")
+        return
+    click.echo(json.dumps(json_schema()) if as_json else schema_text(), nl=as_json)
+
+
+def schema_text() -> str:
+    """Return the schema as readable JSON."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+def write_schema(path: Path) -> None:
+    """Write the schema, whole or not at all."""
+    with writing(path):
+        write_atomically(path, schema_text().encode())

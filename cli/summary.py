@@ -1,0 +1,111 @@
+"""`mlpengine summary`: layers, shapes, parameters, memory and arithmetic of a config."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlpengine.config import load_config, parse_override
+from mlpengine.config.build import Experiment, build
+
+from .session import RESOLVED
+
+EPILOG = """\b
+Examples:
+  mlpengine summary configs/digits.yaml
+  mlpengine summary configs/digits.yaml --set 'model.hidden=[512, 512]' --json
+  mlpengine summary runs/digits
+"""
+
+
+@click.command("summary", epilog=EPILOG)
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
+    """Show the network that CONFIG, a config or a run directory, describes, without training it.
+
+    Shapes are (rows, units).  FLOPs count a multiplication and an addition as two; a training
+    step is forward, backward and the update.
+    """
+    path = config / RESOLVED if config.is_dir() else config
+    experiment = build(load_config(path, [parse_override(text) for text in settings]))
+    found = summarize(experiment)
+    click.echo(json.dumps(found) if as_json else table(found))
+
+
+def summarize(experiment: Experiment) -> dict[str, Any]:
+    """Return what there is to know about a network before it learns."""
+    mlp, step = experiment.model.mlp, experiment.step
+    batch, itemsize = step.batch_size, mlp.dtype.itemsize
+    layers: list[dict[str, Any]] = []
+    forward = backward = 0
+    for number, (weight, bias) in enumerate(zip(mlp.weights, mlp.biases, strict=True)):
+        out_dim, in_dim = weight.shape
+        products = 2 * batch * in_dim * out_dim
+        forward += products + batch * out_dim
+        backward += products * (2 if number else 1) + batch * out_dim  # the input has no gradient
+        activation = mlp.layers[number].activation
+        layers.append(
+            {
+                "layer": number,
+                "weight": [out_dim, in_dim],
+                "activation": activation.name if activation else None,
+                "output": [batch, out_dim],
+                "parameters": weight.size + bias.size,
+                "flops_per_step": products * (3 if number else 2) + 2 * batch * out_dim,
+            }
+        )
+    moments = sum(moment.nbytes for moment in step.optimizer.moments.values())
+    return {
+        "features": mlp.sizes[0],
+        "outputs": mlp.sizes[-1],
+        "loss": experiment.model.loss,
+        "batch_size": batch,
+        "dropout": mlp.dropout,
+        "dtype": mlp.dtype.name,
+        "executor": step.executor,
+        "threads": experiment.threads,
+        "layers": layers,
+        "parameters": len(mlp.params),
+        "bytes": {
+            "parameters": len(mlp.params) * itemsize,
+            "optimizer": moments,
+            "activations": step.scratch.planned_bytes,
+            "gradients": step.grads.planned_bytes,
+        },
+        "flops_per_step": forward + backward,
+        "flops_per_prediction": forward // batch,
+        "steps_per_epoch": -(-len(experiment.parts["train"]) // batch),
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return a summary for a person."""
+    lines = [
+        f"{found['features']} features, {found['outputs']} outputs, loss {found['loss']}, "
+        f"{found['dtype']}, dropout {found['dropout']:g}",
+        "",
+        f"{'layer':>5}  {'weight':<14}{'activation':<14}{'output':<14}{'parameters':>12}"
+        f"{'FLOPs a step':>16}",
+    ]
+    for layer in found["layers"]:
+        weight, output = (" x ".join(map(str, layer[key])) for key in ("weight", "output"))
+        lines.append(
+            f"{layer['layer']:>5}  {weight:<14}{layer['activation'] or '-':<14}{output:<14}"
+            f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
+        )
+    sizes = ", ".join(f"{name} {count:,}" for name, count in found["bytes"].items())
+    lines += [
+        "",
+        f"parameters  {found['parameters']:,}",
+        f"FLOPs       {found['flops_per_step']:,} a step of {found['batch_size']} rows, "
+        f"{found['flops_per_prediction']:,} a prediction",
+        f"bytes       {sizes}",
+        f"steps       {found['steps_per_epoch']:,} an epoch, by {found['executor']}, "
+        f"{found['threads']} BLAS thread{'s' if found['threads'] > 1 else ''}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,123 @@
+"""A first config for a table never seen before: what to learn from, and a net of sensible size."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlpengine.data import Table, profile
+from mlpengine.data.checks import Profile
+
+SCHEMA_LINE = "# yaml-language-server: $schema="
+
+
+@dataclass(frozen=True)
+class Size:
+    """Settings that suit tables of up to so many rows."""
+
+    rows: float
+    hidden: str
+    dropout: float
+    lr: str
+    weight_decay: str
+    epochs: int
+    batch_size: int
+    patience: int
+    validation: float
+
+
+SIZES = (
+    Size(500, "[16]", 0.0, "3e-3", "0.1", 200, 16, 50, 0.1),
+    Size(2_000, "[32, 16]", 0.1, "3e-3", "0.1", 200, 16, 50, 0.1),
+    Size(20_000, "[64, 32]", 0.05, "3e-3", "0.01", 100, 64, 25, 0.1),
+    Size(float("inf"), "[256, 128]", 0.0, "2e-3", "0.01", 40, 256, 20, 0.05),
+)
+"""By number of rows: small tables get small nets that are held back, large ones the opposite."""
+
+
+def propose(table: Table, target: Sequence[str], *, source: str, schema: str) -> str:
+    """Return a commented config, as YAML, that predicts `target` from the rest of a table.
+
+    Columns that give the target away, or cannot be learned from, are dropped with the reason.
+    Raises: DataError if a target column does not exist.
+    """
+    found = profile(table, target)
+    size = next(size for size in SIZES if table.n_rows <= size.rows)
+    lines = [
+        f"{SCHEMA_LINE}{schema}",
+        f"# Predicts {', '.join(target)} from {table.source}: {table.n_rows:,} rows, "
+        f"{len(table.names)} columns.",
+        "seed: 0",
+        "",
+        "data:",
+        f"  source: {quoted(source)}",
+        f"  target: {_list(target)}",
+        f"  task: {found.task}",
+        *_drop(found),
+        *_missing(found, target),
+        *_balance(found),
+        f"  split: {{validation: {size.validation}, test: 0.2}}  # the rest trains"
+        + ("; each class keeps its share" if found.task == "classification" else ""),
+        "",
+        "model:",
+        f"  hidden: {size.hidden}",
+        "  activation: relu",
+        f"  dropout: {size.dropout}",
+        "",
+        f"optimizer: {{name: adamw, lr: {size.lr}, weight_decay: {size.weight_decay}}}",
+        "schedule: {name: cosine, warmup_epochs: 1}",
+        "",
+        "training:",
+        f"  epochs: {size.epochs}",
+        f"  batch_size: {size.batch_size}",
+        "  clip_norm: 1.0",
+        f"  early_stopping: {{patience: {size.patience}}}  # the best epoch's weights are kept",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def quoted(text: str) -> str:
+    """Return text as YAML reads it back, in quotes unless it is a plain word."""
+    plain = text.replace("_", "").replace("-", "").replace(".", "").replace("/", "")
+    is_word = plain.isascii() and plain.isalnum() and text[:1].isalpha()
+    reserved = text.lower() in ("null", "true", "false", "yes", "no", "on", "off")
+    return text if is_word and not reserved else json.dumps(text, ensure_ascii=False)
+
+
+def _list(names: Sequence[str]) -> str:
+    return quoted(names[0]) if len(names) == 1 else f"[{', '.join(map(quoted, names))}]"
+
+
+def _drop(found: Profile) -> list[str]:
+    """Return the columns to leave out, one a line with the reason."""
+    reasons = {column.name: "" for column in found.columns if column.kind == "text"} | found.drop
+    if not reasons:
+        return ["  drop: []"]
+    lines = ["  drop:  # take a line away to learn from that column after all"]
+    return lines + [f"    - {quoted(name)}  # {_one_line(why)}" for name, why in reasons.items()]
+
+
+def _missing(found: Profile, target: Sequence[str]) -> list[str]:
+    gaps = [
+        column.name
+        for column in found.columns
+        if column.missing
+        and column.name not in {*found.drop, *target}
+        and column.kind in ("number", "integer", "boolean", "date")
+    ]
+    if not gaps:
+        return []
+    shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
+    return [f"  missing: indicator  # the mean, and a feature that says so: {_one_line(shown)}"]
+
+
+def _balance(found: Profile) -> list[str]:
+    if len(found.classes) < 2:
+        return []
+    shown = sorted(found.classes.items(), key=lambda pair: -pair[1])[:4]
+    counts = ", ".join(f"{name} {count:,}" for name, count in shown)
+    more = ", ..." if len(found.classes) > len(shown) else ""
+    return [f"  class_weights: none  # or balanced; rows: {_one_line(counts)}{more}"]
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:100]
