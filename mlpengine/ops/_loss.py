@@ -2,16 +2,15 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.errors import DtypeError, ShapeError
-from mlpengine.ops._check import listing, need_floats
+from mlpengine.ops._check import listing
 from mlpengine.ops._constant import BLOCK
 from mlpengine.ops._op import Direction, GradOp, operand_names, residual_names, work_names
-from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
+from mlpengine.spec import Array, Call, Calls, Spec, call
 
 VALUE = Spec((), np.dtype(np.float64))
 """The value of a loss: a sum in float64, whatever the dtype of the operands."""
@@ -130,114 +129,6 @@ class Loss(GradOp):
         return {name: named[name] for name in work_names(type(self), rule)}
 
 
-class EntryLoss(Loss):
-    """Base of the losses that are a mean over entries: target and output have one shape.
-
-    Shapes: output (batch, ...), target as output, weight (batch,).
-    An entry's loss is ``value_scale * entry`` and its derivative ``slope_scale * slope``, with
-    what `entries` writes.  A weight multiplies its row's losses; the mean divides by the number of
-    entries, not by the sum of the weights, and is 0 for an empty batch.
-    """
-
-    value_scale: ClassVar[float] = 1.0
-    slope_scale: ClassVar[float] = 1.0
-
-    def room(self, output: Spec) -> Spec:
-        """Return the spec of the buffer that `entries` may use besides."""
-        return Spec((0,), output.dtype)
-
-    @abstractmethod
-    def entries(
-        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
-    ) -> Calls:
-        """Yield the calls that write each entry's loss and its derivative by the output."""
-
-    def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        if target is not None and target.shape != output.shape:
-            raise ShapeError(
-                f"{self.name}: target must have the shape of output "
-                f"({listing(output=output, target=target)})"
-            )
-        return output
-
-    def infer(self, output: Spec, target: Spec, weight: Spec | None = None) -> Spec:
-        need_floats(self.name, output=output, target=target, weight=weight)
-        self.target_spec(output, target)
-        need_row_weights(self.name, output, weight)
-        return VALUE
-
-    def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
-        return {
-            "entry": output,
-            "slope": output,
-            "room": self.room(output),
-            "wide": wide_spec(output),
-            "rows": Spec((2, 0) if weight is None else (2, *weight.shape), VALUE.dtype),
-            "factor": Spec((), output.dtype),
-        }
-
-    def forward(
-        self,
-        output: Array,
-        target: Array,
-        weight: Array | None,
-        *,
-        out: Array,
-        entry: Array,
-        slope: Array,
-        room: Array,
-        wide: Array,
-        rows: Array,
-    ) -> Calls:
-        yield from self.entries(output, target, entry, slope, room)
-        share = self.value_scale / max(entry.size, 1)
-        if weight is None:
-            yield from total(entry.reshape(-1), share, wide, out)
-        else:
-            yield call(np.add.reduce, by_row(entry), 1, np.float64, rows[0])
-            yield call(np.multiply, weight, np.array(share), rows[1])
-            yield call(np.dot, rows[0], rows[1], out)
-
-    def gradients(
-        self,
-        dy: Array | None,
-        weight: Array | None,
-        out: Slots,
-        slope: Array,
-        rows: Array,
-        factor: Array,
-    ) -> Calls:
-        """Yield the calls for d_output and d_weight; `factor` becomes dy / entries, scaled."""
-        d_output, _, d_weight = out
-        share = 1 / max(slope.size, 1)
-        yield from scaled_dy(dy, self.slope_scale * share, factor)
-        if d_output is not None:
-            yield from times_factors(slope, factor, weight, d_output)
-        if d_weight is not None:
-            yield call(np.multiply, rows[0], np.array(self.value_scale * share), rows[1])
-            yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
-
-
-class DistanceLoss(EntryLoss):
-    """Base of the losses of output - target: d_target is the negative of d_output."""
-
-    def backward(
-        self,
-        dy: Array | None,
-        weight: Array | None,
-        *,
-        out: Slots,
-        slope: Array,
-        rows: Array,
-        factor: Array,
-    ) -> Calls:
-        yield from self.gradients(dy, weight, out, slope, rows, factor)
-        d_target = out[1]
-        if d_target is not None:
-            yield from times_factors(slope, factor, weight, d_target)
-            yield call(np.negative, d_target, d_target)
-
-
 def wide_spec(x: Spec) -> Spec:
     """Return the spec of the buffer that `total` needs for the entries of `x`."""
     blocks = -(-x.size // BLOCK)
@@ -262,26 +153,6 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
         yield call(np.dot, block, row[: block.size], part)
     if blocks != 1:
         yield call(np.add.reduce, parts, 0, None, out)
-
-
-def by_row(x: Array) -> Array:
-    """Return `x` as a matrix with one line per row of the batch."""
-    return x.reshape(len(x), x.size // max(len(x), 1))
-
-
-def times_factors(slope: Array, factor: Array, weight: Array | None, out: Array) -> Calls:
-    """Yield the calls that write slope * factor, times each row's weight, into `out`."""
-    yield call(np.multiply, slope, factor, out)
-    if weight is not None:
-        yield call(np.multiply, by_row(out), weight[:, None], by_row(out))
-
-
-def scaled_dy(dy: Array | None, scale: float, factor: Array) -> Calls:
-    """Yield the call that writes ``dy * scale`` into `factor`, or write it now where dy is 1."""
-    if dy is None:
-        factor[...] = scale
-    else:
-        yield call(np.multiply, dy, np.array(scale), factor)
 
 
 def need_row_weights(where: str, output: Spec, weight: Spec | None) -> None:
