@@ -90,7 +90,7 @@ def test_grad_remove_forgets():
     assert grads.grad(x) is None
 
 
-def test_grad_replace_replaces_or_registers():
+def test_grad_replace_replaces_and_registers_an_absent_key():
     x, aside = tracked(), tracked(Y)
     grads = backward(x.sum())
     grads.grad_replace(x, Y)
@@ -144,7 +144,7 @@ def test_retained_results_report_their_gradient():
     np.testing.assert_array_equal(backward(root).grad(root), np.ones((4, 3)))
 
 
-def test_a_graph_is_consumed_unless_it_is_retained():
+def test_a_second_backward_through_a_consumed_graph_is_an_error():
     x = tracked()
     root = (x * x).sum()
     first = backward(root, retain_graph=True)
