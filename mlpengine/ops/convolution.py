@@ -54,7 +54,7 @@ class Conv2d(GradOp, name="conv2d"):
     ) -> Calls:  # fmt: skip
         yield from _unfolded(_window(self, w.shape[2:]), x, frame, tiles, out.shape[2:])
         yield from _products(_matrices(w, self.groups), tiles, sums)
-        yield from _biased(_as_images(sums, out), b, out)
+        yield from _finished(sums, b, out)
 
     def backward(
         self, dy: Array, x: Array, w: Array,
@@ -192,12 +192,15 @@ def _channel_sums(sums: Array, db: Array | None) -> Calls:
         yield call(np.dot, sums.reshape(db.size, -1), ones(sums.shape[-1], db.dtype), db)
 
 
-def _biased(images: Array, b: Array | None, out: Array) -> Calls:
-    """Yield the call that copies the images, and adds a bias to each channel if there is one."""
-    if b is None:
-        yield call(np.copyto, out, images)
-    else:
-        yield call(np.add, images, b[:, None, None], out)
+def _finished(sums: Array, b: Array | None, out: Array) -> Calls:
+    """Yield the calls that add a bias to each channel, if there is one, and write the images.
+
+    In this order: adding it while the channels move behind the batch takes twice as long.
+    """
+    if b is not None:
+        matrix = sums.reshape(b.size, -1)
+        yield call(np.add, matrix, b[:, None], matrix)
+    yield call(np.copyto, out, _as_images(sums, out))
 
 
 def _contest(
