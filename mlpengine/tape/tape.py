@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from mlpengine.errors import DtypeError, TapeError
+from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.expression import Expression
@@ -73,16 +73,22 @@ class Tape:
     def parameter(self, array: ArrayLike, *, name: str | None = None) -> Node:
         """Record a trainable array, a copy of which goes into the tape's flat vector `params`.
 
-        Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use.
+        On a tape made by `over` it stands for the view of that name, and the array is not read.
+        Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use;
+        ShapeError for another shape than that of the view.
         """
         value = numeric(array, "parameter")
         if not Spec.of(value).is_float:
             raise DtypeError(f"parameter: must be float32 or float64 (got {Spec.of(value)})")
-        if self._params is not None and name not in self._params.views:
-            raise TapeError(
-                f"parameter: all parameters must be recorded before the first program is bound "
-                f"(got {name!r} after that)"
-            )
+        if self._params is not None:
+            known = self._params.specs.get(name or "")
+            if known is None:
+                raise TapeError(
+                    f"parameter: all parameters must be recorded before the first program is bound "
+                    f"(got {name!r} after that)"
+                )
+            if known != Spec.of(value):
+                raise ShapeError(f"parameter: {name} must be {known} (got {Spec.of(value)})")
         return self._leaf("parameter", Spec.of(value), name, wants_grad=True, array=value)
 
     def constant(self, array: ArrayLike) -> Node:

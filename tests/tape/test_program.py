@@ -328,6 +328,11 @@ def late_parameter():
     tape.parameter(X, name="late")
 
 
+def another_shape():
+    tape, _ = tape_of(x=X)
+    Tape.over(tape.params).parameter(X.T, name="x")
+
+
 def mixed_parameters():
     tape, x = tape_of(x=X)
     tape.parameter(np.ones(3, np.float32), name="narrow")
@@ -383,6 +388,7 @@ ERRORS = [
     (integer_parameter, DtypeError, r"must be float32 or float64 \(got int64\[3\]"),
     (integer_wants_grad, DtypeError, r"only float32 and float64 have gradients"),
     (late_parameter, TapeError, "recorded before the first program .*'late'"),
+    (another_shape, ShapeError, r"x must be float64\[5, 3\] \(got float64\[3, 5\]\)"),
     (mixed_parameters, DtypeError, r"one dtype \(x float64\[5, 3\], narrow float32\[3\]\)"),
     (unknown_input, TapeError, r"no input 'y' \(inputs: x\)"),
     (wrong_input_shape, ShapeError, r"input 'x': shape must be \(6, 3\) \(got \(5, 3\)\)"),
