@@ -35,6 +35,8 @@ class StepCase:
     weighted: bool = False
     dropout: float = 0.0
     dtype: str = "float32"
+    short: bool = False
+    """Whether one of the batches is a row short, which takes a program of its own."""
 
     def step(self, backend: str, threads: int = 1) -> TrainingStep:
         mlp = Mlp(
@@ -66,7 +68,7 @@ class StepCase:
 
 
 CASES = (
-    StepCase("tiny", (4, 32, 32, 1), 32, loss=MeanSquaredError()),
+    StepCase("tiny", (4, 32, 32, 1), 32, loss=MeanSquaredError(), short=True),
     StepCase("relu", (64, 48, 10), 24, "relu"),
     StepCase("float64", (6, 17, 10), 13, "sigmoid", dtype="float64", clip_norm=0.1),
     StepCase("one row", (4, 8, 2), 1, "silu", MeanSquaredError(), Sgd, {"lr": 0.1}),
@@ -100,7 +102,7 @@ CASES = (
         activation="leaky_relu",
         weighted=True,
     ),
-    StepCase("dropout", dropout=0.3, activation="relu"),
+    StepCase("dropout", dropout=0.3, activation="relu", short=True),
     StepCase("softmax inside", activation="softmax"),
     StepCase("no hidden layer", (9, 4), 20),
     StepCase("streamed", (4, 32, 16, 4), 2500, loss=MeanSquaredError()),

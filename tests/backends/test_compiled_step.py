@@ -31,7 +31,7 @@ def compare(case: StepCase, threads: int = 1) -> TrainingStep:
     compiled, plain = case.step("compiled", threads), case.step("numpy")
     assert compiled.executor == "compiled"
     for number in range(STEPS):
-        rows = case.batch if number != 3 else max(1, case.batch - 1)
+        rows = case.batch - 1 if case.short and number == 3 else case.batch
         x, y, weights = (
             None if a is None else a[number * case.batch :][:rows]
             for a in case.data(STEPS * case.batch)
@@ -83,7 +83,7 @@ def test_the_comparison_notices_another_step():
     batch=st.integers(1, 50),
     activation=st.sampled_from(ACTIVATIONS),
 )
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_architectures_agree_with_numpy(sizes, batch, activation):
     case = StepCase("random", tuple(sizes), batch, activation, MeanSquaredError(), Sgd)
     compare(case)

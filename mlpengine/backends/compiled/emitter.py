@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from textwrap import indent
 
+import numpy as np
+
 from mlpengine.backends.compiled.kernels import ColumnSum, Kernel, LossRows, Map, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import emit_loss
@@ -39,6 +41,10 @@ CHUNK_BYTES = 160 << 10
 
 SMALL_GRADIENTS = 64 << 10
 """Bytes of weight gradients up to which adding to them chunk by chunk costs little."""
+
+TURN_BACK = """\
+for (long i = first; i < last; i++)
+  for (long j = 0; j < {rows}; j++) {to}[j * {columns} + i] = {origin}[i * {ld} + j];"""
 
 
 @dataclass(eq=False)
@@ -162,19 +168,39 @@ class Emitter:
 
     def _product(self, kernel: Product, name: str) -> None:
         reduce = kernel.form == "weight_gradient"
-        tiling = choose_tiling(kernel, self.layout, min(kernel.depth, self.chunk))
+        turned = self._turned(kernel, name) if reduce else None
+        product = turned or kernel
+        tiling = choose_tiling(product, self.layout, min(product.depth, self.chunk))
         panel = f"{name}_panels"
         if tiling.packing != "none":
-            self._packing(kernel, tiling, name, panel)
+            self._packing(product, tiling, name, panel)
         if tiling.pack_rows:
-            self.layout.room(f"{name}_rows", kernel.rows * tiling.depth_block)
-        self.functions.append(emit_tile(kernel, tiling, name, self.layout))
-        slices = self.slices(kernel.rows) if reduce else self._row_slices()
-        body = emit_product(kernel, tiling, name, panel, self.layout, slices)
-        names = [kernel.a.name, kernel.b.name, panel, f"{name}_rows"]
+            self.layout.room(f"{name}_rows", product.rows * tiling.depth_block)
+        self.functions.append(emit_tile(product, tiling, name, self.layout))
+        slices = self.slices(product.rows) if reduce else self._row_slices()
+        body = emit_product(product, tiling, name, panel, self.layout, slices)
+        names = [product.a.name, product.b.name, panel, f"{name}_rows"]
+        if turned is not None:
+            body += "\n" + TURN_BACK.format(
+                rows=kernel.rows,
+                columns=kernel.columns,
+                to=kernel.c.name,
+                origin=turned.c.name,
+                ld=self.layout.stride(turned.c),
+            )
+            names += [kernel.c.name, turned.c.name]
         text = "; ".join([kernel.text, *(m.text for m in kernel.epilogue)])
         self._function(name, text, body, names, reduce=reduce)
-        self._call("reduce" if reduce else "rows", name, kernel.rows)
+        self._call("reduce" if reduce else "rows", name, product.rows)
+
+    def _turned(self, kernel: Product, name: str) -> Product | None:
+        """Return the product of a narrow weight gradient's transpose, whose vectors are full."""
+        if kernel.columns > self.layout.lanes or kernel.rows < 2 * self.layout.lanes:
+            return None
+        array = np.empty((kernel.columns, kernel.rows), kernel.c.array.dtype)
+        c = Value(f"{name}_turned", array, written=True, padded=True)
+        self.layout.room(c.name, c.rows * self.layout.stride(c))
+        return Product("weight_gradient", kernel.b, kernel.a, c, None, kernel.text)
 
     def _packing(self, kernel: Product, tiling: Tiling, name: str, panel: str) -> None:
         self.layout.room(panel, panel_count(kernel, self.layout))

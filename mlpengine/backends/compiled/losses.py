@@ -114,7 +114,7 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> str:
     text += "vec sum = {0}, mass = {0}, picked = {0};\n"
     text += _check_label(kernel) + _columns(columns, lanes, parts)
     text += "const real total = sum_lanes(sum), weighed = sum_lanes(mass);\n"
-    text += "const double whole = log((double)total) * (double)weighed;\n"
+    text += "const double whole = (double)v_log(splat(total))[0] * (double)weighed;\n"
     text += f"row_loss[i] = (whole - (double)sum_lanes(picked)){share};\n"
     if slot is not None:
         weighted = f" * splat({weight.name}[i])" if weight else ""
