@@ -10,9 +10,7 @@ from mlpengine.ops import GradOp, RunningStatistics
 from mlpengine.spec import Spec, call
 from mlpengine.tape import Node, Program, Tape, apply, cat, embedding, linear, ssm_scan, where
 
-ROWS = 8192, 65536
-"""Both fill NumPy's own buffers, of 8,192 elements at most, to the brim."""
-
+ROWS = 4096, 65536
 GROWTH = 1024
 RNG = np.random.default_rng(0)
 
