@@ -201,6 +201,16 @@ class Diagnostics:
             self._copied_at = step
         return is_sample
 
+    def dead_share(self, layer: int) -> float:
+        """Return the share of a layer's units that never fired in the last whole window."""
+        window = self.windows.get(layer)
+        known = window is not None and window.dead is not None
+        return window.dead_share if window and known else self.get("dead_share", layer)
+
+    def get(self, quantity: str, layer: int | None = None) -> float:
+        """Return a quantity of the last sample; NaN if it is unknown."""
+        return self.values[self.columns.place(quantity, layer)]
+
     def close_epoch(self, train_loss: float, validation_loss: float = nan) -> None:
         """Take in the losses of an epoch."""
         self.epochs.append((train_loss, validation_loss))

@@ -178,7 +178,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
         baseline=baseline_loss(step.loss, y, outputs, weights),
     )
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
-        batches = rows.batches(batch_size, seed=1)
+        batches, losses = rows.batches(batch_size, seed=1), []
         for number in range(1, steps + 1):
             chosen = next(batches)
             try:
@@ -186,6 +186,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
             except NumericalError as error:
                 seen.failure = str(error)
                 break
+            losses.append(loss)
             seen.observe(
                 step.scratch,
                 step.grads,
@@ -196,6 +197,8 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
                 lr=step.optimizer.current_lr,
                 rows=chosen,
             )
+    if losses:
+        seen.close_epoch(float(np.mean(losses[-max(1, len(losses) // 4) :])))
     return seen
 
 

@@ -10,6 +10,7 @@ from math import hypot, isnan, nan
 import numpy as np
 
 from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdicts import Verdict, percent, power
 from mlpengine.spec import Array
 
@@ -145,16 +146,12 @@ def lr_low(seen: Diagnostics) -> Verdict | None:
 
 def dead(seen: Diagnostics) -> Verdict | None:
     """Rectifier units that never fire."""
-    shares = {n: w.dead_share for n, w in seen.windows.items() if w.dead is not None}
-    if not shares:
-        return None
-    number = max(shares, key=shares.__getitem__)
-    share = shares[number]
+    number, share = worst(np.array([seen.dead_share(n) for n in range(seen.columns.layers)]))
     if not share > DEAD:
         return None
     ratios = seen.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
-    finding = f"{percent(share)} of the units never fired in the last {seen.windows[number].span}"
+    finding = f"{percent(share)} of the units fired on none of {ROWS} or more rows looked at"
     advice = f"lower lr (update ratio up to {power(largest)}, guide {GUIDE_RATIO})"
     if not largest > 10 * GUIDE_RATIO:
         advice = "look at the initial weights and biases"

@@ -30,8 +30,8 @@ def table(seen: Diagnostics) -> str:
         return "no step was sampled"
     lines = [_line(TITLES)]
     for number, layer in enumerate(seen.mlp.layers):
-        get = {q: seen.values[seen.columns.place(q, number)] for q in _QUANTITIES}
-        dead = seen.windows[number].dead_share if number in seen.windows else float("nan")
+        get = {q: seen.get(q, number) for q in _QUANTITIES}
+        dead = seen.dead_share(number)
         mean, deviation = get["activation_mean"], get["activation_std"]
         lines.append(
             _line(
@@ -64,9 +64,7 @@ _QUANTITIES = (
 
 
 def _net_lines(seen: Diagnostics) -> list[str]:
-    def get(quantity: str) -> float:
-        return seen.values[seen.columns.place(quantity)]
-
+    get = seen.get
     norm, clipped = get("gradient_norm"), get("clipped_norm")
     after = f", clipped to {power(clipped)}" if clipped < norm else ""
     lines = [

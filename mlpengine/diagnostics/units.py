@@ -45,12 +45,6 @@ class UnitWindow:
         self.began, self.rows = step, 0
 
     @property
-    def span(self) -> str:
-        """What a window spans, in words."""
-        epochs = "epoch" if self.steps_per_epoch > 1 else "steps"
-        return f"{epochs} and {ROWS} rows looked at"
-
-    @property
     def dead_share(self) -> float:
         """Share of the units that never fired in the last whole window; NaN before its end."""
         return float("nan") if self.dead is None else float(np.mean(self.dead))

@@ -12,8 +12,10 @@ from mlpengine.diagnostics.baseline import best_constant, loss_of_constant
 from mlpengine.diagnostics.quantities import Columns
 from mlpengine.diagnostics.rules import all_verdicts
 from mlpengine.diagnostics.table import table
+from mlpengine.ops import Loss
 from mlpengine.train.history import CsvLog, EpochRow
 from mlpengine.train.loop import Loop, Result
+from mlpengine.train.task import Part
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
@@ -75,7 +77,7 @@ class LoopDiagnostics:
             loop.step.mlp,
             every=self._every,
             steps_per_epoch=len(loop.batches),
-            **_facts(loop),
+            **facts(loop.step.loss, loop.step.mlp.sizes[-1], loop.train, loop.validation),
         )
         keep = 0
         if self._state is not None:
@@ -143,14 +145,13 @@ class LoopDiagnostics:
         self._state = state
 
 
-def _facts(loop: Loop) -> dict[str, float]:
-    """Return what the rows say about the losses and targets to expect."""
-    train, loss, outputs = loop.train, loop.step.loss, loop.step.mlp.sizes[-1]
+def facts(loss: Loss, outputs: int, train: Part, validation: Part | None) -> dict[str, float]:
+    """Return what rows say about the losses and targets to expect, as `Diagnostics` takes it."""
     constant = best_constant(loss, train.y, outputs, train.weights)
-    facts = {"baseline": loss_of_constant(loss, train.y, constant, train.weights)}
-    if loop.validation is not None:
-        other = loop.validation
-        facts["validation_baseline"] = loss_of_constant(loss, other.y, constant, other.weights)
+    found = {"baseline": loss_of_constant(loss, train.y, constant, train.weights)}
+    if validation is not None:
+        other = loss_of_constant(loss, validation.y, constant, validation.weights)
+        found["validation_baseline"] = other
     if loss.name in ("mse", "mae", "huber"):
-        facts["target_rms"] = float(np.sqrt(np.mean(np.square(train.y, dtype=np.float64))))
-    return facts
+        found["target_rms"] = float(np.sqrt(np.mean(np.square(train.y, dtype=np.float64))))
+    return found

@@ -1,0 +1,211 @@
+"""`mlpengine diagnose`: check a config before a long run, or read what a run went through."""
+
+import json
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from mlpengine.config import load_config, parse_override
+from mlpengine.config.build import Experiment, build
+from mlpengine.diagnostics import Diagnostics, Verdict, example_norms
+from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
+from mlpengine.diagnostics.rules import all_verdicts
+from mlpengine.diagnostics.spectra import Spectrum, spectra
+from mlpengine.diagnostics.table import table
+from mlpengine.diagnostics.twins import Rows
+from mlpengine.errors import UsageError
+from mlpengine.train.diagnose import facts
+from mlpengine.train.model import Model, load_model
+from mlpengine.train.samples import read_diagnostics
+from mlpengine.train.threads import pinned
+
+from .session import RESOLVED
+
+EPILOG = """\b
+Examples:
+  mlpengine diagnose configs/digits.yaml
+  mlpengine diagnose configs/digits.yaml --set optimizer.lr=0.1 --json
+  mlpengine diagnose runs/digits
+  mlpengine diagnose runs/digits --plot dashboard.png
+"""
+
+
+@click.command("diagnose", epilog=EPILOG)
+@click.argument("target", metavar="CONFIG|RUN", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
+)
+@click.option(
+    "--probe-steps",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Steps to train on trial, of a CONFIG.",
+)
+@click.option(
+    "--rows", type=click.IntRange(0), default=10, show_default=True, help="Hard rows of a RUN."
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the dashboard of a RUN into this file.",
+)
+@click.option("--dark", is_flag=True, help="Draw it for a dark screen.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one line of JSON.")
+def command(
+    target: Path,
+    settings: tuple[str, ...],
+    probe_steps: int,
+    rows: int,
+    plot: Path | None,
+    dark: bool,
+    as_json: bool,
+) -> None:
+    """Check the YAML file CONFIG before a long run, or read what the directory RUN went through.
+
+    Of a config: the loss at the start, units that are dead or saturated, the gradient in float64,
+    20 rows to learn by heart, learning rates that work, and some steps on trial.  Of a run: its
+    last sample, what is wrong in words, the weights' spectra, and the rows that are hardest.
+    """
+    if not target.is_dir():
+        if plot is not None:
+            raise UsageError("diagnose: --plot draws a run; give its directory")
+        found, lines = _before(target, settings, probe_steps)
+    else:
+        if settings:
+            raise UsageError("diagnose: --set changes a config, not a run")
+        found, lines = _after(target, rows, plot, dark=dark)
+    click.echo(json.dumps(found, allow_nan=False) if as_json else "\n".join(lines))
+
+
+def _before(
+    path: Path, settings: tuple[str, ...], probe_steps: int
+) -> tuple[dict[str, Any], list[str]]:
+    """Check a config; return everything as data and as lines."""
+    experiment = build(load_config(path, [parse_override(text) for text in settings]))
+    step, part = experiment.step, experiment.parts["train"]
+    rows = Rows(part.x, part.y, part.weights)
+    with pinned(experiment.threads):
+        checks = list(preflight(step.mlp, step.loss, rows))
+        check, curve = suggest_lr(step, rows, step.batch_size)
+        checks.append(check)
+        seen = probe(step, rows, step.batch_size, probe_steps) if probe_steps else None
+    verdicts = list(all_verdicts(seen)) if seen else []
+    found = {
+        "good": all(c.good for c in checks) and not verdicts,
+        "checks": [c.as_dict() for c in checks],
+        "lr_curve": {"lr": _plain(curve.rates), "loss": _plain(curve.losses)},
+        "probe": _sample(seen) if seen else None,
+        "verdicts": [_verdict(v) for v in verdicts],
+    }
+    lines = [f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks]
+    if seen:
+        lines += ["", f"after {probe_steps} steps on trial, which are undone:", table(seen)]
+    return found, [*lines, *_spoken(verdicts, checks)]
+
+
+def _after(
+    run: Path, count: int, plot: Path | None, *, dark: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Read a run; return everything as data and as lines."""
+    if not (run / RESOLVED).is_file():
+        raise UsageError(f"{run}: holds no {RESOLVED}, so it is no run directory")
+    model, experiment = load_model(run), build(load_config(run / RESOLVED))
+    mlp, loss, parts = model.mlp, experiment.step.loss, experiment.parts
+    known = facts(loss, mlp.sizes[-1], parts["train"], parts.get("validation"))
+    seen = read_diagnostics(run, mlp, known)
+    seen.batch_size = experiment.step.batch_size
+    verdicts = list(all_verdicts(seen))
+    shapes = spectra(mlp, experiment.model.mlp)
+    hardest = _hardest(experiment, model, count)
+    if plot is not None:
+        from mlpengine.diagnostics.dashboard import save_dashboard
+
+        save_dashboard(seen, plot, dark=dark, title=str(run))
+    found = {
+        "sample": _sample(seen),
+        "verdicts": [_verdict(v) for v in verdicts],
+        "spectra": [s.as_dict() for s in shapes],
+        "hardest": hardest,
+    }
+    lines = [table(seen), *_spoken(verdicts, []), "", *_spectra_lines(shapes)]
+    lines += ["", *_hardest_lines(hardest)] if hardest else []
+    return found, lines
+
+
+def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str, Any]]:
+    """Return the training rows with the largest gradients, with labels and predictions."""
+    part, rows = experiment.parts["train"], experiment.tables.parts["train"][1]
+    norms, losses = example_norms(model.mlp, experiment.step.loss, part.x, part.y)
+    hardest = np.argsort(-norms, kind="stable")[:count]
+    predicted = experiment.task.predict(model.mlp.predict(part.x[hardest]))
+    classes = model.preprocessor.classes if part.truth.ndim == 1 else None
+
+    def named(value: Any) -> Any:
+        return str(classes[int(value)]) if classes else np.asarray(value).tolist()
+
+    return [
+        {
+            "row": int(place if rows is None else rows[place]),
+            "gradient_norm": float(norms[place]),
+            "loss": float(losses[place]),
+            "target": named(part.truth[place]),
+            "predicted": named(guess),
+        }
+        for place, guess in zip(hardest, predicted, strict=True)
+    ]
+
+
+def _sample(seen: Diagnostics) -> dict[str, Any]:
+    values = [
+        {"layer": layer, "quantity": quantity, "value": value}
+        for (layer, quantity), value in zip(seen.columns, seen.values, strict=True)
+        if np.isfinite(value)
+    ]
+    return {"step": seen.sampled, "values": values}
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    plain = verdict.as_dict()
+    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in plain.items()}
+
+
+def _plain(values: tuple[float, ...]) -> list[float | None]:
+    return [value if np.isfinite(value) else None for value in values]
+
+
+def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
+    if verdicts:
+        return ["", *(f"LOOK  {verdict}" for verdict in verdicts)]
+    return [] if any(not c.good for c in checks) else ["", "nothing unusual"]
+
+
+def _spectra_lines(shapes: list[Spectrum]) -> list[str]:
+    titles = ("layer", "norm", "moved", "stable rank", "of", "condition", "largest values")
+    lines = ["{:>5} {:>9} {:>8} {:>12} {:>5} {:>10}   {}".format(*titles)]
+    for s in shapes:
+        leading = ", ".join(f"{value:.3g}" for value in s.leading)
+        moved = "-" if isnan(s.distance) else f"{s.distance:.2f}"
+        lines.append(
+            f"{s.layer:>5} {s.norm:>9.3g} {moved:>8} {s.stable_rank:>12.1f} {s.full_rank:>5} "
+            f"{s.condition:>10.3g}   {leading}"
+        )
+    return lines
+
+
+def _hardest_lines(hardest: list[dict[str, Any]]) -> list[str]:
+    lines = [f"{'hard row':>8} {'gradient':>9} {'loss':>9}   target, predicted"]
+    lines += [
+        f"{h['row']:>8} {h['gradient_norm']:>9.3g} {h['loss']:>9.3g}   "
+        f"{_short(h['target'])}, {_short(h['predicted'])}"
+        for h in hardest
+    ]
+    return lines
+
+
+def _short(value: Any) -> str:
+    values = value if isinstance(value, list) else [value]
+    return " ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in values)

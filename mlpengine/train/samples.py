@@ -1,0 +1,87 @@
+"""Reading back what diagnostics of a run wrote, of a finished run or one that is running."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from math import nan
+from pathlib import Path
+
+from mlpengine.diagnostics import Diagnostics
+from mlpengine.errors import DataError
+from mlpengine.nn import Mlp
+from mlpengine.train.diagnose import DIAGNOSTICS_FILE
+from mlpengine.train.history import METRICS_FILE
+
+Quantities = dict[tuple[str, str], float]
+"""By layer ("" for the net) and quantity."""
+
+
+def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
+    """Yield step and quantities of each sample of a diagnostics.csv; a last half line is left out.
+
+    Raises: DataError naming file and line for one that cannot be read.
+    """
+    for step, lines in groupby(_lines(path), key=lambda line: line[0]):
+        yield step, {(layer, quantity): value for _, layer, quantity, value in lines}
+
+
+def read_epochs(path: Path) -> list[tuple[float, float]]:
+    """Return training and validation loss of each epoch of a metrics.csv; NaN where there is none.
+
+    Raises: DataError for a file that cannot be read.
+    """
+    with path.open(newline="") as file:
+        try:
+            return [
+                (float(row["train_loss"]), float(row.get("validation_loss") or nan))
+                for row in csv.DictReader(file)
+                if row["train_loss"]
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: is no list of epochs ({error})") from error
+
+
+def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, float]) -> Diagnostics:
+    """Return the diagnostics of a run as far as its files tell.
+
+    `known` is what `facts` returns.
+    Raises: DataError if the run has no diagnostics.csv, or a file is damaged.
+    """
+    path = directory / DIAGNOSTICS_FILE
+    if not path.is_file():
+        raise DataError(
+            f"{directory}: has no {DIAGNOSTICS_FILE} (diagnostics: false, or too short)"
+        )
+    seen = Diagnostics(
+        mlp,
+        baseline=known.get("baseline", nan),
+        validation_baseline=known.get("validation_baseline", nan),
+        target_rms=known.get("target_rms", nan),
+    )
+    columns = list(seen.columns)
+    for step, found in read_samples(path):
+        seen.values[:] = [found.get(column, nan) for column in columns]
+        seen.sampled = step
+        if step == 1:
+            seen.first_loss = seen.get("loss")
+        seen.series.append(step, seen.values)
+    if seen.sampled:
+        seen.spikes.count, seen.spikes.steps = int(seen.get("spikes")), seen.sampled
+        seen.noise.variance, seen.noise.squared_norm = seen.get("noise_scale"), 1.0
+    if (directory / METRICS_FILE).is_file():
+        seen.epochs = read_epochs(directory / METRICS_FILE)
+    return seen
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str, str, float]]:
+    with path.open(newline="") as file:
+        number = 1
+        for number, text in enumerate(file, start=1):
+            if number == 1 or not text.endswith("\n"):
+                continue
+            cells = text.rstrip("\r\n").split(",")
+            try:
+                step, layer, quantity, value = cells
+                yield int(step), layer, quantity, float(value)
+            except ValueError as error:
+                raise DataError(f"{path}:{number}: is no sample ({error})") from error
