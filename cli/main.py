@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "Train a network as a config says, or resume a run.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
+    "diagnose": "Check a config before a long run, or read what a run went through.",
     "compare": "Show what differs between two runs.",
     "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, safetensors or npz.",
