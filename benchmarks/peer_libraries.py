@@ -91,23 +91,7 @@ def jax_steps(work: Workload, *, looped: bool) -> Steps | None:
         return None
     import jax.numpy as jnp
 
-    loss_of = partial(_jax_loss, work)
-
-    def advance(state, x, y):
-        params, first, second, t = state
-        value, grads = jax.value_and_grad(loss_of)(params, x, y)
-        if work.optimizer == "sgd":
-            params = jax.tree.map(lambda p, g: p - 1e-3 * g, params, grads)
-            return (params, first, second, t), value
-        t = t + 1
-        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
-        second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, grads)
-        rate, scale = 1e-3 / (1 - 0.9**t), 1 / (1 - 0.999**t)
-        params = jax.tree.map(
-            lambda p, m, v: p - rate * m / (jnp.sqrt(v * scale) + 1e-8), params, first, second
-        )
-        return (params, first, second, t), value
-
+    advance = _jax_step(work)
     mlp = work.mlp()
     params = [(jnp.array(w), jnp.array(b)) for w, b in zip(mlp.weights, mlp.biases, strict=True)]
     zeros = jax.tree.map(jnp.zeros_like, params)
@@ -128,6 +112,31 @@ def jax_steps(work: Workload, *, looped: bool) -> Steps | None:
         return value.block_until_ready()
 
     return step, LOOPED if looped else 1
+
+
+def _jax_step(work: Workload):
+    """Return the step from state and batch to the next state and the loss."""
+    import jax
+    import jax.numpy as jnp
+
+    loss_of = partial(_jax_loss, work)
+
+    def advance(state, x, y):
+        params, first, second, t = state
+        value, grads = jax.value_and_grad(loss_of)(params, x, y)
+        if work.optimizer == "sgd":
+            params = jax.tree.map(lambda p, g: p - 1e-3 * g, params, grads)
+            return (params, first, second, t), value
+        t = t + 1
+        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
+        second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, grads)
+        rate, scale = 1e-3 / (1 - 0.9**t), 1 / (1 - 0.999**t)
+        params = jax.tree.map(
+            lambda p, m, v: p - rate * m / (jnp.sqrt(v * scale) + 1e-8), params, first, second
+        )
+        return (params, first, second, t), value
+
+    return advance
 
 
 def _jax_loss(work: Workload, params, x, y):

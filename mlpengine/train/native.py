@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from mlpengine.backends.compiled import (
     BAD_LABEL,
@@ -22,6 +23,9 @@ from mlpengine.optim import Adam, Optimizer, RmsProp, Sgd
 from mlpengine.optim._denormals import floor, threshold
 from mlpengine.spec import Array, Call
 from mlpengine.tape.binding import Instruction
+
+if TYPE_CHECKING:
+    from mlpengine.train.step import TrainingStep
 
 _log = logging.getLogger("mlpengine")
 
@@ -82,6 +86,17 @@ def compile_step(parts: StepParts, optimizer: Optimizer) -> Executor | None:
     except UnsupportedError as reason:
         _log.debug("compiled: the step is split (%s)", reason)
         return None
+
+
+def emit_c(step: "TrainingStep") -> str:
+    """Return the C text of a compiled training step, as ``summary --emit-c`` prints it.
+
+    Raises: CompileError if the step is not compiled whole.
+    """
+    whole = step.bound(step.batch_size).whole
+    if whole is None:
+        raise CompileError("emit: the step must be compiled as a whole (backend: compiled)")
+    return whole.source.text
 
 
 def compile_calls(parts: StepParts) -> tuple[Call, ...]:

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlpengine import (
+    CompileError,
     IndexRangeError,
     MeanSquaredError,
     Mlp,
@@ -15,6 +16,7 @@ from mlpengine import (
     TrainingStep,
 )
 from mlpengine.nn.layers import ACTIVATIONS
+from mlpengine.train.native import emit_c
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -152,6 +154,13 @@ def test_a_layer_without_a_compiled_rule_splits_the_program():
     assert step.executor == "compiled"
     assert step.bound(6).whole is None
     assert len(step.bound(6).calls) > 3
+
+
+def test_the_source_can_be_read():
+    text = emit_c(CASES[0].step("compiled"))
+    assert "/* linear_3 = input p_0_weight^T; tanh_4 = tanh forward */" in text
+    with pytest.raises(CompileError, match="must be compiled as a whole"):
+        emit_c(CASES[0].step("numpy"))
 
 
 def test_the_same_step_twice_gives_the_same_bits():

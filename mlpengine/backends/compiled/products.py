@@ -85,10 +85,31 @@ def heights(rows: int, block: int, most: int) -> set[int]:
     return found
 
 
+TILE = """\
+INLINE void {name}_tile(void *const *table, char *workspace, const int rows, const int wide,
+    const int part, const long i, const long j, const long k0, const long k1,
+    const real *restrict a, const real *restrict b) {{
+{declared}\
+  (void)table, (void)workspace, (void)part, (void)k0;
+  vec sum[TILE_ROWS][WIDE];
+  EACH sum[r][v] = {start};
+  for (long k = k0; k < k1; k++) {{
+    vec terms[WIDE];
+    UNROLL for (int v = 0; v < wide; v++) terms[v] = load(&{b_at});
+    UNROLL for (int r = 0; r < rows; r++) {{
+      const vec factor = splat({a_at});
+      UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * terms[v];
+    }}
+  }}
+{finish}
+}}
+"""
+
+
 def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> str:
     """Return the function that computes one tile of c."""
-    a, across = product.a, product.form == "weight_gradient"
-    a_ld = layout.stride(a)
+    across = product.form == "weight_gradient"
+    a_ld = layout.stride(product.a)
     a_at = f"a[k * {a_ld} + r]" if across else f"a[r * {a_ld} + k]"
     if tiling.pack_rows:
         a_at = "a[(k - k0) * rows + r]"
@@ -98,38 +119,21 @@ def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> st
     keep = _accumulator(product)
     at = f"{keep.name} + (i + r) * {layout.stride(keep)} + j + v * LANES"
     some = product.columns % layout.lanes if across else 0
-    load = _by_width("load", at, some)
-    passes = product.depth > tiling.depth_block
-    start = f"k0 ? {load} : (vec){{0}}" if passes else "(vec){0}"
-    save = (
-        f"if (k1 < {product.depth}) {{\n  EACH {_by_width('store', at, some, 'sum[r][v]')};\n"
-        "  return;\n}\n"
-        if passes
-        else ""
-    )
-    body = (
-        f"vec sum[{layout.target.tile_rows}][WIDE];\n"
-        f"EACH sum[r][v] = {start};\n"
-        "for (long k = k0; k < k1; k++) {\n"
-        "  vec terms[WIDE];\n"
-        f"  UNROLL for (int v = 0; v < wide; v++) terms[v] = load(&{b_at});\n"
-        "  UNROLL for (int r = 0; r < rows; r++) {\n"
-        f"    const vec factor = splat({a_at});\n"
-        "    UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * terms[v];\n"
-        "  }\n"
-        "}\n"
-        f"{save}"
-        "EACH {\n"
-        f"{indent(_epilogue(product, layout, some), '  ')}\n"
-        "}"
-    )
-    unused = "(void)table, (void)workspace, (void)part, (void)k0;\n"
-    return (
-        f"INLINE void {name}_tile(void *const *table, char *workspace, const int rows,\n"
-        f"    const int wide, const int part, const long i, const long j, const long k0,\n"
-        f"    const long k1, const real *restrict a, const real *restrict b) {{\n"
-        f"{layout.declare(_tile_names(product), body)}"
-        f"{indent(unused + body, '  ')}\n}}\n"
+    start, save = "(vec){0}", ""
+    if product.depth > tiling.depth_block:  # the sums wait in memory between passes
+        start = f"k0 ? {_by_width('load', at, some)} : (vec){{0}}"
+        save = (
+            f"if (k1 < {product.depth}) {{\n  EACH {_by_width('store', at, some, 'sum[r][v]')};\n"
+        )
+        save += "  return;\n}\n"
+    finish = f"{save}EACH {{\n{indent(_epilogue(product, layout, some), '  ')}\n}}"
+    return TILE.format(
+        name=name,
+        declared=layout.declare(_tile_names(product), start + finish),
+        start=start,
+        a_at=a_at,
+        b_at=b_at,
+        finish=indent(finish, "  "),
     )
 
 
