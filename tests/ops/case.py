@@ -40,8 +40,8 @@ class Case:
     """Factors of the operands at which value and gradients are still finite, in both dtypes."""
     scaled: int | None = None
     """How many operands, the first ones, such a factor is for; None for all."""
-    memory_rows: tuple[int, int] = (16384, 65536)
-    """Rows between which memory must not grow; few enough fill NumPy's buffer of 8,192 elements."""
+    memory_rows: tuple[int, int] = (16384, 32768)
+    """Rows between which memory must not grow; the fewer fill NumPy's bounded buffers."""
     dtypes: tuple[str, ...] = ("float64", "float32")
     before: Callable[[], object] | None = None
     """Restores what a forward pass changes, say the state of a generator."""

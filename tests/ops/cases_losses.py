@@ -108,7 +108,7 @@ def by_class(name, classes=4, *, weighted=False, soft=False, labels=labels, plai
         extremes=(1e-30, 1e30),
         scaled=1,
         plain=plain,
-        memory_rows=(16384, 65536) if classes < 100 else (256, 1024),
+        memory_rows=(16384, 32768) if classes < 100 else (256, 1024),
     )
 
 
