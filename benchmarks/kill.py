@@ -1,6 +1,6 @@
 """Stop training at random moments, resume it, and compare the files byte for byte.
 
-    python benchmarks/kill.py                     # 30 times kill -9, 30 times SIGINT and SIGTERM each
+    python benchmarks/kill.py                     # 30 times each kill -9, SIGINT, SIGTERM
     python benchmarks/kill.py --times 1000 --signals KILL
     python benchmarks/kill.py --smoke             # once each
 

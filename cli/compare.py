@@ -47,7 +47,8 @@ def command(first: Path, second: Path, as_json: bool) -> None:
         for name in results[0].get(part, {})
     }
     names = [str(first), str(second)]
-    verdict = judge(metrics, names)
+    same_data = not {"data.source", "data.target"} & differing.keys()
+    verdict = judge(metrics if same_data else {}, names)
     if as_json:
         shown = {"runs": names, "settings": differing, "metrics": metrics, **verdict}
         click.echo(json.dumps(shown))
@@ -100,7 +101,7 @@ def described(
     if any(key == "seed" or key.startswith("data.") for key in differing):
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
     if verdict["by"] is None:
-        return [*lines, "they have no metric in common"]
+        return [*lines, "which is better cannot be told: they learned different things"]
     if verdict["better"] is None:
         return [*lines, f"level in {verdict['by']}"]
     return [

@@ -19,6 +19,8 @@ SHOWN_CLASSES = 10
 """Classes up to which the whole confusion matrix is shown, beyond it the commonest mistakes."""
 
 SHOWN_MISTAKES = 5
+ROW_OF_METRICS = 5
+"""Metrics up to which a part is a row of the table, and beyond which a column."""
 
 
 def report(
@@ -47,18 +49,25 @@ def report(
 def metrics_table(
     measured: Mapping[str, Mapping[str, float | None]], rows: Mapping[str, int], task: Task
 ) -> list[str]:
-    """Return a line of metrics for each part."""
+    """Return a line of metrics for each part, or a column if there are many."""
     if not measured:
         return []
     names = list(next(iter(measured.values())))
     standardized = isinstance(task, Regression) and task.standardized
     titles = ["loss*" if n == "loss" and standardized else n.replace("_", " ") for n in names]
-    width = max(11, *(len(title) + 2 for title in titles))
-    lines = [_line("", width, "rows", *titles)]
-    lines += [
-        _line(part, width, f"{rows[part]:,}", *(number(found[name]) for name in names))
-        for part, found in measured.items()
-    ]
+    counts = {part: f"{rows[part]:,}" for part in measured}
+    if len(names) > ROW_OF_METRICS:  # a terminal has more lines than columns
+        lines = [_line("", 20, *measured), _line("rows", 20, *counts.values())]
+        lines += [
+            _line(title, 20, *(number(found[name]) for found in measured.values()))
+            for title, name in zip(titles, names, strict=True)
+        ]
+    else:
+        lines = [_line("", 10, "rows", *titles)]
+        lines += [
+            _line(part, 10, counts[part], *(number(found[name]) for name in names))
+            for part, found in measured.items()
+        ]
     if standardized:
         lines.append("* loss (standardized): of targets scaled to mean 0 and deviation 1")
     return lines
@@ -125,4 +134,4 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
 
 
 def _line(first: str, width: int, *rest: str) -> str:
-    return f"{first:<10}" + "".join(text.rjust(width) for text in rest)
+    return first.ljust(width) + "".join(f"{text:>11}" for text in rest)

@@ -4,4 +4,5 @@ SMALL = """\
 data: {source: penguins}
 model: {hidden: [4]}
 training: {epochs: 3}
+report: false
 """

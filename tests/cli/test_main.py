@@ -61,9 +61,9 @@ def test_without_a_command_help_is_shown(mlpengine):
 
 WRONG = {
     "misspelled command": (["trian"], "no such command 'trian' - did you mean 'train'?"),
-    "unknown command": (["zzz"], "no such command 'zzz' (train"),
+    "unknown command": (["zzz"], "no such command 'zzz' (init"),
     "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "--set"),
-    "missing argument": (["train"], "Missing argument 'CONFIG'"),
+    "missing argument": (["train"], "give a CONFIG, or --resume RUN"),
     "wrong number": (["train", "c.yaml", "--epochs", "0"], "--epochs"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
     "missing config": (["train", "none.yaml"], "none.yaml: cannot read the config"),

@@ -1,0 +1,121 @@
+"""Sixty malformed inputs: what is wrong, which command meets it, and what the message must say."""
+
+import numpy as np
+
+ROWS = [f"{i},{i * i % 7},{'uvw'[i % 3]},{'yn'[i % 2]}" for i in range(40)]
+HEAD = "a,b,c,y\n"
+GOOD = HEAD + "\n".join(ROWS) + "\n"
+CONFIG = "data: {source: rows.csv, target: y}\ntraining: {epochs: 1}\nreport: false\n"
+
+
+def changed(row: int, text: str) -> str:
+    """Return the good table with one row replaced."""
+    return HEAD + "\n".join(text if i == row else line for i, line in enumerate(ROWS)) + "\n"
+
+
+CONFIGS = {
+    "empty": ("", "data: this key is required"),
+    "a list": ("- 1\n", "the top level must be a mapping"),
+    "text": ("hello\n", "the top level must be a mapping"),
+    "open bracket": ("data: {source: [\n", "not valid YAML"),
+    "tab": ("data:\n\tsource: x\n", "c.yaml:2: not valid YAML"),
+    "not UTF-8": (b"name: \xff\n", "c.yaml:1: a config must be UTF-8"),
+    "null byte": (b"name: \0\n", "not readable as YAML"),
+    "duplicate key": ("seed: 1\nseed: 2\n" + CONFIG, "c.yaml:2: seed: the key is given twice"),
+    "alias": ("a: &x 1\nb: *x\n", "aliases are not allowed"),
+    "tag": ("seed: !!python/object:os.system 1\n" + CONFIG, "tags are not allowed"),
+    "two documents": (CONFIG + "---\n" + CONFIG, "one file holds one config"),
+    "directive": ("%YAML 1.1\n---\n" + CONFIG, "directives are not allowed"),
+    "deep nesting": ("[" * 1000 + "]" * 1000, "nested deeper than 12 levels"),
+    "too large": ("# " + "x" * 70_000, "at most 65536 bytes"),
+    "unknown section": (CONFIG + "modle: {}\n", "did you mean 'model'?"),
+    "unknown key": (CONFIG + "model: {hiden: [3]}\n", "did you mean 'hidden'?"),
+    "misplaced key": (CONFIG + "epochs: 3\n", "did you mean 'training.epochs'?"),
+    "text for a number": (CONFIG + "seed: one\n", "c.yaml:4: seed: must be a whole number"),
+    "number for text": (CONFIG + "name: 3\n", "name: must be text"),
+    "negative": (CONFIG + "model: {hidden: [-3]}\n", "model.hidden[0]: must be at least 1"),
+    "infinite": (CONFIG + "optimizer: {lr: .inf}\n", "optimizer.lr: must be"),
+    "not a number": (CONFIG + "optimizer: {lr: .nan}\n", "optimizer.lr: must be"),
+    "huge number": (CONFIG + "seed: " + "9" * 5000 + "\n", "seed"),
+    "dropout of one": (CONFIG + "model: {dropout: 1}\n", "model.dropout: must be"),
+    "activation": (CONFIG + "model: {activation: rleu}\n", "did you mean 'relu'?"),
+    "optimizer": (CONFIG + "optimizer: adma\n", "did you mean 'adam'?"),
+    "path as a name": (CONFIG + "name: ../../etc\n", "name: must be letters, digits"),
+    "no rows to train": (
+        "data: {source: rows.csv, target: y, split: {validation: 0.5, test: 0.5}}\n",
+        "must leave rows to train on",
+    ),
+    "checkpoint": (
+        "data: {source: rows.csv, target: y}\ntraining: {checkpoint: {every_second: 3}}\n",
+        "did you mean 'every_seconds'?",
+    ),
+    "report": (CONFIG.replace("false", "maybe"), "report: must be a mapping"),
+}
+"""Text of c.yaml, and what `train` says."""
+
+TABLES = {
+    "empty": ("", "rows.csv"),
+    "header only": (HEAD, "rows.csv"),
+    "one row": (HEAD + "1,2,u,y\n", "need at least 3 rows (1 found)"),
+    "not UTF-8": (GOOD.encode() + b"1,2,\xff,y\n", "UTF-8"),
+    "ragged": (changed(3, "1,2"), "line 5"),
+    "too many cells": (changed(3, "1,2,3,4,5,6"), "line 5"),
+    "duplicate columns": (GOOD.replace("a,b", "a,a"), "'a'"),
+    "open quote": (changed(3, '1,"2,u,y'), "rows.csv"),
+    "null bytes": (b"a,b\0,c,y\n1,2,u,y\n" * 20, "rows.csv"),
+    "no target": (GOOD.replace("y\n", "z\n", 1), "has no column 'y'"),
+    "missing target": (changed(3, "1,2,u,"), "line 5"),
+    "one class": (GOOD.replace(",n\n", ",y\n"), "at least two classes"),
+    "infinite feature": (changed(3, "inf,2,u,y"), "line 5"),
+    "huge feature": (changed(3, "1e300,2,u,y"), "line 5"),
+    "text in numbers": (
+        HEAD + "".join(f"{'x' if i == 7 else i},{i % 5},u,{'yn'[i % 2]}\n" for i in range(60)),
+        "line 9",
+    ),
+    "binary": (bytes(range(256)) * 20, "rows.csv"),
+    "only a target": ("y\n" + "y\nn\n" * 20, "no column is left to learn from"),
+}
+"""Text of rows.csv, and what `train` says."""
+
+COMMANDS = {
+    "predict without a run": (["predict", "none", "rows.csv"], "none: there is no such file"),
+    "predict an empty directory": (["predict", ".", "rows.csv"], "holds no model"),
+    "predict with a CSV as model": (["predict", "rows.csv", "rows.csv"], "not a readable"),
+    "predict without a column": (["predict", "run", "less.csv"], "needs column"),
+    "predict text for a number": (["predict", "run", "text.csv"], "text.csv"),
+    "predict a file that is not there": (["predict", "run", "none.csv"], "none.csv"),
+    "predict with an unknown id": (["predict", "run", "rows.csv", "--id", "q"], "'q'"),
+    "predict into an unknown format": (["predict", "run", "rows.csv", "-o", "o.xls"], ".parquet"),
+    "predict into no directory": (["predict", "run", "rows.csv", "-o", "no/o.csv"], "no/o.csv"),
+    "a truncated model": (["predict", "cut.safetensors", "rows.csv"], "cut.safetensors"),
+    "a model with a flipped bit": (["predict", "bit.safetensors", "rows.csv"], "is damaged"),
+    "a network without preprocessing": (["predict", "net.safetensors", "rows.csv"], "not a model"),
+    "evaluate an unknown class": (["evaluate", "run", "--data", "class.csv"], "line 2"),
+    "evaluate without a target": (["evaluate", "run", "--data", "target.csv"], "target column"),
+    "evaluate nothing": (["evaluate", "bare.safetensors"], "--data FILE"),
+    "evaluate pickles": (["evaluate", "run", "--data", "pickle.npy"], "never loaded"),
+    "compare with no run": (["compare", "run", "."], "cannot be read (the run has not ended)"),
+    "resume no run": (["train", "--resume", "."], "is not the directory of a run"),
+    "resume with a config": (["train", "c.yaml", "--resume", "run"], "--resume"),
+    "init without a target": (["init", "rows.csv", "-o", "n.yaml"], "--target"),
+    "init with an unknown target": (["init", "rows.csv", "--target", "q", "-o", "n.yaml"], "'q'"),
+    "init over a config": (["init", "rows.csv", "--target", "y", "-o", "c.yaml"], "--force"),
+    "check without data": (["check", "gone.yaml"], "there is no such file or data set"),
+}
+"""Arguments in a directory that holds a run, and what the command says."""
+
+
+def prepare(folder, model):
+    """Write the files that `COMMANDS` name; `model` is a model file of a run on the good table."""
+    (folder / "rows.csv").write_text(GOOD)
+    (folder / "c.yaml").write_text(CONFIG)
+    (folder / "gone.yaml").write_text(CONFIG.replace("rows.csv", "gone.csv"))
+    (folder / "less.csv").write_text("a,c\n1,u\n")
+    (folder / "text.csv").write_text("a,b,c\n1,2,u\nx,2,u\n")
+    (folder / "class.csv").write_text(HEAD + "1,2,u,maybe\n")
+    (folder / "target.csv").write_text("a,b,c\n1,2,u\n")
+    data = model.read_bytes()
+    (folder / "bare.safetensors").write_bytes(data)
+    (folder / "cut.safetensors").write_bytes(data[:-7])
+    (folder / "bit.safetensors").write_bytes(data[:-1] + bytes([data[-1] ^ 4]))
+    np.save(folder / "pickle.npy", np.array([{}], object), allow_pickle=True)
