@@ -21,6 +21,7 @@ SOURCE = "long answer(void) { return 42; }\n"
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MLPENGINE_CACHE", str(tmp_path / "programs"))
     monkeypatch.setattr(cache, "_loaded", {})
+    monkeypatch.setattr(cache, "_targets", {})
     return tmp_path / "programs"
 
 
@@ -35,10 +36,22 @@ def kept(folder):
 def test_a_program_is_compiled_once(folder, monkeypatch):
     assert answer() == 42
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert len(list(folder.iterdir())) == 1  # nothing is left of the build
+    assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".so"]  # nothing of the build
     monkeypatch.setattr(cache, "_loaded", {})
     monkeypatch.setattr(cache, "_build", None)  # compiling again would fail
     assert answer() == 42
+
+
+@pytest.mark.parametrize("kept_text", [None, "", "[]", "{", '{"command": ["cc"]}'])
+def test_a_compiler_is_asked_once_and_again_if_the_answer_is_lost(folder, monkeypatch, kept_text):
+    target = native_target()
+    (path,) = folder.iterdir()
+    if kept_text is not None:
+        path.write_text(kept_text)
+    cache._targets.clear()
+    if kept_text is None:
+        monkeypatch.setattr(cache, "find_target", None)  # asking again would fail
+    assert native_target() == target
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
@@ -94,7 +107,7 @@ def test_source_that_does_not_compile_is_one_line(folder):
     with pytest.raises(CompileError, match=r"must accept the program \(.*error") as caught:
         answer("nonsense")
     assert "\n" not in str(caught.value)
-    assert not list(folder.iterdir())
+    assert not kept(folder)
 
 
 def test_a_full_disk_is_a_compile_error(folder, monkeypatch):
@@ -104,7 +117,7 @@ def test_a_full_disk_is_a_compile_error(folder, monkeypatch):
     monkeypatch.setattr(cache, "_sign", full)
     with pytest.raises(CompileError, match="No space left"):
         answer()
-    assert not list(folder.iterdir())
+    assert [p.suffix for p in folder.iterdir()] == [".json"]
 
 
 @pytest.mark.parametrize("compiler", ["/no/such/compiler", "false"])
@@ -132,4 +145,4 @@ def test_eight_processes_at_once_share_one_program(folder):
     )
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(8)]
     assert [process.wait() for process in running] == [0] * 8
-    assert len(list(folder.iterdir())) == 1
+    assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".so"]

@@ -8,6 +8,7 @@ Files appear by renaming, whole or not at all.
 
 import ctypes
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -15,10 +16,18 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
-from mlpengine.backends.compiled.target import FLAGS, SECONDS, Target, environment
+from mlpengine.backends.compiled.target import (
+    FLAGS,
+    SECONDS,
+    Target,
+    compiler_stamp,
+    environment,
+    find_target,
+)
 from mlpengine.errors import CompileError
 
 DIGEST_BYTES = 32
@@ -35,6 +44,39 @@ def load(source: str, target: Target, more_flags: Sequence[str] = ()) -> ctypes.
 
 
 _loaded: dict[str, ctypes.CDLL] = {}
+_targets: dict[str, Target] = {}
+
+
+def remembered_target(command: tuple[str, ...]) -> Target:
+    """Return what `command` compiles for, asking it only the first time that it is met.
+
+    Asking takes two processes, which is longer than loading a program.
+    Raises: CompileError if it does not answer.
+    """
+    stamp = hashlib.sha256(compiler_stamp(command).encode()).hexdigest()
+    if stamp not in _targets:
+        path = cache_directory() / f"{stamp}.json"
+        _targets[stamp] = _read_target(path) or _ask_target(command, path)
+    return _targets[stamp]
+
+
+def _read_target(path: Path) -> Target | None:
+    try:
+        _require_private(path, os.lstat(path))
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Target(**{**fields, "command": tuple(fields["command"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _ask_target(command: tuple[str, ...], path: Path) -> Target:
+    target = find_target(command)
+    with suppress(OSError):  # it is only asked again
+        handle, name = tempfile.mkstemp(prefix=".target-", dir=path.parent)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(asdict(target), file)
+        os.replace(name, path)
+    return target
 
 
 def _load(name: str, source: str, target: Target, more_flags: tuple[str, ...]) -> ctypes.CDLL:

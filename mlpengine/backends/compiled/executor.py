@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from mlpengine.backends.compiled.cache import load
+from mlpengine.backends.compiled.cache import load, remembered_target
 from mlpengine.backends.compiled.lower import InstructionLike
 from mlpengine.backends.compiled.source import NUMBERS, Source, emit_program
-from mlpengine.backends.compiled.target import Target, compiler_command, find_target
+from mlpengine.backends.compiled.target import Target, compiler_command
 from mlpengine.backends.compiled.updates import Update
 from mlpengine.backends.compiled.values import address_of
 from mlpengine.errors import CompileError
@@ -29,7 +29,7 @@ def native_target() -> Target:
             "compiler: a C compiler must be on PATH or named by $CC; "
             "pip install 'mlpengine[compiled]' brings one"
         )
-    return find_target(command)
+    return remembered_target(command)
 
 
 class Executor:

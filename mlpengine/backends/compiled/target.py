@@ -6,8 +6,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from mlpengine.errors import CompileError
@@ -80,13 +81,12 @@ def compiler_command() -> tuple[str, ...] | None:
     return None
 
 
-@cache
 def find_target(command: tuple[str, ...]) -> Target:
     """Return what `command` compiles for, asking it.
 
     Raises: CompileError if it does not answer.
     """
-    version = _ask([*command, "--version"]).splitlines()[0]
+    about = _ask([*command, "--version"]).splitlines()[0]
     macros = _ask([*command, "-march=native", "-dM", "-E", "-x", "c", os.devnull])
     defined = {line.split()[1] for line in macros.splitlines() if line.startswith("#define")}
     if "__AVX512F__" in defined:
@@ -96,8 +96,8 @@ def find_target(command: tuple[str, ...]) -> Target:
     else:
         size, registers = 16, 32 if "__aarch64__" in defined else 16
     features = sorted(m for m in defined if m.startswith(("__AVX", "__FMA", "__ARM_FEATURE")))
-    cpu = " ".join([platform.machine(), _cpu_model(), *features])
-    return Target(command, version, cpu, size, registers)
+    cpu = " ".join([platform.machine(), cpu_model(), *features])
+    return Target(command, about, cpu, size, registers)
 
 
 def _ask(command: list[str]) -> str:
@@ -117,10 +117,24 @@ def environment() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C"}
 
 
-def _cpu_model() -> str:
+def compiler_stamp(command: tuple[str, ...]) -> str:
+    """Return what changes when the compiler or the processor does, without asking the compiler."""
+    found = shutil.which(command[0]) or command[0]
+    parts = [*command, os.path.realpath(found), platform.machine(), cpu_model()]
+    with suppress(OSError):
+        file = os.stat(found)
+        parts += [str(file.st_size), str(file.st_mtime_ns), str(file.st_ino)]
+    if "ziglang" in command:
+        with suppress(PackageNotFoundError):
+            parts.append(version("ziglang"))
+    return "\n".join(parts)
+
+
+def cpu_model() -> str:
+    """Return name and features of the processor, as the system reports them."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            keep = ("model name", "cpu family", "model\t", "CPU part", "CPU implementer")
+            keep = ("model name", "cpu family", "model\t", "CPU part", "CPU implementer", "flags")
             return " ".join(sorted({ln.strip() for ln in lines if ln.startswith(keep)}))
     except OSError:
         return platform.processor()
