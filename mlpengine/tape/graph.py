@@ -142,8 +142,7 @@ def gradients(computations: Sequence[Computation], root: Value) -> dict[int, Arr
             arrays[buffer] = np.empty(buffer.spec.shape, buffer.spec.dtype)
     memory = _Memory(plan, arrays)
     for time, step in enumerate(plan.steps):
-        for instruction in bind([step], memory.resolve, NUMPY):
-            replay(instruction.calls)
+        replay(bound for i in bind([step], memory.resolve, NUMPY) for bound in i.calls)
         memory.release(time)
     return {index: memory.resolve(buffer) for index, buffer in found.items()}
 

@@ -3,6 +3,7 @@
 import gc
 import threading
 import tracemalloc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -315,6 +316,41 @@ def test_a_graph_that_nobody_goes_back_through_goes_with_its_tensor():
     assert alive() == before + 2
     del h
     assert alive() == before
+
+
+def test_a_consumed_graph_goes_though_its_root_stays():
+    gc.collect()
+    x = tracked()
+    root = x.tanh().exp().sum()
+    backward(root)
+    assert [o.record.op.name for o in gc.get_objects() if isinstance(o, Computation)] == ["sum"]
+
+
+def test_a_graph_holds_only_what_backward_reads():
+    x = tracked()
+    read, unread = x * 2, x + 1
+    inner = [weakref.ref(t.inner()) for t in (read, unread)]
+    root = read * read + unread
+    del read, unread
+    assert inner[0]() is not None
+    assert inner[1]() is None
+    assert root.wants_grad
+
+
+def test_gradients_go_as_soon_as_nobody_reads_them():
+    size = 100_000
+    x = h = tracked(np.ones(size))
+    for _ in range(30):
+        h = h.tanh()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        grads = backward(h)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grads.grad(x).size == size
+    assert peak < 5 * 8 * size
 
 
 def test_a_chain_of_5000_ops_goes_back_and_goes_away():
