@@ -15,6 +15,8 @@ from mlpengine.backends.compiled import (
     Update,
     compile_program,
 )
+from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
@@ -28,6 +30,20 @@ if TYPE_CHECKING:
     from mlpengine.train.step import TrainingStep
 
 _log = logging.getLogger("mlpengine")
+
+
+STEPS_THAT_PAY = 20_000
+"""Steps of a run from which compiling pays: it takes a second or so the first time, and saves some
+60 us of calls at each step of a small network and about as much arithmetic of a large one."""
+
+
+def choose_backend(steps: int) -> str:
+    """Return the backend that ``auto`` means for a run of so many steps.
+
+    It depends on that number and on whether there is a compiler, not on what the cache holds, so a
+    config gives the same bits twice on one machine.
+    """
+    return "compiled" if steps >= STEPS_THAT_PAY and compiler_command() else "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +164,6 @@ def _numpy_calls(instructions: Iterable[InstructionLike], parts: StepParts) -> I
 
 def _is_supported(instruction: InstructionLike, parts: StepParts) -> bool:
     """Return whether the instruction has a compiled rule, by trying it alone."""
-    from mlpengine.backends.compiled.lower import lower
-
     try:
         lower([instruction], 1, {})
     except UnsupportedError:

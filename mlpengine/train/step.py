@@ -79,6 +79,8 @@ class TrainingStep:
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"training step: batch_size must be at least 1 (got {batch_size})")
+        if threads < 1:
+            raise UsageError(f"training step: threads must be at least 1 (got {threads})")
         if clip_norm is not None and clip is not None:
             raise UsageError("training step: takes clip_norm or clip, not both")
         self.clip = NormClip(clip_norm) if clip_norm is not None else clip

@@ -1,5 +1,7 @@
 """A compiled training step against the same step in NumPy."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from compiled_table import CASES, StepCase
@@ -8,15 +10,18 @@ from hypothesis import strategies as st
 
 from mlpengine import (
     CompileError,
+    DataError,
     IndexRangeError,
     MeanSquaredError,
     Mlp,
     NumericalError,
     Sgd,
+    ShapeError,
     TrainingStep,
+    UsageError,
 )
 from mlpengine.nn.layers import ACTIVATIONS
-from mlpengine.train.native import emit_c
+from mlpengine.train.native import choose_backend, emit_c
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -154,6 +159,64 @@ def test_a_layer_without_a_compiled_rule_splits_the_program():
     assert step.executor == "compiled"
     assert step.bound(6).whole is None
     assert len(step.bound(6).calls) > 3
+
+
+def test_auto_compiles_where_it_pays(monkeypatch):
+    assert choose_backend(10**6) == "compiled"
+    assert choose_backend(100) == "auto"
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    assert choose_backend(10**6) == "auto"
+
+
+def test_a_step_needs_a_thread():
+    with pytest.raises(UsageError, match="threads must be at least 1"):
+        CASES[0].step("compiled", threads=0)
+
+
+@pytest.mark.parametrize(
+    ("order", "x_dtype", "message"),
+    [
+        (np.arange(31), "f4", "a multiple of 32"),
+        (np.arange(32, dtype=np.int32), "f4", "must be int64"),
+        (np.arange(1, 33), "f4", "must name rows 0 to 31"),
+        (np.arange(32), "f8", "rows must be as the step's buffer float32"),
+    ],
+)
+def test_what_does_not_fit_is_refused(order, x_dtype, message):
+    step = CASES[0].step("compiled")
+    x, y, _ = CASES[0].data(32)
+    with pytest.raises((ShapeError, DataError), match=message):
+        step.run_many(x.astype(x_dtype), y, order)
+    with pytest.raises(DataError, match="only then"):
+        step.run_many(x, y, np.arange(32), np.ones(32, "f4"))
+    with pytest.raises(DataError, match="C-contiguous"):
+        step.run_many(np.asfortranarray(x), y, np.arange(32))
+
+
+def test_many_steps_do_not_let_the_process_grow():
+    case = StepCase("two inputs", (2, 16, 1), 4, loss=MeanSquaredError(), optimizer=Sgd)
+    step = case.step("compiled")
+    x, y, _ = case.data(16)
+    order = np.random.default_rng(0).integers(0, 16, 4 * 50_000)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    step.run_many(x, y, order)
+    before = resident()
+    step.run_many(x, y, order)
+    assert resident() - before < 400  # pages of 4 kB; 0.8 MB are the losses and norms
+    assert step.optimizer.steps == 100_000
+
+
+def test_a_converged_network_stays_out_of_the_denormal_numbers():
+    case = StepCase("converged", (3, 8, 2), 8, "relu", MeanSquaredError(), dtype="float32")
+    step = case.step("compiled")
+    x, _, _ = case.data(8)
+    step.run_many(x, step.mlp.predict(x), np.tile(np.arange(8), 3000))
+    tiny = np.finfo(np.float32).tiny
+    for moment in step.optimizer.moments.values():
+        assert not np.any((moment != 0) & (np.abs(moment) < tiny))
 
 
 def test_the_source_can_be_read():
