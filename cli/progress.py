@@ -58,7 +58,13 @@ def aligned(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
 
 
 class PlainProgress:
-    """One line of text for each epoch: for files, pipes and logs."""
+    """One line of text for each epoch: for files, pipes and logs.
+
+    With `verbose` the table of the loop's diagnostics follows, a line for each layer.
+    """
+
+    def __init__(self, verbose: bool = False) -> None:
+        self._verbose = verbose
 
     def on_start(self, loop: Loop) -> None:
         """Print the header."""
@@ -72,6 +78,9 @@ class PlainProgress:
         texts = cells(loop, row, (loop.epochs - row.epoch) * per_epoch)
         star = " *" if loop.best.epoch == row.epoch and row.validation else ""
         self._print(aligned(texts, columns(loop)) + star)
+        diagnostics = loop.observer("diagnostics") if self._verbose else None
+        if diagnostics is not None:
+            self._print(diagnostics.table())
 
     def close(self) -> None:
         """Give the terminal back."""
@@ -83,7 +92,8 @@ class PlainProgress:
 class RichProgress(PlainProgress):
     """The same rows in color, and below them a bar that moves within the epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, verbose: bool = False) -> None:
+        super().__init__(verbose)
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -116,11 +126,11 @@ class RichProgress(PlainProgress):
         self._bar.console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
-def progress(quiet: bool) -> list[Progress]:
+def progress(quiet: bool, verbose: bool = False) -> list[Progress]:
     """Return the observer that suits stderr: rich on a terminal, plain lines otherwise."""
     if quiet:
         return []
-    return [RichProgress() if is_terminal() else PlainProgress()]
+    return [RichProgress(verbose) if is_terminal() else PlainProgress(verbose)]
 
 
 def is_terminal() -> bool:

@@ -36,6 +36,7 @@ def report(
         name, output = session.measured
         part, labels = experiment.parts[name], experiment.model.preprocessor.classes
         lines += ["", *mistakes(experiment.task, part, output, labels, name)]
+    lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; weights of epoch {result.best_epoch}" if result.best_epoch else ""
     rate = f", {result.samples_per_second:,.0f} samples/s" if result.samples_per_second else ""

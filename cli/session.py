@@ -11,8 +11,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import click
+
 from mlpengine.config.build import Experiment
-from mlpengine.errors import MissingExtraError, RunError
+from mlpengine.diagnostics.verdicts import Verdict
+from mlpengine.errors import MissingExtraError, NumericalError, RunError
 from mlpengine.spec import Array
 from mlpengine.train.checkpoint import (
     CHECKPOINTS,
@@ -104,9 +107,17 @@ class Session:
         """Train, and give the terminal back however that ends."""
         try:
             return self.loop.run()
+        except NumericalError:
+            for verdict in self.verdicts():
+                click.echo(f"  {verdict}", err=True)
+            raise
         finally:
             for watcher in self.watchers:
                 watcher.close()
+
+    def verdicts(self) -> list[Verdict]:
+        """Return what the diagnostics found wrong."""
+        return self.diagnostics.verdicts() if self.diagnostics else []
 
     def close(self) -> None:
         """Let other processes use the run directory."""
@@ -133,6 +144,8 @@ class Session:
             "samples_per_second": round(result.samples_per_second, 1),
             **{name: _plain(measured.get(name, {})) for name in ("train", "validation", "test")},
             "ending": result.ending,
+            "skipped_steps": self.loop.nonfinite.skipped,
+            "verdicts": [verdict.as_dict() for verdict in self.verdicts()],
         }
         directory.write_json(RESULT_FILE, outcome)
         return outcome
@@ -144,7 +157,9 @@ class Session:
     def _diagnostics(self) -> LoopDiagnostics | None:
         settings = self.experiment.file.config.diagnostics
         path = self.directory.path / DIAGNOSTICS_FILE
-        return LoopDiagnostics(path, every=settings.every) if settings else None
+        if settings is None:
+            return None
+        return LoopDiagnostics(path, every=None if settings.every == "auto" else settings.every)
 
     def _tensorboard(self) -> list[object]:
         if not wanted(self.experiment.file.config.report.tensorboard, "tensorboard"):

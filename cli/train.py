@@ -15,7 +15,7 @@ from mlpengine.train.threads import pinned
 
 from .pictures import pictures
 from .profiling import Profiler, rehearse
-from .progress import progress
+from .progress import Progress, progress
 from .report import report
 from .session import RESOLVED, Session, find_checkpoint
 from .stopping import leave, stops
@@ -51,6 +51,7 @@ Examples:
 @click.option("--seed", type=click.IntRange(0), help="Short for --set seed=N.")
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(
@@ -62,6 +63,7 @@ def command(
     seed: int | None,
     dry_run: bool,
     profile: bool,
+    verbose: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -78,7 +80,9 @@ def command(
     if resume is not None:
         if config or out or overrides or dry_run:
             raise UsageError("--resume: a run goes on as it began; give the run directory alone")
-        run(resumed(resume, quiet), profile=profile, quiet=quiet, as_json=as_json)
+        run(
+            resumed(resume, progress(quiet, verbose)), profile=profile, quiet=quiet, as_json=as_json
+        )
         return
     if config is None:
         raise UsageError("train: give a CONFIG, or --resume RUN (mlpengine train --help)")
@@ -88,12 +92,12 @@ def command(
         click.echo(json.dumps(found) if as_json else f"{opening(experiment)}\n{dry(found)}")
         return
     directory = RunDirectory.create(out or Path("runs") / experiment.file.name)
-    session = Session(experiment, directory, progress(quiet))
+    session = Session(experiment, directory, progress(quiet, verbose))
     session.write_inputs()
     run(session, profile=profile, quiet=quiet, as_json=as_json)
 
 
-def resumed(path: Path, quiet: bool) -> Session:
+def resumed(path: Path, watchers: list[Progress]) -> Session:
     """Return the session of an earlier run, at its newest checkpoint or at its beginning."""
     directory = RunDirectory.open(path)
     if not (directory.path / RESOLVED).is_file():
@@ -102,7 +106,7 @@ def resumed(path: Path, quiet: bool) -> Session:
             "train again"
         )
     experiment = build(load_config(directory.path / RESOLVED))
-    return Session(experiment, directory, progress(quiet), find_checkpoint(directory))
+    return Session(experiment, directory, watchers, find_checkpoint(directory))
 
 
 def run(session: Session, *, profile: bool, quiet: bool, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.config import options
 from mlpengine.config.load import ConfigFile
+from mlpengine.config.schema import ClipSection
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import class_weights
 from mlpengine.errors import UsageError
@@ -22,12 +23,16 @@ from mlpengine.ops.losses import (
 from mlpengine.optim import (
     Adam,
     AdamW,
+    AdaptiveClip,
+    Clip,
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
     LinearSchedule,
+    NormClip,
     OneCycleSchedule,
     Optimizer,
+    PercentileClip,
     PlateauSchedule,
     RmsProp,
     Schedule,
@@ -36,6 +41,7 @@ from mlpengine.optim import (
 )
 from mlpengine.train.loop import EarlyStopping, Loop
 from mlpengine.train.model import Model
+from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Classification, Part, Task, part_of, task_for
 from mlpengine.train.threads import choose_threads
@@ -82,6 +88,9 @@ class Experiment:
             early_stopping=early,
             seed=np.random.Generator(np.random.PCG64([config.seed, 1])),
             observers=observers,
+            on_nonfinite=NonfiniteRule(
+                config.training.on_nonfinite, limit=config.training.nonfinite_limit
+            ),
         )
 
 
@@ -111,6 +120,7 @@ def build(file: ConfigFile) -> Experiment:
         optimizer,
         batch_size,
         clip_norm=config.training.clip_norm,
+        clip=_clip(config.training.clip),
         weighted=parts["train"].weights is not None,
         backend=config.training.backend,
     )
@@ -201,6 +211,14 @@ def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
         return kind(mlp, schedule=schedule, **settings)
     except UsageError as error:
         raise file.wrong(("optimizer",), str(error)) from error
+
+
+def _clip(given: ClipSection | None) -> Clip | None:
+    if given is None:
+        return None
+    if given.percentile is not None:
+        return PercentileClip(given.percentile, history=given.history)
+    return AdaptiveClip(given.agc) if given.agc is not None else NormClip(given.norm or 0.0)
 
 
 def _schedule(file: ConfigFile, steps_per_epoch: int) -> Schedule:

@@ -163,6 +163,26 @@ class EarlyStoppingSection(Section):
     min_delta: NonNegative = Field(default=0.0, description="Least change that counts as better.")
 
 
+class ClipSection(Section):
+    """How gradients that are too large are scaled; one of three rules."""
+
+    norm: Positive | None = Field(default=None, description="Largest global norm.")
+    percentile: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        default=None, description="Largest norm, as a percentile of those seen (AutoClip)."
+    )
+    history: Count = Field(default=1000, description="Norms that percentile remembers.")
+    agc: Positive | None = Field(
+        default=None, description="Largest norm of a unit's gradient, as a share of its weights'."
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> "ClipSection":
+        given = [key for key in ("norm", "percentile", "agc") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise rule(f"give one of norm, percentile, agc (got {', '.join(given) or 'none'})")
+        return self
+
+
 class CheckpointSection(Section):
     """When the state of a run is saved; it always is when a run ends or is interrupted."""
 
@@ -179,6 +199,13 @@ class TrainingSection(Section):
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     clip_norm: Positive | None = Field(default=None, description="Largest global gradient norm.")
+    clip: ClipSection | None = Field(
+        default=None, description="Another rule for large gradients, in place of clip_norm."
+    )
+    on_nonfinite: Literal["stop", "skip"] = Field(
+        default="stop", description="What becomes of a step whose loss or gradient is not finite."
+    )
+    nonfinite_limit: Count = Field(default=10, description="Steps that may be skipped in a run.")
     early_stopping: Annotated[EarlyStoppingSection | None, OFF_OR_DEFAULTS] = Field(
         default=None, description="false, true, or its settings."
     )
@@ -193,11 +220,19 @@ class TrainingSection(Section):
     )
     dtype: Literal["float32", "float64"] = Field(default="float32", description="Of all numbers.")
 
+    @model_validator(mode="after")
+    def _one_clip(self) -> "TrainingSection":
+        if self.clip and self.clip_norm is not None:
+            raise rule("give clip or clip_norm, not both", "clip")
+        return self
+
 
 class DiagnosticsSection(Section):
     """What is measured of gradients, updates and units while the network learns."""
 
-    every: Count = Field(default=50, description="Steps between two samples of all quantities.")
+    every: Literal["auto"] | Count = Field(
+        default="auto", description="Steps between two samples; auto: as many as cost under 2 %."
+    )
 
 
 Extra = Literal["auto", True, False]

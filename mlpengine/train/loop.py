@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from time import perf_counter
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.history import EpochRow, History
+from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import BoundStep, TrainingStep
 from mlpengine.train.task import RISING, Part, Task
 
@@ -84,9 +85,10 @@ class Loop:
 
     `observers` are objects with any of the methods ``on_start(loop)``, ``on_step(loop)`` after
     each step, ``on_epoch(loop, row)`` after validation, ``on_stop(loop)`` when no step follows and
-    the network still holds the last weights, and ``on_end(loop, result)``.  What they may read is
-    under Attributes; what they do not define costs nothing.  One with a `name`, `state_dict` and
-    `load_state_dict` has its state kept in checkpoints; it is loaded before ``on_start``.
+    the network still holds the last weights, then ``on_end(loop, result)``, or
+    ``on_error(loop, error)`` if a step was not finite.  What they may read is under Attributes;
+    what they do not define costs nothing.  One with a `name`, `state_dict` and `load_state_dict`
+    has its state kept in checkpoints; it is loaded before ``on_start``.
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
@@ -98,7 +100,10 @@ class Loop:
     `state_dict` is everything that the steps to come depend on: a loop of the same settings that
     loads it goes on with the same bits.
 
-    Raises: NumericalError, from `run`, if a loss or gradient is not finite; nothing is updated.
+    `on_nonfinite` says what becomes of a step whose loss or gradient is not finite; nothing is
+    updated by it.
+
+    Raises: NumericalError, from `run`, for such a step unless it may be skipped.
     """
 
     def __init__(
@@ -112,9 +117,11 @@ class Loop:
         early_stopping: EarlyStopping | None = None,
         seed: int | np.random.Generator = 0,
         observers: Sequence[object] = (),
+        on_nonfinite: NonfiniteRule | None = None,
     ) -> None:
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = epochs, early_stopping
+        self.nonfinite = on_nonfinite or NonfiniteRule()
         self.evaluator = Evaluator(step.mlp, step.loss, task)
         self.batches = Batches(len(train), step.batch_size, seed=seed)
         self.batch_rows: Array = self.batches.order[:0]
@@ -123,12 +130,12 @@ class Loop:
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
         self.seconds = 0.0
         self._samples = 0
-        self._sums = [0.0, 0.0]
+        self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._stop = False
         self._calls = {name: _methods(observers, name) for name in _EVENTS}
         self._states: dict[str, Any] = {
             getattr(observer, "name", ""): observer
-            for observer in observers
+            for observer in (*observers, self.nonfinite)
             if hasattr(observer, "load_state_dict")
         }
 
@@ -136,6 +143,10 @@ class Loop:
     def steps(self) -> int:
         """Steps made so far."""
         return self.step.optimizer.steps
+
+    def observer(self, name: str) -> Any:
+        """Return the observer of that name that has a state, or None."""
+        return self._states.get(name)
 
     def stop(self) -> None:
         """End training after the current step; may be called from a signal handler or a thread."""
@@ -147,8 +158,9 @@ class Loop:
         with np.errstate(over="ignore", invalid="ignore"):  # the step finds them and names them
             try:
                 ending = self._run_epochs()
-            except NumericalError:
+            except NumericalError as error:
                 self._notify("on_stop")
+                self._notify("on_error", error)
                 raise
         self._notify("on_stop")
         if self.best.epoch:
@@ -185,9 +197,11 @@ class Loop:
             self.fill(bound, indices)
             try:
                 sums[0] += step.run(bound) * rows
-            except NumericalError:
-                self.batches.cursor -= rows  # so that the state is the one before this step
-                raise
+            except NumericalError as error:
+                self._failed(error, indices)
+                continue
+            sums[2] += rows
+            sums[3] += 1.0
             sums[1] += step.grad_norm
             self.batch_rows = indices
             for observe in observers:
@@ -195,6 +209,14 @@ class Loop:
             if self._stop:
                 break
         return self.batches.is_done
+
+    def _failed(self, error: NumericalError, indices: Array) -> None:
+        """Leave a step out that was not finite, or raise with the state as it was before it."""
+        try:
+            self.nonfinite.met(error, self.step, indices)
+        except NumericalError:
+            self.batches.cursor -= len(indices)
+            raise
 
     def fill(self, bound: BoundStep, indices: Array) -> None:
         """Gather rows of the training part into the buffers of a step."""
@@ -206,18 +228,19 @@ class Loop:
 
     def _close_epoch(self, spent: float) -> None:
         validation = self.evaluator.run(self.validation) if self.validation else {}
-        rows, steps = len(self.train), len(self.batches)
+        rows = len(self.train)
+        loss, norm, learned, steps = self._sums
         row = EpochRow(
             epoch=self.epoch,
             steps=self.steps,
             lr=self.step.optimizer.current_lr,
-            gradient_norm=self._sums[1] / steps,
-            train_loss=self._sums[0] / rows,
+            gradient_norm=norm / steps if steps else nan,
+            train_loss=loss / learned if learned else nan,
             validation=validation,
             seconds=spent,
             samples_per_second=rows / spent,
         )
-        self._sums[:] = [0.0, 0.0]
+        self._sums[:] = [0.0] * 4
         self.history.rows.append(row)
         value = self.best.update(self.step.mlp.params.flat, self.epoch, validation)
         schedule = self.step.optimizer.schedule
@@ -270,7 +293,7 @@ class Loop:
             observe(self, *details)
 
 
-_EVENTS = ("on_start", "on_step", "on_epoch", "on_stop", "on_end")
+_EVENTS = ("on_start", "on_step", "on_epoch", "on_stop", "on_error", "on_end")
 
 
 def _methods(observers: Sequence[object], name: str) -> list[Callable[..., None]]:

@@ -172,7 +172,9 @@ def test_numbers_that_explode_end_with_1_and_name_the_step(mlpengine, config):
     found = mlpengine("train", config, *settings)
     assert found.code == 1
     assert "loss and gradients must be finite (layer" in found.err
-    assert len(found.err.splitlines()) == 1
+    *verdicts, last = found.err.splitlines()
+    assert last.startswith("error: step ")
+    assert any("lower lr" in line for line in verdicts)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
