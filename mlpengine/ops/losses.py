@@ -90,7 +90,7 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
             raise UsageError(f"{self.name}: positive_weight must be positive ({self})")
 
     def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
-        aside = Spec((2, *output.shape), output.dtype)
+        aside = Spec((2, *output.shape) if self.positive_weight != 1 else (0,), output.dtype)
         return {**super().work(output, target, weight), "room": output, "aside": aside}
 
     def entries(
@@ -118,18 +118,21 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
         yield from self.gradients(dy, weight, out, slope, rows, factor)
         if out[1] is not None:
             yield from _target_slope(output, self.positive_weight, out[1], aside)
-            yield call(np.multiply, aside[0, ...], factor, out[1])
+            yield call(np.multiply, out[1], factor, out[1])
             yield from weighted(out[1], weight)
 
 
-def _target_slope(output: Array, positive_weight: float, room: Array, aside: Array) -> Calls:
-    """Yield the calls that write -(output + (positive_weight - 1) log(p)) into ``aside[0]``."""
-    slope, more = aside[0, ...], aside[1, ...]
-    yield from log1p_exp_of_minus_abs(output, slope, more, room)
-    yield from bounded(np.minimum, output, 0.0, more)
-    yield call(np.subtract, slope, more, slope)  # -log(p)
-    yield call(np.multiply, slope, constant(positive_weight - 1, slope), slope)
-    yield call(np.subtract, slope, output, slope)
+def _target_slope(output: Array, positive_weight: float, out: Array, aside: Array) -> Calls:
+    """Yield the calls that write -(output + (positive_weight - 1) log(p)) into `out`."""
+    if positive_weight == 1:
+        yield call(np.negative, output, out)
+        return
+    log_p, room = aside[0, ...], aside[1, ...]
+    yield from log1p_exp_of_minus_abs(output, log_p, room, out)
+    yield from bounded(np.minimum, output, 0.0, room)
+    yield call(np.subtract, log_p, room, log_p)  # -log(p)
+    yield call(np.multiply, log_p, constant(positive_weight - 1, log_p), log_p)
+    yield call(np.subtract, log_p, output, out)
 
 
 def _binary_terms(
