@@ -64,7 +64,7 @@ def propose(table: Table, target: Sequence[str], *, source: str, schema: str) ->
         f"  dropout: {size.dropout}",
         "",
         f"optimizer: {{name: adamw, lr: {size.lr}, weight_decay: {size.weight_decay}}}",
-        "schedule: {name: cosine, warmup_epochs: 1}",
+        "schedule: cosine  # lr falls to zero over the epochs",
         "",
         "training:",
         f"  epochs: {size.epochs}",

@@ -1,0 +1,261 @@
+"""From a table to predictions: init, check, summary, train, evaluate, predict, compare, schema."""
+
+import io
+import json
+import sys
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mlpengine.config import json_schema, load_config
+from mlpengine.data import read_table
+from mlpengine_cli.main import run
+from mlpengine_cli.predict import row_names
+from mlpengine_cli.tables import csv_text, escaped
+
+RNG = np.random.default_rng(0)
+ROWS = 160
+
+
+def table():
+    """Two kinds of flowers, told by length and color; a copy of the kind, an id, a constant."""
+    kind = RNG.integers(0, 2, ROWS)
+    length = kind * 2 + RNG.normal(0, 0.6, ROWS)
+    lines = ["id,length,width,color,kind,answer,unit"]
+    for i in range(ROWS):
+        width = "" if i % 9 == 0 else f"{RNG.normal():.3f}"
+        color = "red" if RNG.random() < 0.2 + 0.6 * kind[i] else "blue"
+        name = ("=lily", "rose")[kind[i]]
+        lines.append(f"{i},{length[i]:.3f},{width},{color},{name},{'AB'[kind[i]]},cm")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A directory with a table, the config that init wrote, and a run."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "flowers.csv").write_text(table())
+    config = folder / "flowers.yaml"
+    assert run(["init", str(folder / "flowers.csv"), "--target", "kind", "-o", str(config)]) == 0
+    fast = ["--epochs", "20", "--set", "report=false", "-q"]
+    assert run(["train", str(config), "--out", str(folder / "run"), *fast]) == 0
+    return folder
+
+
+@pytest.fixture
+def at(trained, mlpengine, monkeypatch):
+    monkeypatch.chdir(trained)
+    return mlpengine
+
+
+def test_init_drops_what_gives_the_answer_away(trained):
+    lines = (trained / "flowers.yaml").read_text().splitlines()
+    assert lines[0] == "# yaml-language-server: $schema=mlpengine.schema.json"
+    data = load_config(trained / "flowers.yaml").config.data
+    assert sorted(data.drop) == ["answer", "id", "unit"]
+    assert data.source == "flowers.csv"
+    assert data.missing == "indicator"
+    reasons = {line.split()[1]: line for line in lines if line.startswith("    - ")}
+    assert "nearly the answer" in reasons["answer"]
+    assert "counts the rows" in reasons["id"]
+    assert "constant" in reasons["unit"]
+
+
+def test_init_writes_the_schema_beside(trained):
+    assert json.loads((trained / "mlpengine.schema.json").read_text()) == json_schema()
+
+
+def test_init_on_stdout(at):
+    found = at("init", "flowers.csv", "--target", "length", "-o", "-")
+    assert "task: regression" in found.out
+    again = json.loads(at("init", "flowers.csv", "--target", "length", "-o", "-", "--json").out)
+    assert again["config"] == found.out
+
+
+def test_init_of_a_shipped_data_set(mlpengine, tmp_path):
+    assert mlpengine("init", "penguins").code == 0
+    assert load_config(tmp_path / "penguins.yaml").config.data.target == ["species"]
+
+
+def test_init_quotes_names_that_yaml_would_misread(mlpengine, tmp_path):
+    rows = "\n".join(f"{i},{i % 2},{i * 7 % 5}" for i in range(40))
+    (tmp_path / "odd.csv").write_text("no: 1,yes,a # b\n" + rows + "\n")
+    assert mlpengine("init", "odd.csv", "--target", "yes", "-o", "c.yaml").code == 0
+    data = load_config(tmp_path / "c.yaml").config.data
+    assert (data.target, data.drop) == (["yes"], ["no: 1"])
+    assert mlpengine("train", "c.yaml", "-q", "--epochs", 1, "--set", "report=false").code == 0
+
+
+def test_check_flags_the_leak(at):
+    found = at("check", "flowers.yaml", "--set", "data.drop=[]")
+    assert found.code == 0
+    assert "warning: column 'answer': nearly the answer" in found.out
+    assert "17 missing" in found.out or "18 missing" in found.out
+    assert "constant in the training rows: unit" in found.out or "'unit': constant" in found.out
+    quiet = at("check", "flowers.yaml")
+    assert "warning: column 'answer'" not in quiet.out
+    assert "dropped: answer (nearly the answer" in quiet.out
+
+
+def test_check_as_json(at):
+    found = json.loads(at("check", "flowers.yaml", "--json").out)
+    assert found["task"] == "classification"
+    assert found["outputs"] == 2
+    assert found["features"] == len(found["feature_names"])
+    assert sum(found["rows"].values()) == ROWS
+
+
+def test_check_shows_what_it_found_before_an_error(at):
+    found = at("check", "flowers.yaml", "--set", "data.missing=error")
+    assert found.code == 2
+    assert "width" in found.out
+    assert "column 'width'" in found.err
+
+
+def test_summary_counts(at):
+    found = json.loads(at("summary", "flowers.yaml", "--json").out)
+    sizes = [found["features"], 16, 2]
+    pairs = list(pairwise(sizes))
+    assert found["parameters"] == sum(i * o + o for i, o in pairs)
+    assert [layer["weight"] for layer in found["layers"]] == [[o, i] for i, o in pairs]
+    forward = sum(2 * i * o + o for i, o in pairs)
+    assert found["flops_per_prediction"] == forward
+    text = at("summary", "run").out
+    assert f"parameters  {found['parameters']:,}" in text
+
+
+def test_evaluate(at, trained):
+    own = json.loads(at("evaluate", "run", "--json").out)
+    result = json.loads((trained / "run" / "result.json").read_text())
+    for part in ("train", "validation", "test"):
+        assert own[part]["accuracy"] == result[part]["accuracy"]
+        matrix = np.array(own["confusion_matrix"][part])
+        assert matrix.trace() / matrix.sum() == pytest.approx(own[part]["accuracy"])
+    every = json.loads(at("evaluate", "run", "--data", "flowers.csv", "--json").out)
+    assert every["rows"] == {"data": ROWS}
+    assert set(every["data"]) > {"accuracy", "roc_auc", "log_loss", "balanced_accuracy"}
+    assert "true class by row" in at("evaluate", "run").out
+
+
+NEW = "color,extra,width,length\nred,9,0.1,2.2\ngreen,9,,0.1\nblue,9,1,\n,9,0,2\n"
+
+
+def test_predict_rows_never_seen(at, trained):
+    (trained / "new.csv").write_text(NEW)
+    found = at("predict", "run", "new.csv")
+    assert found.code == 0
+    lines = found.out.splitlines()
+    assert lines[0] == "row,kind,probability_=lily,probability_rose"
+    assert [line.split(",")[:2] for line in lines[1:]] == [
+        ["1", "rose"],
+        ["2", "'=lily"],
+        ["3", lines[3].split(",")[1]],
+        ["4", "rose"],
+    ]
+    chances = np.array([line.split(",")[2:] for line in lines[1:]], float)
+    np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-7)
+
+
+def test_predict_from_stdin_as_json(at, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(NEW.encode())))
+    found = json.loads(at("predict", "run", "-", "--json").out)
+    assert found["rows"] == 4
+    assert found["predictions"][0]["kind"] == "rose"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_predict_into_a_file(suffix, at, trained):
+    out = f"out{suffix}"
+    done = at("predict", "run", "flowers.csv", "--id", "id", "-o", out, "--json")
+    assert json.loads(done.out)["out"] == out
+    if suffix == ".npy":
+        assert np.load(trained / out).shape == (ROWS, 2)
+        return
+    found = read_table(trained / out)
+    assert found.names == ["id", "kind", "probability_=lily", "probability_rose"]
+    given = read_table(trained / "flowers.csv")
+    right = [found["kind"].cell(i).lstrip("'") == given["kind"].cell(i) for i in range(ROWS)]
+    assert np.mean(right) > 0.85
+
+
+def test_a_killed_run_predicts_with_its_checkpoint(at, trained, tmp_path):
+    whole = at("predict", "run", "flowers.csv").out
+    for name in ("checkpoints", "config.resolved.yaml"):
+        (tmp_path / name).symlink_to(trained / "run" / name)
+    assert at("predict", tmp_path, "flowers.csv").out == whole
+
+
+def test_ids_that_are_predicted_are_refused():
+    with pytest.raises(Exception, match="is what the model predicts"):
+        row_names(read_table("penguins"), "species", {"species": []})
+    assert list(row_names(read_table("penguins"), None, {"row": []})) == ["row_number"]
+
+
+CELLS = {
+    "=1+1": "'=1+1",
+    "+a": "'+a",
+    "-a": "'-a",
+    "@a": "'@a",
+    "\ta": "'\ta",
+    "-1.5": "-1.5",
+    "+1e3": "+1e3",
+    "a=": "a=",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("text", CELLS)
+def test_formulas_are_escaped_and_numbers_are_not(text):
+    assert escaped(text) == CELLS[text]
+
+
+def test_csv_text():
+    columns = {"=a": ["x,y", "-b"], "n": np.array([-0.5, 1e-9]), "t": [True, False], "i": [-3, 4]}
+    assert csv_text(columns) == "'=a,n,t,i\n\"x,y\",-0.5,true,-3\n'-b,1e-09,false,4\n"
+
+
+def test_compare(at):
+    fast = ["--epochs", 2, "--set", "report=false", "-q", "--set", "model.hidden=[3]"]
+    assert at("train", "flowers.yaml", "--out", "other", *fast).code == 0
+    found = json.loads(at("compare", "run", "other", "--json").out)
+    assert found["settings"]["model.hidden"] == [[16], [3]]
+    assert found["by"] == "validation accuracy"
+    text = at("compare", "run", "other").out
+    assert "model.hidden" in text
+    same = at("compare", "run", "run").out
+    assert "the settings are the same" in same
+    assert "level in" in same
+
+
+def test_compare_does_not_judge_different_targets(at):
+    fast = ["--epochs", 1, "--set", "report=false", "-q"]
+    assert (
+        at("train", "flowers.yaml", "--out", "target", "--set", "data.target=color", *fast).code
+        == 0
+    )
+    assert "cannot be told" in at("compare", "run", "target").out
+
+
+def test_schema(at, tmp_path):
+    assert json.loads(at("schema").out) == json.loads(at("schema", "--json").out) == json_schema()
+    assert at("schema", "-o", tmp_path / "s.json").code == 0
+    assert json.loads((tmp_path / "s.json").read_text()) == json_schema()
+
+
+def test_dry_run_writes_nothing(at, trained):
+    before = sorted(trained.rglob("*"))
+    found = json.loads(at("train", "flowers.yaml", "--dry-run", "--json").out)
+    assert found["steps"] == found["steps_per_epoch"] * found["epochs"]
+    assert "nothing was written" in at("train", "flowers.yaml", "--dry-run").out
+    assert sorted(trained.rglob("*")) == before
+
+
+def test_profile_accounts_for_all_time(at):
+    found = at("train", "flowers.yaml", "--profile", "-q", "--epochs", 2, "--set", "report=false")
+    rows = {line[:30].strip(): line[30:].split() for line in found.err.splitlines()}
+    total = float(rows.pop("time after loading")[0])
+    rows.pop("of it gathering its rows")
+    assert sum(float(row[0]) for row in rows.values()) == pytest.approx(total, abs=0.01)
+    assert "training step" in rows
