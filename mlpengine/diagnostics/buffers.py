@@ -39,8 +39,8 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
 
     Raises: UsageError where the scratch does not keep its activations.
     """
-    grads.bind(scratch)
     try:
+        grads.bind(scratch)
         passed_on = scratch.activations
     except TapeError as error:
         raise UsageError(

@@ -13,10 +13,10 @@ from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.quantities import NET_PLACE, Columns
 from mlpengine.diagnostics.rows import NoiseScale
 from mlpengine.diagnostics.series import Series
+from mlpengine.diagnostics.spacing import Spacing
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
-from mlpengine.errors import UsageError
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.spec import Array
 from mlpengine.tape.binding import replay
@@ -25,26 +25,14 @@ from mlpengine.tape.norm import GlobalNorm
 NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes", "depth_slope")
 LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_PLACE[name] for name in NAMES)
 
-EVERY, STRETCH, DENSE_STEPS = 50, 4, 2000
-"""Steps between samples, how much rarer they become for short steps, and after how many."""
-
-SHORT_STEP = 4_000_000
-"""Parameters times rows below which a step is short: half a millisecond.
-
-A sample costs 0.2 ms and a fifth of a step.  At 50 steps apart that is 8 per cent of the smallest
-step (4-32-32-1, 32 rows); the 2,000 steps for which it stays so take a tenth of a second."""
-
-LOOKS = 5
-"""Times between two samples that units are asked whether they fire."""
-
 
 class Diagnostics:
     """Measures the gradients, updates and activations of an `Mlp` while it learns.
 
-    Call `observe` after each step of the optimizer.  Most calls only look at the norm; a tenth of
-    `every` steps apart, units that fire are noted; every `every` steps, and at the first, all
-    quantities (see `mlpengine.diagnostics.quantities`) are measured on the buffers that training
-    holds anyway.  Nothing is allocated that grows with the data, except for two numbers an epoch.
+    Call `observe` after each step of the optimizer.  Most calls only look at the norm, and some
+    note which units fire; every `every` steps, and at the first, all quantities (see
+    `mlpengine.diagnostics.quantities`) are measured on the buffers that training holds anyway.
+    Nothing is allocated that grows with the data, except for two numbers an epoch.
 
     Args:
         every: steps between samples; by default 50 and, where a step takes so little that a
@@ -82,10 +70,7 @@ class Diagnostics:
         validation_baseline: float = nan,
         target_rms: float = nan,
     ) -> None:
-        if every is not None and every < 1:
-            raise UsageError(f"diagnostics: every must be at least 1 (got {every})")
-        self.mlp, self.every = mlp, every or EVERY
-        self._stretch = 1 if every else 0
+        self.mlp = mlp
         self.baseline, self.validation_baseline = baseline, validation_baseline
         self.target_rms, self.first_loss = target_rms, nan
         self.failure = ""
@@ -100,6 +85,7 @@ class Diagnostics:
             for number, layer in enumerate(mlp.layers)
             if layer.activation is not None and layer.activation.name in RECTIFIERS
         }
+        self._spacing = Spacing(every, looks=bool(self.windows))
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
         self._updates = UpdateProbe(mlp)
@@ -124,7 +110,8 @@ class Diagnostics:
         """Take the parameters as they are for those after `steps` steps; for a resumed run."""
         self._updates.before_step()
         self._copied_at = steps
-        self._plan(steps)
+        self._spacing.plan(steps)
+        self.due = self._spacing.due
 
     def observe(
         self,
@@ -176,18 +163,16 @@ class Diagnostics:
     ) -> bool:
         """Do what `observe` does for a step that is `due` or whose norm exceeds the limit."""
         probes = self._probes(scratch, grads)
-        if not self._stretch:
-            short = len(self.mlp.params) * scratch.batch_size < SHORT_STEP
-            self._stretch = STRETCH if short else 1
         if norm > self.spikes.limit:
             self._note_spike(probes, step, norm, rows)
         if step < self.due:
             return False
         self.spikes.settle()
-        if step >= self._look_at:
+        spacing = self._spacing
+        if step >= spacing.look_at:
             for number, window in self.windows.items():
                 window.look(probes.rectified[number], step)
-        is_sample = step >= self._sample_at
+        is_sample = step >= spacing.sample_at
         if is_sample:
             with np.errstate(all="ignore"):
                 self._sample(probes, step, norm, clipped_norm, rows)
@@ -195,8 +180,9 @@ class Diagnostics:
             if step == 1:
                 self.first_loss = loss
             self.series.append(step, self.values)
-        self._plan(step)
-        if self._sample_at == step + 1:
+        spacing.plan(step)
+        self.due = spacing.due
+        if spacing.sample_at == step + 1:
             self._updates.before_step()
             self._copied_at = step
         return is_sample
@@ -257,27 +243,17 @@ class Diagnostics:
         if self._room is None or self._room.batch_size < scratch.batch_size:
             self._room = Room(self.mlp, scratch.batch_size)
             self.batch_size = scratch.batch_size
+            self._spacing.settle(len(self.mlp.params), scratch.batch_size)
         self._bound[id(scratch)] = BoundProbes(
             scratch, grads, self._room, self._updates, self.columns
         )
         return self._bound[id(scratch)]
 
-    def _plan(self, step: int) -> None:
-        """Decide what comes next after `step` steps."""
-        every = self.every if step < DENSE_STEPS else self.every * max(1, self._stretch)
-        self._sample_at = (step // every + 1) * every if step else 1
-        look = max(1, every // LOOKS)
-        self._look_at = (step // look + 1) * look
-        before = self._sample_at - 1
-        self.due = before if before > step else self._sample_at
-        if self.windows:
-            self.due = min(self.due, self._look_at)
-
     def state_dict(self) -> dict[str, Any]:
         """Return copies of what later samples depend on: arrays, and JSON-able numbers."""
         state: dict[str, Any] = {
             "sampled": self.sampled,
-            "stretch": self._stretch,
+            "stretch": self._spacing.stretch,
             "clipped": self.clipped,
             "first_loss": np.array(self.first_loss),
             "noise": self.noise.state(),
@@ -294,7 +270,7 @@ class Diagnostics:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned.  Then load the parameters and call `begin`."""
         self.sampled, self.clipped = state["sampled"], state["clipped"]
-        self._stretch = state["stretch"]
+        self._spacing.stretch = state["stretch"]
         self.first_loss = float(state["first_loss"])
         self.noise.load(state["noise"])
         self.spikes.load(state["spikes"])

@@ -1,0 +1,127 @@
+"""`mlpengine diagnose` on configs and on run directories."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mlpengine import Mlp
+from mlpengine.errors import DataError
+from mlpengine.train.samples import read_diagnostics, read_epochs, read_samples
+
+
+def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    result = mlpengine("diagnose", config)
+    assert result.code == 0, result.err
+    for text in ("loss at initialization", "learned by heart", "gradient in float64", "lr "):
+        assert text in result.out
+    assert "after 200 steps on trial" in result.out
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_json_holds_everything(mlpengine, config):
+    found = json.loads(mlpengine("diagnose", config, "--json", "--probe-steps", "60").out)
+    assert {c["name"] for c in found["checks"]} >= {"start", "gradient", "few_rows", "lr"}
+    assert found["probe"]["step"] == 60
+    assert len(found["lr_curve"]["lr"]) == len(found["lr_curve"]["loss"])
+
+
+def test_a_rate_far_too_low_is_said(mlpengine, config):
+    result = mlpengine("diagnose", config, "--set", "optimizer.lr=1e-7")
+    assert result.code == 0
+    assert "LOOK" in result.out
+    assert "raise lr" in result.out
+
+
+@pytest.fixture
+def finished(mlpengine, config):
+    done = mlpengine(
+        "train",
+        config,
+        "--out",
+        "run",
+        "-q",
+        "--json",
+        "--epochs",
+        "12",
+        "--set",
+        "diagnostics.every=5",
+    )
+    assert done.code == 0, done.err
+    return config.parent / "run"
+
+
+def test_a_run_is_read(mlpengine, finished):
+    result = mlpengine("diagnose", finished, "--rows", "3")
+    assert result.code == 0, result.err
+    for text in ("noise scale", "stable rank", "hard row"):
+        assert text in result.out
+    found = json.loads(mlpengine("diagnose", finished, "--rows", "3", "--json").out)
+    assert len(found["hardest"]) == 3
+    norms = [h["gradient_norm"] for h in found["hardest"]]
+    assert norms == sorted(norms, reverse=True)
+    assert {"row", "loss", "target", "predicted"} <= found["hardest"][0].keys()
+    assert all(s["distance"] > 0 for s in found["spectra"])
+
+
+def test_a_running_run_is_read(mlpengine, finished):
+    """The last line may be half written, and the model may not be there yet."""
+    with (finished / "diagnostics.csv").open("a") as file:
+        file.write("99999,0,gradient_r")
+    result = mlpengine("diagnose", finished)
+    assert result.code == 0, result.err
+    assert "99999" not in result.out
+
+
+def test_the_dashboard_is_drawn(mlpengine, finished):
+    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+    assert mlpengine("diagnose", finished, "--plot", "d.png", "--dark").code == 0
+    assert (finished.parent / "d.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["small.yaml", "--plot", "x.png"], "--plot draws a run"),
+        (["run", "--set", "seed=1"], "--set changes a config"),
+        (["empty"], "no run directory"),
+        (["missing"], "does not exist"),
+    ],
+)
+def test_wrong_usage_is_explained(mlpengine, finished, args, text):
+    (finished.parent / "empty").mkdir()
+    result = mlpengine("diagnose", *args)
+    assert result.code == 2
+    assert text in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_run_without_diagnostics_says_so(mlpengine, config):
+    options = ("--epochs", "2", "--set", "diagnostics=false")
+    assert mlpengine("train", config, "--out", "run", "-q", *options).code == 0
+    result = mlpengine("diagnose", config.parent / "run")
+    assert result.code == 2
+    assert "has no diagnostics.csv" in result.err
+
+
+def test_samples_are_read_as_written(tmp_path, finished):
+    samples = dict(read_samples(finished / "diagnostics.csv"))
+    assert list(samples)[:3] == [1, 5, 10]
+    assert samples[1]["", "loss"] > 0
+    epochs = read_epochs(finished / "metrics.csv")
+    assert len(epochs) == 12
+    assert np.isfinite(epochs).all()
+
+
+@pytest.mark.parametrize("line", ["x,0,loss,1.0\n", "5,0,loss\n", "5,0,loss,much\n"])
+def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
+    (tmp_path / "diagnostics.csv").write_text(f"step,layer,quantity,value\n1,,loss,2.0\n{line}")
+    with pytest.raises(DataError, match=r"diagnostics\.csv:3: is no sample"):
+        read_diagnostics(tmp_path, Mlp([2, 2]), {})
+
+
+def test_a_damaged_list_of_epochs_is_named(tmp_path):
+    (tmp_path / "metrics.csv").write_text("epoch,steps\n1,2\n")
+    with pytest.raises(DataError, match=r"metrics\.csv: is no list of epochs"):
+        read_epochs(tmp_path / "metrics.csv")

@@ -1,0 +1,229 @@
+"""Pre-flight checks: they find what is wrong, stay quiet otherwise, and put everything back."""
+
+import numpy as np
+import pytest
+
+from mlpengine import (
+    Adam,
+    BinaryCrossEntropyWithLogits,
+    CosineSchedule,
+    MeanSquaredError,
+    Mlp,
+    NumericalError,
+    Sgd,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
+from mlpengine.diagnostics.lr_range import HIGHEST, LOWEST, judge, lr_range
+from mlpengine.diagnostics.preflight import (
+    check_few_rows,
+    check_gradient,
+    check_start,
+    check_units,
+    preflight,
+    probe,
+    suggest_lr,
+)
+from mlpengine.diagnostics.spectra import spectra
+from mlpengine.diagnostics.twins import Rows, restored, twin
+from mlpengine.optim import PercentileClip
+
+
+def rows_for(loss, seed=0, count=200):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 6)).astype("f4")
+    score = x @ rng.standard_normal((6, 3)).astype("f4")
+    y = {
+        "mse": score,
+        "softmax_cross_entropy": score.argmax(axis=1),
+        "bce_with_logits": (score > 0).astype("f4"),
+    }[loss.name]
+    return Rows(x, y)
+
+
+LOSSES = [MeanSquaredError(), SoftmaxCrossEntropy(), BinaryCrossEntropyWithLogits()]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "sigmoid"])
+def test_a_sound_network_passes(loss, activation):
+    mlp = Mlp([6, 32, 16, 3], activation=activation, dropout=0.2, seed=0)
+    before, dropout = mlp.params.flat.copy(), mlp.rng.bit_generator.state
+    checks = list(preflight(mlp, loss, rows_for(loss)))
+    assert all(check.good for check in checks), [c.text for c in checks]
+    assert {c.name for c in checks} >= {"start", "gradient", "few_rows"}
+    np.testing.assert_array_equal(mlp.params.flat, before)
+    assert mlp.rng.bit_generator.state == dropout
+
+
+def spoiled(how):
+    mlp = Mlp([6, 32, 3], activation="tanh" if how == "saturated" else "relu", seed=0)
+    if how == "dead":
+        mlp.biases[0][...] = -20
+    else:
+        mlp.weights[0][...] *= 40
+        mlp.weights[1][...] *= 40
+    return mlp
+
+
+@pytest.mark.parametrize("how", ["dead", "saturated"])
+def test_units_that_cannot_learn_are_found(how):
+    checks = list(check_units(spoiled(how), rows_for(MeanSquaredError())))
+    assert [(c.name, c.good) for c in checks] == [(how, False)]
+    assert "layer 0: " in checks[0].text
+
+
+def test_a_start_far_off_is_found():
+    loss = MeanSquaredError()
+    check = check_start(spoiled("far"), loss, rows_for(loss))
+    assert not check.good
+    assert check.numbers["constant"] < check.numbers["loss"]
+
+
+def test_rows_that_contradict_each_other_are_found():
+    x = np.ones((20, 6), "f4")
+    rows = Rows(x, np.arange(20) % 2)
+    check = check_few_rows(Mlp([6, 8, 2], seed=0), SoftmaxCrossEntropy(), rows)
+    assert not check.good
+    assert "cannot be learned by heart" in check.text
+
+
+class Tilted:
+    """A loss whose gradient is a fifth too large."""
+
+    def __call__(self, output, target, d_output, sample_weight):
+        value = MeanSquaredError()(output, target, d_output, sample_weight)
+        d_output *= 1.2
+        return value
+
+
+def test_a_wrong_gradient_is_found():
+    mlp = Mlp([6, 8, 3], activation="tanh", seed=0)
+    check = check_gradient(mlp, Tilted(), rows_for(MeanSquaredError()))
+    assert not check.good
+    assert check.numbers["error"] == pytest.approx(1 / 6, rel=1e-5)
+
+
+def training_step(lr=1e-3, **options):
+    mlp = Mlp([6, 32, 3], dropout=0.1, seed=0)
+    optimizer = Adam(mlp, lr=lr, schedule=CosineSchedule(100))
+    return TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, 16, **options)
+
+
+def state_of(step):
+    return {
+        "flat": step.mlp.params.flat.tobytes(),
+        "rng": repr(step.mlp.rng.bit_generator.state),
+        "optimizer": {k: np.asarray(v).tobytes() for k, v in step.optimizer.state_dict().items()},
+        "schedule": id(step.optimizer.schedule),
+        "clip": step.clip.state_dict()["norms"].tolist() if step.clip else None,
+    }
+
+
+def fail_after_a_step(step, rows):
+    step(*rows.take(slice(0, 16)))
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("action", ["lr_range", "probe", "an error"])
+def test_everything_is_put_back(action):
+    step = training_step(clip=PercentileClip(90))
+    rows = rows_for(step.loss)
+    for _ in range(3):
+        step(*rows.take(slice(0, 16)))
+    before = state_of(step)
+    if action == "lr_range":
+        suggest_lr(step, rows, 16)
+    elif action == "probe":
+        assert probe(step, rows, 16, 40).sampled == 40
+    else:
+        with pytest.raises(ZeroDivisionError), restored(step):
+            fail_after_a_step(step, rows)
+    assert state_of(step) == before
+
+
+def test_the_probe_reports_what_ended_it():
+    step = training_step()
+    rows = rows_for(step.loss)
+    rows.x[:, 0] = np.nan
+    seen = probe(step, rows, 16, 40)
+    assert "the input is not" in seen.failure
+
+
+def test_a_learning_rate_is_suggested_near_the_steepest_fall():
+    step = training_step()
+    found = lr_range(step, rows_for(step.loss, count=1000), 16)
+    assert 1e-3 <= found.suggestion <= 0.2
+    assert found.suggestion < found.lowest
+    assert len(found.rates) == len(found.losses)
+
+
+@pytest.mark.parametrize(("lr", "good"), [(1e-7, False), (1e-3, True), (1e-2, True), (50.0, False)])
+def test_the_configured_rate_is_compared(lr, good):
+    step = training_step(lr)
+    check, _ = suggest_lr(step, rows_for(step.loss, count=1000), 16)
+    assert check.good == good, check.text
+
+
+RATES = np.geomspace(LOWEST, HIGHEST, 160)
+
+
+@pytest.mark.parametrize(
+    ("losses", "reason"),
+    [
+        (np.ones(160), "no rate lowered the loss"),
+        (np.linspace(1.0, 0.95, 160), "no rate lowered the loss"),
+        (np.linspace(1.0, 0.1, 160), "still falls at the largest rate"),
+        (np.ones(10), "diverges already"),
+    ],
+)
+def test_refusals_to_suggest(losses, reason):
+    found = judge(RATES[: len(losses)].tolist(), losses.tolist())
+    assert np.isnan(found.suggestion)
+    assert reason in found.reason
+
+
+def test_noise_before_the_fall_is_not_taken_for_it():
+    fall = 1 / (1 + (RATES / 1e-2) ** 1.5) + np.where(RATES > 0.3, RATES / 0.3 - 1, 0)
+    noise = 0.05 * np.random.default_rng(0).standard_normal(160) * (RATES < 1e-5)
+    found = judge(RATES.tolist(), (fall + noise).tolist())
+    assert 2e-3 <= found.suggestion <= 3e-2
+
+
+def test_a_twin_computes_the_same_without_dropout():
+    mlp = Mlp([4, 8, 2], activation="gelu", dropout=0.5, seed=3)
+    x = np.random.default_rng(0).standard_normal((5, 4)).astype("f4")
+    np.testing.assert_array_equal(twin(mlp).predict(x), mlp.predict(x))
+    np.testing.assert_allclose(twin(mlp, "float64").predict(x), mlp.predict(x), atol=1e-5)
+
+
+def test_spectra_equal_their_definitions():
+    mlp, start = Mlp([5, 7, 3], seed=0, dtype="float64"), Mlp([5, 7, 3], seed=1, dtype="float64")
+    for shape, weight, first in zip(spectra(mlp, start), mlp.weights, start.weights, strict=True):
+        squares = np.sort(np.linalg.eigvalsh(weight.T @ weight))[::-1]
+        values = np.sqrt(squares[: min(weight.shape)])
+        np.testing.assert_allclose(shape.leading, values[:5], rtol=1e-7)
+        assert shape.norm == pytest.approx(np.sqrt((weight**2).sum()))
+        assert shape.stable_rank == pytest.approx((weight**2).sum() / values[0] ** 2)
+        assert shape.condition == pytest.approx(values[0] / values[-1], rel=1e-6)
+        moved = np.linalg.norm(weight - first) / np.linalg.norm(first)
+        assert shape.distance == pytest.approx(moved)
+
+
+def test_spectra_of_zeros():
+    mlp = Mlp([3, 2], initializer="zeros")
+    (shape,) = spectra(mlp)
+    assert (shape.stable_rank, shape.condition) == (0.0, np.inf)
+    assert shape.as_dict()["condition"] is None
+    assert shape.as_dict()["distance"] is None
+
+
+def test_a_step_that_diverges_at_once_ends_the_sweep():
+    mlp = Mlp([6, 3], seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 16)
+    rows = rows_for(step.loss)
+    rows.x *= 1e25
+    found = lr_range(step, rows, 16)
+    assert "diverges already" in found.reason
+    with np.errstate(all="ignore"), pytest.raises(NumericalError):
+        step(*rows.take(slice(0, 16)))

@@ -1,0 +1,184 @@
+"""Verdicts: a short form of the corpus, what they say, and the table."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
+from mlpengine.diagnostics import Diagnostics, Verdict, baseline_loss, loss_of_zeros
+from mlpengine.diagnostics.rules import LAST_RESORT, RULES, all_verdicts
+from mlpengine.diagnostics.table import noise_sentence, table
+from mlpengine.diagnostics.verdicts import percent, power
+from mlpengine.ops import BinaryCrossEntropyWithLogits
+from mlpengine.ops.losses import MeanAbsoluteError
+
+PATH = Path(__file__).parents[2] / "benchmarks" / "diagnostics_corpus.py"
+
+
+def load_corpus():
+    spec = importlib.util.spec_from_file_location("diagnostics_corpus", PATH)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+corpus = load_corpus()
+EVERY_THIRD = [*corpus.HEALTHY[::3], *corpus.BROKEN[::3]]
+
+
+@pytest.mark.parametrize("setup", EVERY_THIRD, ids=lambda setup: setup.name)
+def test_verdicts_speak_when_they_should(setup):
+    with threadpool_limits(1):
+        good, verdicts = corpus.judge(setup)
+    assert good, [str(v) for v in verdicts]
+    for verdict in verdicts:
+        assert " - " in str(verdict)
+        assert any(c.isdigit() for c in verdict.finding)
+
+
+def test_the_corpus_is_whole():
+    assert len(corpus.HEALTHY) == len(corpus.BROKEN) == 20
+    assert not any(s.reasons for s in corpus.HEALTHY)
+    known = {"vanishing", "nonfinite", "nothing_learned", *(rule.__name__ for rule, _ in RULES)}
+    assert all(s.reasons and s.reasons <= known for s in corpus.BROKEN)
+
+
+def test_the_judge_can_fail():
+    healthy, broken = corpus.HEALTHY[14], corpus.BROKEN[16]
+    assert not corpus.judge(replace(broken, reasons=frozenset()))[0]
+    assert not corpus.judge(replace(healthy, reasons=frozenset({"dead"})))[0]
+
+
+def test_a_verdict_names_layer_number_threshold_and_way_out():
+    verdict = Verdict("dead", 2, "41 % of the units never fired", 0.41, 0.4, "lower lr")
+    assert str(verdict) == "layer 2: 41 % of the units never fired - lower lr"
+    assert verdict.as_dict()["text"] == str(verdict)
+    assert verdict.as_dict()["threshold"] == 0.4
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.41, "41 %"), (1.0, "100 %"), (0.997, "99.7 %"), (0.0, "0 %")],
+)
+def test_percent(value, text):
+    assert percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.00035, "0.00035"), (430.0, "430"), (58700.0, "59,000"), (3e-5, "3e-05")]
+)
+def test_power(value, text):
+    assert power(value) == text
+
+
+def seen_with(**values):
+    """Return diagnostics of two relu layers after samples with these net quantities."""
+    seen = Diagnostics(Mlp([3, 4, 2]), baseline=1.0)
+    for step in range(1, 6):
+        for quantity, value in values.items():
+            seen.values[seen.columns.place(quantity)] = value
+        seen.sampled = step
+        seen.series.append(step, seen.values)
+    return seen
+
+
+def names(seen):
+    return [verdict.name for verdict in all_verdicts(seen)]
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"input_mean": 0.0, "input_std": 40.0}, "input_scale"),
+        ({"input_mean": 0.0, "input_std": 0.001}, "input_scale"),
+        ({"depth_slope": -2.5}, "vanishing"),
+        ({"depth_slope": 2.5}, "exploding"),
+        ({"clipped_share": 1.0, "gradient_norm": 5.0, "clipped_norm": 0.01}, "clip_low"),
+    ],
+)
+def test_rules_on_made_up_numbers(values, name):
+    assert names(seen_with(**values)) == [name]
+
+
+def test_nothing_is_said_before_anything_is_seen():
+    assert names(Diagnostics(Mlp([3, 4, 2]))) == []
+    assert table(Diagnostics(Mlp([3, 4, 2]))) == "no step was sampled"
+
+
+def test_spikes_and_outliers():
+    seen = seen_with()
+    seen.spikes.count, seen.spikes.steps = 30, 1000
+    assert names(seen) == ["spikes"]
+
+
+def test_the_last_resort_speaks_alone():
+    seen = seen_with()
+    for _ in range(5):
+        seen.close_epoch(1.0, 1.0)
+    assert names(seen) == [LAST_RESORT.__name__]
+    seen.spikes.count, seen.spikes.steps = 30, 1000
+    assert names(seen) == ["spikes"]
+
+
+@pytest.mark.parametrize(
+    ("variance", "squared", "text"),
+    [
+        (400.0, 1.0, "doubling the batch would make each step worth 1.86"),
+        (1.0, 1.0, "batches of 5.7 rows would do nearly as well"),
+        (32.0, 1.0, "the batch size suits the noise"),
+        (1.0, 0.0, "far above the batch size of 32"),
+    ],
+)
+def test_what_the_noise_scale_means(variance, squared, text):
+    seen = Diagnostics(Mlp([3, 4, 2]))
+    seen.batch_size = 32
+    seen.noise.variance, seen.noise.squared_norm = variance, squared
+    assert text in noise_sentence(seen)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "kind"),
+    [
+        (SoftmaxCrossEntropy(), "classes"),
+        (SoftmaxCrossEntropy(label_smoothing=0.1), "classes"),
+        (SoftmaxCrossEntropy(class_weights=(1.0, 2.0, 5.0)), "classes"),
+        (BinaryCrossEntropyWithLogits(), "binary"),
+        (BinaryCrossEntropyWithLogits(positive_weight=3.0), "binary"),
+        (MeanSquaredError(), "numbers"),
+        (MeanAbsoluteError(), "numbers"),
+    ],
+)
+def test_no_constant_beats_the_baseline(loss, kind, weighted):
+    rng = np.random.default_rng(0)
+    y = {
+        "classes": rng.choice(3, 101, p=[0.6, 0.3, 0.1]),
+        "binary": (rng.random((101, 3)) < 0.3).astype(float),
+        "numbers": rng.exponential(size=(101, 3)),
+    }[kind]
+    weights = rng.uniform(0.5, 2, 101) if weighted and loss.name != "mae" else None
+    best = baseline_loss(loss, y, 3, weights)
+    assert best < loss_of_zeros(loss, y, 3, weights)
+    for _ in range(200):
+        constant = rng.normal(0.0, 1.0, 3)
+        other = loss(np.tile(constant, (101, 1)), y, None, weights)
+        assert best <= other
+
+
+def test_the_table_has_a_line_for_each_layer():
+    watcher, _ = corpus.run(corpus.HEALTHY[18])
+    lines = watcher.table().splitlines()
+    assert lines[0].split()[:3] == ["layer", "units", "activation"]
+    assert [line.split()[:3] for line in lines[1:4]] == [
+        ["0", "64", "tanh"],
+        ["1", "64", "tanh"],
+        ["2", "1", "-"],
+    ]
+    assert "gradient norm" in lines[4]
+    assert "noise scale" in lines[-1]
