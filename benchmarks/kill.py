@@ -65,7 +65,8 @@ def stop(process: subprocess.Popen[str], name: str, moment: float, run: Path) ->
             time.sleep(0.01)  # Python itself answers while it starts
         process.send_signal(getattr(signal, f"SIG{name}"))
     began = time.perf_counter()
-    _, error = process.communicate()
+    with process:
+        _, error = process.communicate()
     spent = time.perf_counter() - began
     if process.returncode not in (0, CODES[name]):
         return f"exit code {process.returncode}: {error.strip()}"
@@ -82,8 +83,8 @@ def attempt(name: str, config: Path, whole: Path, seconds: float, stops: int) ->
             wrong = stop(go_on(config, run), name, random.uniform(0, seconds), run)
             if wrong:
                 return wrong
-        process = go_on(config, run)
-        _, error = process.communicate()
+        with go_on(config, run) as process:
+            _, error = process.communicate()
         if process.returncode:
             return f"resuming: exit code {process.returncode}: {error.strip()}"
         differing = [f for f in COMPARED if (run / f).read_bytes() != (whole / f).read_bytes()]
@@ -106,8 +107,8 @@ def main() -> int:
         config.write_text(CONFIG)
         settings = [part for text in options.set for part in ("--set", text)]
         began = time.perf_counter()
-        process = start(config, "--out", whole, *settings)
-        _, error = process.communicate()
+        with start(config, "--out", whole, *settings) as process:
+            _, error = process.communicate()
         seconds = time.perf_counter() - began
         if process.returncode:
             print(error)

@@ -39,7 +39,7 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
     Raises: CheckpointError if what the disk holds is not what was written; OSError.
     """
     path = Path(path)
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     if not all(array.flags.c_contiguous for array in contiguous.values()):
         raise CheckpointError(f"{path}: arrays must be C-contiguous")  # stored wrongly otherwise
     metadata = json.dumps(

@@ -323,6 +323,8 @@ TREES = {
     "floats": {"a": 0.1, "b": float("inf"), "c": [float("-inf"), 1e-300, -0.0]},
     "whole numbers": {"a": 2**127 + 1, "b": True, "c": None, "d": "text"},
     "arrays": {"a": {"b": np.arange(3), "c": [np.float32([[1, 2]])]}, "d": np.zeros((0, 2))},
+    "a number as an array": {"a": np.array(0.1)},
+    "columns first": {"a": np.asfortranarray(np.arange(6.0).reshape(2, 3))},
 }
 
 
@@ -330,7 +332,9 @@ TREES = {
 def test_a_tree_comes_back(name, tmp_path):
     store = Checkpoints(tmp_path)
     store.save(1, TREES[name], {}, best=False)
-    np.testing.assert_equal(store.newest().state, TREES[name])
+    found = store.newest().state
+    np.testing.assert_equal(found, TREES[name])
+    assert np.shape(found["a"]) == np.shape(TREES[name]["a"])
 
 
 def test_a_number_that_is_none_comes_back():

@@ -1,0 +1,129 @@
+"""`mlpengine train --resume`: killed runs, finished runs, locks, changed data, other machines."""
+
+import json
+import logging
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.train.run_directory import RunDirectory
+from mlpengine_cli import session as session_module
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill.py"
+COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
+CONFIG = """\
+data: {source: rows.csv, target: y}
+model: {hidden: [6], dropout: 0.3}
+training: {epochs: 8, batch_size: 8, checkpoint: {every_steps: 5}}
+diagnostics: {every: 3}
+report: false
+"""
+
+
+@pytest.fixture
+def rows(tmp_path):
+    lines = [f"{i},{i * i % 11},{'yn'[i * i % 11 > 4]}" for i in range(50)]
+    (tmp_path / "rows.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    (tmp_path / "c.yaml").write_text(CONFIG)
+
+
+def same(one, other):
+    return all(Path(one, f).read_bytes() == Path(other, f).read_bytes() for f in COMPARED)
+
+
+def test_kill_9(tmp_path):
+    spec = spec_from_file_location("kill", SCRIPT)
+    kill = module_from_spec(spec)
+    spec.loader.exec_module(kill)
+    config, whole = tmp_path / "c.yaml", tmp_path / "whole"
+    config.write_text(kill.CONFIG.replace("epochs: 40", "epochs: 8"))
+    with kill.start(config, "--out", whole) as process:
+        process.communicate()
+    assert process.returncode == 0
+    assert kill.attempt("KILL", config, whole, 1.5, 1) == ""
+    (whole / "metrics.csv").write_text("epoch\n")
+    assert kill.attempt("KILL", config, whole, 0.1, 1) == "differs in metrics.csv"
+
+
+@pytest.mark.parametrize("number", [1, 7, 20, 33])
+def test_a_run_that_died_goes_on(number, mlpengine, rows, monkeypatch):
+    assert mlpengine("train", "c.yaml", "--out", "whole", "-q").code == 0
+    real = Checkpoints.save
+
+    def dying(store, step, *args, **options):
+        if step >= number:
+            raise KeyboardInterrupt  # as little is cleaned up as by any exception
+        return real(store, step, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", dying)
+        assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
+    Path("died", ".tmp-1-model.safetensors").write_text("half")
+    found = mlpengine("train", "--resume", "died")
+    assert found.code == 0
+    assert ("resumed  step-" in found.err) == (number > 5)
+    assert same("whole", "died")
+    assert not list(Path("died").glob(".tmp-*"))
+
+
+def test_a_finished_run_stays_as_it_is(mlpengine, rows):
+    first = json.loads(mlpengine("train", "c.yaml", "--out", "a", "-q", "--json").out)
+    before = [Path("a", f).read_bytes() for f in COMPARED]
+    again = json.loads(mlpengine("train", "--resume", "a", "-q", "--json").out)
+    assert [Path("a", f).read_bytes() for f in COMPARED] == before
+    assert again == first
+
+
+def test_one_process_at_a_time(mlpengine, rows, tmp_path):
+    mlpengine("train", "c.yaml", "--out", "a", "-q")
+    with RunDirectory.open(tmp_path / "a"):
+        found = mlpengine("train", "--resume", "a")
+    assert (found.code, len(found.err.splitlines())) == (1, 1)
+    assert "another process is using this run" in found.err
+    assert mlpengine("train", "--resume", "a", "-q").code == 0
+
+
+def test_data_that_changed_are_noticed(mlpengine, rows, tmp_path):
+    mlpengine("train", "c.yaml", "--out", "a", "-q")
+    text = (tmp_path / "rows.csv").read_text()
+    (tmp_path / "rows.csv").write_text(text.replace("\n7,", "\n8,"))
+    found = mlpengine("train", "--resume", "a")
+    assert found.code == 1
+    assert "its data have changed since it began" in found.err
+
+
+def test_another_environment_is_a_warning_and_threads_are_pinned(
+    mlpengine, rows, caplog, monkeypatch
+):
+    mlpengine("train", "c.yaml", "--out", "a", "-q")
+    for path in Checkpoints(Path("a", "checkpoints")).paths():
+        arrays, header = read_tensors(path)
+        header["environment"]["threads"] = 2
+        header["environment"]["packages"]["numpy"] = "1.0"
+        write_tensors(path, arrays, header)
+    seen = []
+    real = session_module.environment
+    monkeypatch.setattr(session_module, "environment", lambda n: seen.append(n) or real(n))
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        assert mlpengine("train", "--resume", "a", "-q").code == 0
+    assert "packages differ from the checkpoint's ({'numpy': '1.0'}" in caplog.text
+    assert seen == [2]
+
+
+def test_what_was_stopped_too_early_cannot_go_on(mlpengine, tmp_path):
+    RunDirectory.create(tmp_path / "a").close()
+    found = mlpengine("train", "--resume", "a")
+    assert found.code == 1
+    assert "there is nothing to go on from: train again" in found.err
+
+
+def test_without_checkpoints_a_run_begins_again(mlpengine, rows):
+    settings = ["-q", "--set", "training.checkpoint=false"]
+    mlpengine("train", "c.yaml", "--out", "a", *settings)
+    before = [Path("a", f).read_bytes() for f in COMPARED]
+    assert not Path("a", "checkpoints").exists()
+    assert mlpengine("train", "--resume", "a", "-q").code == 0
+    assert [Path("a", f).read_bytes() for f in COMPARED] == before
