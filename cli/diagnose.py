@@ -99,7 +99,7 @@ def _before(
         "checks": [c.as_dict() for c in checks],
         "lr_curve": {"lr": _plain(curve.rates), "loss": _plain(curve.losses)},
         "probe": _sample(seen) if seen else None,
-        "verdicts": [_verdict(v) for v in verdicts],
+        "verdicts": [v.as_dict() for v in verdicts],
     }
     lines = [f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks]
     if seen:
@@ -127,7 +127,7 @@ def _after(
         save_dashboard(seen, plot, dark=dark, title=str(run))
     found = {
         "sample": _sample(seen),
-        "verdicts": [_verdict(v) for v in verdicts],
+        "verdicts": [v.as_dict() for v in verdicts],
         "spectra": [s.as_dict() for s in shapes],
         "hardest": hardest,
     }
@@ -166,11 +166,6 @@ def _sample(seen: Diagnostics) -> dict[str, Any]:
         if np.isfinite(value)
     ]
     return {"step": seen.sampled, "values": values}
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    plain = verdict.as_dict()
-    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in plain.items()}
 
 
 def _plain(values: tuple[float, ...]) -> list[float | None]:

@@ -26,11 +26,14 @@ LARGE_INPUT, SMALL_INPUT = 30.0, 0.01  # healthy: 0.5 to 1
 LARGE_TARGET = 30.0  # healthy: 1
 START = 10.0  # healthy: up to 2.7
 CLIPPED, COEFFICIENT = 0.9, 0.05  # healthy: 0.1 of the steps
-OUTLIER_TIMES, OUTLIER_SHARE = 50.0, 0.9  # healthy: up to 21 and 0.97
+OUTLIER_TIMES, OUTLIER_SHARE = 20.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
+OUTLIER_NORM = 5.0  # ... and so below the norm of the first step
 SPIKES = 0.02  # healthy: up to 0.004
 LEARNED = 0.98
 """Share of the loss of a constant prediction that counts as having learned something."""
 LABELS_LEARNED, LABELS_EPOCHS = 0.9, 5
+BY_HEART, WORSE = 0.7, 1.2
+"""Of constant predictions' losses: training below, validation above in the end."""
 
 Rule = Callable[[Diagnostics], Verdict | None]
 
@@ -187,7 +190,13 @@ def depth(seen: Diagnostics) -> Verdict | None:
 
 def outlier(seen: Diagnostics) -> Verdict | None:
     """One row that outweighs its whole batch."""
-    far = [s for s in seen.noted if s.times > OUTLIER_TIMES and s.share > OUTLIER_SHARE]
+    norms = seen.series.of("gradient_norm")
+    least = OUTLIER_NORM * float(norms[0]) if norms.size else 0.0
+    far = [
+        s
+        for s in seen.noted
+        if s.times > OUTLIER_TIMES and s.share > OUTLIER_SHARE and s.norm > least
+    ]
     if not far:
         return None
     most = max(far, key=lambda spike: spike.times)
@@ -214,11 +223,14 @@ def labels(seen: Diagnostics) -> Verdict | None:
         return None
     train = seen.epochs[-1][0]
     best = min(validation for _, validation in seen.epochs)
-    share = best / seen.validation_baseline
-    if not (train < LABELS_LEARNED * seen.baseline and share > LEARNED):
+    share, last = (v / seen.validation_baseline for v in (best, seen.epochs[-1][1]))
+    learned = train / seen.baseline
+    never = learned < LABELS_LEARNED and share > LEARNED
+    by_chance = learned < BY_HEART and share > LABELS_LEARNED and last > WORSE
+    if not (never or by_chance):
         return None
     finding = (
-        f"the training loss fell to {power(train)}, but the validation loss never below "
+        f"the training loss fell to {power(train)}, but the validation loss at best to "
         f"{power(best)}, where a constant prediction has {power(seen.validation_baseline)}"
     )
     advice = "the rows are learned by heart: check that labels belong to their rows"

@@ -42,7 +42,7 @@ class Spikes:
     DEVIATIONS = 4.0
     KEPT = 0.98
     """Weight of the past in the running mean and variance."""
-    WARM_UP = 30
+    WARM_UP = 10
     """Steps before the first that can be a spike."""
 
     def __init__(self) -> None:

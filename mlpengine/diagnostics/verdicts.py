@@ -1,6 +1,7 @@
 """What the numbers mean, in words: `Verdict`, and the rules that draw them."""
 
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 
@@ -24,7 +25,12 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
-        return {**asdict(self), "text": str(self)}
+        plain = {k: _json_able(v) for k, v in asdict(self).items()}
+        return {**plain, "text": str(self)}
+
+
+def _json_able(value: Any) -> Any:
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def percent(share: float) -> str:

@@ -1,6 +1,7 @@
 """Verdicts: a short form of the corpus, what they say, and the table."""
 
 import importlib.util
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,11 @@ def test_a_verdict_names_layer_number_threshold_and_way_out():
     assert str(verdict) == "layer 2: 41 % of the units never fired - lower lr"
     assert verdict.as_dict()["text"] == str(verdict)
     assert verdict.as_dict()["threshold"] == 0.4
+
+
+def test_a_verdict_without_a_number_is_plain_json():
+    verdict = Verdict("nonfinite", None, "step 3: not finite", float("nan"), float("inf"), "stop")
+    assert json.loads(json.dumps(verdict.as_dict(), allow_nan=False))["value"] is None
 
 
 @pytest.mark.parametrize(
