@@ -39,7 +39,7 @@ training:
 diagnostics: {every: 10}
 report: false
 """
-COMMAND = [sys.executable, "-m", "mlpengine_cli.main", "train", "-q", "--json"]
+COMMAND = [sys.executable, "-m", "mlpengine_cli.main", "train", "--json"]
 
 
 def start(*args: object) -> subprocess.Popen[str]:
@@ -56,13 +56,21 @@ def go_on(config: Path, run: Path) -> subprocess.Popen[str]:
     return start(config, "--out", run)
 
 
-def stop(process: subprocess.Popen[str], name: str, moment: float, run: Path) -> str:
+def await_start(process: subprocess.Popen[str]) -> None:
+    """Wait until training begins, or the process has ended."""
+    assert process.stderr
+    for line in process.stderr:
+        if line.startswith("run "):
+            return
+
+
+def stop(process: subprocess.Popen[str], name: str, moment: float) -> str:
     """Send the signal after `moment` seconds, and return what was wrong with the ending."""
     try:
         process.wait(moment)
     except subprocess.TimeoutExpired:
-        while name != "KILL" and process.poll() is None and not (run / "run.lock").exists():
-            time.sleep(0.01)  # Python itself answers while it starts
+        if name != "KILL":  # while Python starts, it answers signals in its own way
+            await_start(process)
         process.send_signal(getattr(signal, f"SIG{name}"))
     began = time.perf_counter()
     with process:
@@ -80,7 +88,7 @@ def attempt(name: str, config: Path, whole: Path, seconds: float, stops: int) ->
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         for _ in range(stops):
-            wrong = stop(go_on(config, run), name, random.uniform(0, seconds), run)
+            wrong = stop(go_on(config, run), name, random.uniform(0, seconds))
             if wrong:
                 return wrong
         with go_on(config, run) as process:

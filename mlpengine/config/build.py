@@ -106,8 +106,11 @@ def build(file: ConfigFile) -> Experiment:
     task = task_for(tables.preprocessor.target, name)
     _check_monitor(file, task)
     dtype = np.dtype(config.training.dtype)
+    stream = config.training.batch_size if config.data.stream else None
+    if stream and config.training.dtype != "float32":
+        raise file.wrong(("data", "stream"), "streamed features are float32 (training.dtype)")
     parts = {
-        part: part_of(table, rows, tables.preprocessor, task, dtype)
+        part: part_of(table, rows, tables.preprocessor, task, dtype, stream=stream)
         for part, (table, rows) in tables.parts.items()
     }
     mlp = _network(file, tables.preprocessor.n_features, task.outputs)

@@ -123,6 +123,15 @@ class DataSection(Section):
     missing: Literal["mean", "median", "indicator", "error"] | float = Field(
         default="mean", description="What stands in for a missing number."
     )
+    min_count: Count = Field(
+        default=3, description="Rows from which a text has a feature of its own."
+    )
+    max_levels: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=250, description="Features of a text column: its commonest texts; the rest share."
+    )
+    stream: bool = Field(
+        default=False, description="Leave the features of a large .npy matrix in its file."
+    )
 
 
 class ModelSection(Section):

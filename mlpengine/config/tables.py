@@ -59,6 +59,8 @@ def read_tables(file: ConfigFile) -> Tables:
         standardize=data.standardize,
         missing=data.missing,
         standardize_target=data.standardize_target,
+        min_count=data.min_count,
+        max_levels=data.max_levels,
     )
     rows = _split(file, table, target, own_files=set(tables))
     preprocessor.fit(table, rows["train"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.data.options import Options
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -18,7 +19,7 @@ MAX_ONE_HOT = 1_000
 class Category:
     """One category column: its levels, then "(unknown)", then "(missing)" if it had gaps.
 
-    Levels seen in fewer than `min_count` training rows count as unknown, so that the unknown
+    Levels seen in too few training rows count as unknown, so that the unknown
     bucket is trained; a missing cell is unknown too if training had none. `text` says whether
     the training table held the column as text, and not as numbers to be taken as categories.
     """
@@ -37,22 +38,24 @@ class Category:
         self.gaps, self.embedded, self.strict, self.text = gaps, embedded, strict, text
 
     @classmethod
-    def fit(
-        cls, table: Table, column: str, *, min_count: int, embed_above: int | None, strict: bool
-    ) -> "Category":
-        """Collect the levels of a column.
+    def fit(cls, table: Table, column: str, options: Options) -> "Category":
+        """Collect the levels of a column, of too many the most frequent.
 
-        Raises: DataError for a missing cell if `strict`, or for too many levels to one-hot.
+        Raises: DataError for a missing cell if those are errors, or for too many levels to one-hot.
         """
+        strict = options.missing == "error"
         codes, texts = coded(table[column])
         _refuse_gap(table, column, codes, strict)
         counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-        levels = sorted(texts[i] for i in np.flatnonzero(counts >= max(1, min_count)))
-        embedded = embed_above is not None and len(levels) > embed_above
+        enough = np.flatnonzero(counts >= max(1, options.min_count)).tolist()
+        often = sorted(enough, key=lambda i: (-counts[i], texts[i]))[: options.max_levels]
+        levels = sorted(texts[i] for i in often)
+        limit = options.embed_above
+        embedded = limit is not None and len(levels) > limit
         if len(levels) > MAX_ONE_HOT and not embedded:
             raise DataError(
                 f"{table.where(column)}: {len(levels):,} categories are too many to one-hot "
-                f"(at most {MAX_ONE_HOT:,}); drop the column, raise min_count or use embeddings"
+                f"(at most {MAX_ONE_HOT:,}); drop the column, or raise min_count"
             )
         gaps = bool((codes < 0).any())
         text = table[column].kind == "text"

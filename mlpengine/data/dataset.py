@@ -60,6 +60,13 @@ class Stream:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __getitem__(self, rows: Array | slice) -> Array:
+        """Return the features of these rows as a new array, of any length."""
+        index = self.rows[rows]
+        out = np.empty((len(index), self.shape[1]), np.float32)
+        self.numbers.encode(self.table, out, index)
+        return out
+
     def gather(self, indices: Array, out: Array) -> None:
         """Write the features of these rows into float32 `out`, at most `batch_size` of them.
 

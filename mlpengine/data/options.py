@@ -24,6 +24,7 @@ class Options:
     standardize_target: bool = True
     min_count: int = 3
     embed_above: int | None = None
+    max_levels: int | None = None
 
 
 def check(options: Options) -> None:

@@ -1,7 +1,6 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,10 @@ class Preprocessor:
     to be taken as categories whatever they look like, `weight` the column of sample weights.
     `standardize` scales numbers: "standard", "minmax", "robust" or "none". `missing` fills their
     gaps: "mean", "median", "indicator" (mean, and a 0/1 feature), "error", or a number; a missing
-    category is a category. Levels in fewer than `min_count` rows are unknown, and categories of
-    more than `embed_above` levels become embedding codes instead of one-hot features. Regression
-    targets are standardized unless `standardize_target` is false.
+    category is a category. Levels in fewer than `min_count` rows are unknown, and so are all but
+    the `max_levels` most frequent; categories of more than `embed_above` levels become embedding
+    codes instead of one-hot features. Regression targets are standardized unless
+    `standardize_target` is false.
 
     Features stand in this order: numbers, booleans and dates as in the table, their indicators,
     then the one-hot categories. A feature that is constant in training is 0 everywhere.
@@ -50,11 +50,12 @@ class Preprocessor:
         standardize_target: bool = True,
         min_count: int = 3,
         embed_above: int | None = None,
+        max_levels: int | None = None,
     ) -> None:
         targets = (target,) if isinstance(target, str) else tuple(target or ())
         self.options = Options(
             targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
-            standardize_target, min_count, embed_above,
+            standardize_target, min_count, embed_above, max_levels,
         )  # fmt: skip
         check(self.options)
         self.kinds: dict[str, FeatureKind] = {}
@@ -78,7 +79,6 @@ class Preprocessor:
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
-        strict = options.missing == "error"
         self.numbers = Numbers.fit(
             table, self._sources(table), options.standardize, options.missing, rows
         )
@@ -86,8 +86,7 @@ class Preprocessor:
         part = _part(table, [*picked, *options.target], rows)
         if options.target:
             self.target = fit_target(part, options.target, options.task, options.standardize_target)
-        fit = partial(Category.fit, part, min_count=options.min_count, strict=strict)
-        self.categories = [fit(column=name, embed_above=options.embed_above) for name in picked]
+        self.categories = [Category.fit(part, name, options) for name in picked]
         return self
 
     def _kind(self, table: Table, name: str) -> FeatureKind:

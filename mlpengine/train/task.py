@@ -3,11 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.data import ClassTarget, Dataset, NumberTarget, Preprocessor, Table
+from mlpengine.data import ClassTarget, NumberTarget, Preprocessor, Table
 from mlpengine.data.targets import Target
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -21,6 +21,7 @@ RISING = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc",
 class Part:
     """The rows of one split, ready for the network.
 
+    `x` may be a `Stream`, which stands for an array larger than memory and is gathered from.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
     weights (rows,) or None.
@@ -169,19 +170,33 @@ def part_of(
     preprocessor: Preprocessor,
     task: Task,
     dtype: np.dtype[np.generic],
+    *,
+    stream: int | None = None,
 ) -> Part:
     """Return the given rows of a table as the network and its metrics take them.
 
+    With `stream`, a batch size, features stay in the file until they are gathered.
+
     Raises: DataError if the table has no target, or for the first cell that cannot be used.
     """
-    part = table if rows is None else table.rows(rows)
-    data: Dataset = preprocessor.transform(part)
+    part = table
+    if stream is not None:
+        data = preprocessor.stream(table, rows, batch_size=stream)
+        targets = preprocessor.target.columns if preprocessor.target else []
+        part = table.select(targets)
+    if rows is not None:
+        part = part.rows(rows)
+    if stream is None:
+        data = preprocessor.transform(part)
     if data.target is None:
         wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
         raise DataError(f"{table.source}: the target column is missing ({wanted})")
     weights = None if data.weights is None else np.ascontiguousarray(data.weights, dtype)
+    features: Any = data.features
+    if stream is None:
+        features = np.ascontiguousarray(features, dtype)
     return Part(
-        np.ascontiguousarray(data.features, dtype),
+        features,
         task.learning_target(data.target, dtype),
         task.truth(part, data.target),
         weights,

@@ -1,0 +1,105 @@
+"""Every kind of task and table, from a config to predictions of a file like its own."""
+
+import json
+
+import numpy as np
+import pytest
+
+RNG = np.random.default_rng(5)
+ROWS = 90
+X = RNG.normal(size=(ROWS, 3))
+KIND = X[:, 0] + X[:, 1] > 0
+COLUMNS = {
+    "a": X[:, 0],
+    "b": X[:, 1],
+    "c": X[:, 2],
+    "sum": X.sum(axis=1) * 100 + 7,
+    "difference": X[:, 0] - X[:, 1],
+    "kind": np.where(KIND, "up", "down"),
+    "high": (X[:, 0] > 0).astype(int),
+    "low": (X[:, 1] < 0).astype(int),
+    "group": RNG.integers(0, 12, ROWS),
+    "day": [f"2024-{1 + i // 28:02d}-{1 + i % 28:02d}" for i in range(ROWS)],
+    "weight": RNG.integers(1, 4, ROWS),
+    "word": [f"w{i % 30}" for i in range(ROWS)],
+}
+OTHERS = set(COLUMNS) - {"a", "b", "c"}
+
+CASES = {
+    "numbers": ("target: sum, drop: {drop}", "r2", 0.6),
+    "several numbers": ("target: [sum, difference], drop: {drop}", "r2", 0.6),
+    "classes": ("target: kind, drop: {drop}", "accuracy", 0.75),
+    "labels": ("target: [high, low], drop: {drop}", "accuracy", 0.6),
+    "groups": ("target: kind, drop: {drop}, split: {{group: group}}", "accuracy", 0.7),
+    "times": ("target: sum, drop: {drop}, split: {{time: day}}", "r2", 0.5),
+    "weights": ("target: kind, weight: weight, drop: {drop}", "accuracy", 0.75),
+    "class weights": ("target: kind, class_weights: balanced, drop: {drop}", "accuracy", 0.75),
+    "own files": (
+        "target: kind, validation_source: more.csv, test_source: more.csv, drop: {drop}",
+        "accuracy",
+        0.75,
+    ),
+    "dates": ("target: sum, drop: [group, word, kind, weight]", "r2", 0.5),
+    "rare texts": (
+        "target: kind, min_count: 1, max_levels: 5, drop: [sum, difference, high, low, day]",
+        "accuracy",
+        0.7,
+    ),
+    "robust": ("target: sum, standardize: robust, missing: median, drop: {drop}", "r2", 0.5),
+    "no target scaling": ("target: difference, standardize_target: false, drop: {drop}", "r2", 0.5),
+}
+
+
+def write(path):
+    names = list(COLUMNS)
+    lines = [",".join(names)]
+    lines += [",".join(str(COLUMNS[name][i]) for name in names) for i in range(ROWS)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_from_config_to_predictions(name, mlpengine, tmp_path):
+    data, metric, least = CASES[name]
+    write(tmp_path / "rows.csv")
+    write(tmp_path / "more.csv")
+    used = {word for word in COLUMNS if f" {word}" in data or f"[{word}" in data}
+    data = data.format(drop="[" + ", ".join(sorted(OTHERS - used)) + "]")
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: rows.csv, " + data + "}\nmodel: {hidden: [16]}\n"
+        "optimizer: {lr: 2e-2}\ntraining: {epochs: 40, batch_size: 16}\nreport: false\n"
+    )
+    found = mlpengine("train", "c.yaml", "--out", "run", "-q", "--json")
+    assert (found.code, found.err) == (0, "")
+    assert json.loads(found.out)["test"][metric] >= least
+    predicted = json.loads(mlpengine("predict", "run", "more.csv", "--json").out)
+    assert predicted["rows"] == ROWS
+    measured = json.loads(mlpengine("evaluate", "run", "--data", "more.csv", "--json").out)
+    assert measured["data"][metric] >= least
+    assert mlpengine("train", "--resume", "run", "-q").code == 0
+
+
+def test_features_streamed_from_a_file_give_the_same_bits(mlpengine, tmp_path):
+    rows = np.column_stack([X, KIND]).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    for name, stream in (("memory", "false"), ("file", "true")):
+        (tmp_path / f"{name}.yaml").write_text(
+            f"data: {{source: rows.npy, target: x3, stream: {stream}}}\n"
+            "training: {epochs: 4, batch_size: 16}\nreport: false\n"
+        )
+        found = mlpengine("train", f"{name}.yaml", "--out", name, "-q")
+        assert (found.code, found.err) == (0, "")
+    for file in ("model.safetensors", "metrics.csv"):
+        assert (tmp_path / "memory" / file).read_bytes() == (tmp_path / "file" / file).read_bytes()
+
+
+def test_a_table_of_text_cannot_be_streamed(mlpengine, tmp_path):
+    write(tmp_path / "rows.csv")
+    text = "data: {source: rows.csv, target: kind, stream: true, drop: [word, day]}\n"
+    (tmp_path / "c.yaml").write_text(text)
+    found = mlpengine("train", "c.yaml")
+    assert found.code == 2
+    assert "only a matrix of numbers (.npy) can be streamed" in found.err
+    settings = ["--set", "training.dtype=float64"]
+    assert (
+        "data.stream: streamed features are float32" in mlpengine("train", "c.yaml", *settings).err
+    )
