@@ -10,7 +10,8 @@ import numpy as np
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
-from mlpengine.diagnostics import Diagnostics, Verdict, example_norms
+from mlpengine.diagnostics import Diagnostics, Verdict, example_norms, row_losses
+from mlpengine.diagnostics.histograms import histograms
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
 from mlpengine.diagnostics.rules import all_verdicts
 from mlpengine.diagnostics.spectra import Spectrum, spectra
@@ -114,8 +115,8 @@ def _after(
     if not (run / RESOLVED).is_file():
         raise UsageError(f"{run}: holds no {RESOLVED}, so it is no run directory")
     model, experiment = load_model(run), build(load_config(run / RESOLVED))
-    mlp, loss, parts = model.mlp, experiment.step.loss, experiment.parts
-    known = facts(loss, mlp.sizes[-1], parts["train"], parts.get("validation"))
+    mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
+    known = facts(loss, mlp.sizes[-1], part, experiment.parts.get("validation"))
     seen = read_diagnostics(run, mlp, known)
     seen.batch_size = experiment.step.batch_size
     verdicts = list(all_verdicts(seen))
@@ -130,6 +131,7 @@ def _after(
         "verdicts": [v.as_dict() for v in verdicts],
         "spectra": [s.as_dict() for s in shapes],
         "hardest": hardest,
+        "histograms": histograms(mlp, loss, Rows(part.x, part.y, part.weights)),
     }
     lines = [table(seen), *_spoken(verdicts, []), "", *_spectra_lines(shapes)]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
@@ -139,8 +141,10 @@ def _after(
 def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str, Any]]:
     """Return the training rows with the largest gradients, with labels and predictions."""
     part, rows = experiment.parts["train"], experiment.tables.parts["train"][1]
-    norms, losses = example_norms(model.mlp, experiment.step.loss, part.x, part.y)
+    loss = experiment.step.loss
+    norms = example_norms(model.mlp, loss, part.x, part.y)
     hardest = np.argsort(-norms, kind="stable")[:count]
+    losses = row_losses(model.mlp, loss, part.x[hardest], part.y[hardest])
     predicted = experiment.task.predict(model.mlp.predict(part.x[hardest]))
     classes = model.preprocessor.classes if part.truth.ndim == 1 else None
 
@@ -151,11 +155,11 @@ def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str,
         {
             "row": int(place if rows is None else rows[place]),
             "gradient_norm": float(norms[place]),
-            "loss": float(losses[place]),
+            "loss": float(value),
             "target": named(part.truth[place]),
             "predicted": named(guess),
         }
-        for place, guess in zip(hardest, predicted, strict=True)
+        for place, guess, value in zip(hardest, predicted, losses, strict=True)
     ]
 
 

@@ -13,12 +13,14 @@ from mlpengine.diagnostics.quantities import Columns
 from mlpengine.diagnostics.rules import all_verdicts
 from mlpengine.diagnostics.table import table
 from mlpengine.ops import Loss
+from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.task import Part
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
+FACT_ROWS = 50_000
 AT_ONCE = 20
 """Samples that are written together."""
 
@@ -146,12 +148,22 @@ class LoopDiagnostics:
 
 
 def facts(loss: Loss, outputs: int, train: Part, validation: Part | None) -> dict[str, float]:
-    """Return what rows say about the losses and targets to expect, as `Diagnostics` takes it."""
-    constant = best_constant(loss, train.y, outputs, train.weights)
-    found = {"baseline": loss_of_constant(loss, train.y, constant, train.weights)}
+    """Return what rows say about the losses and targets to expect, as `Diagnostics` takes it.
+
+    Of large data every n-th row has to do, `FACT_ROWS` in all.
+    """
+    y, weights = _thinned(train)
+    constant = best_constant(loss, y, outputs, weights)
+    found = {"baseline": loss_of_constant(loss, y, constant, weights)}
     if validation is not None:
-        other = loss_of_constant(loss, validation.y, constant, validation.weights)
-        found["validation_baseline"] = other
+        other, shares = _thinned(validation)
+        found["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
     if loss.name in ("mse", "mae", "huber"):
-        found["target_rms"] = float(np.sqrt(np.mean(np.square(train.y, dtype=np.float64))))
+        found["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
     return found
+
+
+def _thinned(part: Part) -> tuple[Array, Array | None]:
+    """Return targets and weights of up to `FACT_ROWS` rows, evenly spread."""
+    stride = -(-len(part) // FACT_ROWS)
+    return part.y[::stride], None if part.weights is None else part.weights[::stride]

@@ -63,6 +63,7 @@ def test_a_run_is_read(mlpengine, finished):
     assert norms == sorted(norms, reverse=True)
     assert {"row", "loss", "target", "predicted"} <= found["hardest"][0].keys()
     assert all(s["distance"] > 0 for s in found["spectra"])
+    assert len(found["histograms"]) == 4
 
 
 def test_a_running_run_is_read(mlpengine, finished):

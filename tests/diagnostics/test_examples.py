@@ -13,7 +13,7 @@ from mlpengine import (
     TrainingStep,
 )
 from mlpengine.data import Preprocessor, load_dataset, split_rows
-from mlpengine.diagnostics import example_norms
+from mlpengine.diagnostics import example_norms, row_losses
 
 CASES = {
     "softmax_cross_entropy": SoftmaxCrossEntropy(),
@@ -31,7 +31,8 @@ def test_norms_and_losses_of_rows(loss, weighted):
     x = rng.standard_normal((rows, 4))
     y = rng.integers(0, 3, rows) if loss == "softmax_cross_entropy" else rng.random((rows, 3))
     weights = rng.uniform(0.5, 2, rows) if weighted else None
-    norms, losses = example_norms(mlp, CASES[loss], x, y, weights)
+    norms = example_norms(mlp, CASES[loss], x, y, weights)
+    losses = row_losses(mlp, CASES[loss], x, y, weights)
     truth = explicit(
         mlp.weights, mlp.biases, "tanh", loss, x, y, weights, [w + 1 for w in mlp.weights]
     )
@@ -64,6 +65,6 @@ def test_shuffled_labels_are_among_the_hardest_rows(seed):
         for start in range(0, len(x), 32):
             rows = order[start : start + 32]
             step(x[rows], y[rows])
-    norms, _ = example_norms(mlp, step.loss, x, y)
+    norms = example_norms(mlp, step.loss, x, y)
     hardest = np.argsort(norms)[::-1][:50]
     assert np.isin(hardest, wrong).mean() >= 0.7

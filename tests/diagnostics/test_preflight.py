@@ -14,6 +14,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
+from mlpengine.diagnostics.histograms import histograms
 from mlpengine.diagnostics.lr_range import HIGHEST, LOWEST, judge, lr_range
 from mlpengine.diagnostics.preflight import (
     check_few_rows,
@@ -227,3 +228,17 @@ def test_a_step_that_diverges_at_once_ends_the_sweep():
     assert "diverges already" in found.reason
     with np.errstate(all="ignore"), pytest.raises(NumericalError):
         step(*rows.take(slice(0, 16)))
+
+
+def test_histograms_count_every_entry():
+    mlp = Mlp([6, 8, 3], seed=0)
+    mlp.weights[0][0, 0] = np.inf
+    rows = rows_for(MeanSquaredError())
+    with np.errstate(all="ignore"):
+        found = histograms(mlp, MeanSquaredError(), rows)
+    assert [h["name"] for h in found] == list(mlp.params.views)
+    for one, view in zip(found, mlp.params.views.values(), strict=True):
+        for kind in ("weights", "gradients"):
+            assert sum(one[kind]["counts"]) + one[kind]["not_finite"] == view.size
+            assert len(one[kind]["edges"]) == len(one[kind]["counts"]) + 1
+    assert found[0]["weights"]["not_finite"] == 1
