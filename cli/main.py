@@ -26,6 +26,19 @@ COMMANDS = {
 }
 """The subcommands and what help says of them; each is the object `command` of its module."""
 
+EPILOG = """\b
+Example: from a table to predictions
+  mlpengine init data.csv --target price -o price.yaml
+  mlpengine train price.yaml
+  mlpengine predict runs/price new.csv -o predictions.csv
+
+\b
+Shell completion: add the line for your shell to its start file
+  bash   eval "$(_MLPENGINE_COMPLETE=bash_source mlpengine)"
+  zsh    eval "$(_MLPENGINE_COMPLETE=zsh_source mlpengine)"
+  fish   _MLPENGINE_COMPLETE=fish_source mlpengine | source
+"""
+
 SIGINT_CODE, SIGTERM_CODE = 130, 143
 
 
@@ -73,7 +86,7 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: mlpengine train configs/digits.yaml",
+    epilog=EPILOG,
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option(

@@ -13,11 +13,8 @@ PLOTS = "plots"
 
 def pictures(session: "Session", result: Result) -> list[Path]:
     """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
-    from .session import wanted
-
-    experiment = session.experiment
-    measured = session.measured
-    if not wanted(experiment.file.config.report.plots, "matplotlib") or measured is None:
+    experiment, measured = session.experiment, session.measured
+    if not session.draws or measured is None:
         return []
     from mlpengine.plots import save_plots
 

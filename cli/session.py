@@ -71,6 +71,7 @@ class Session:
         loop: the training loop, not yet run.
         resumed: the checkpoint that it goes on from, if any.
         measured: the part that was measured last, and the network's outputs for it.
+        draws: whether pictures are drawn in the end.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Session:
             **environment(experiment.threads),
             "executor": experiment.step.executor,
         }
+        self.draws = wanted(experiment.file.config.report.plots, "matplotlib")
         self.diagnostics = self._diagnostics()
         observers = [Files(directory), *filter(None, [self.diagnostics]), *watchers]
         self.checkpointers = self._checkpointer()

@@ -49,6 +49,22 @@ def test_every_command_is_listed_and_has_help(mlpengine):
         assert "Usage: mlpengine " + name in found.out
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion(shell, mlpengine, monkeypatch):
+    monkeypatch.setenv("_MLPENGINE_COMPLETE", f"{shell}_source")
+    found = mlpengine()
+    assert found.code == 0
+    assert "mlpengine" in found.out
+    assert f"_MLPENGINE_COMPLETE={shell}_source" in main.EPILOG
+
+
+def test_completion_knows_the_commands(mlpengine, monkeypatch):
+    monkeypatch.setenv("_MLPENGINE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "mlpengine pre")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert mlpengine().out == "plain,predict\n"
+
+
 def test_version(mlpengine):
     assert mlpengine("--version").out.startswith("mlpengine 0.")
 

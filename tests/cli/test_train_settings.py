@@ -63,6 +63,11 @@ UNFIT_SETTINGS = {
         "schedule={name: cosine, warmup_epochs: 9}",
         "--set schedule: schedule: CosineSchedule: total_steps must be more than",
     ),
+    "two clips": ("training={clip: {norm: 1}, clip_norm: 1}", "give clip or clip_norm, not both"),
+    "two rules": (
+        "training.clip={norm: 1, agc: 1}",
+        "training.clip: give one of norm, percentile, agc (got norm, agc)",
+    ),
     "momentum": (
         "optimizer={name: sgd, nesterov: true}",
         "--set optimizer: optimizer: Sgd: nesterov needs a momentum",
@@ -90,6 +95,15 @@ OPTIONS = [
     "training.batch_size=1000",
     "training.threads=2",
     "training.clip_norm=0.1",
+    "training.clip={norm: 0.1}",
+    "training.clip={percentile: 90, history: 20}",
+    "training.clip={agc: 0.01}",
+    "training.on_nonfinite=skip",
+    "training.checkpoint={every_epochs: 1}",
+    "diagnostics=false",
+    "diagnostics={every: 2}",
+    "report={plots: true, tensorboard: false}",
+    "report={plots: false, tensorboard: true}",
     "model.hidden=[]",
     "model.initializer=glorot_normal",
     "loss={name: softmax_cross_entropy, label_smoothing: 0.1}",
@@ -139,3 +153,32 @@ def test_labels_weights_and_files_of_their_own(mlpengine, tmp_path):
     found = mlpengine("train", "c.yaml", "--json")
     assert "30 train, 30 validation, 30 test rows, 1 features" in found.err
     assert list(json.loads(found.out)["test"]) == ["loss", "accuracy", "macro_f1"]
+
+
+@pytest.mark.parametrize(("package", "extra"), [("matplotlib", "plots"), ("tensorboard",) * 2])
+def test_an_extra_that_is_missing(package, extra, mlpengine, config, monkeypatch):
+    monkeypatch.setattr("mlpengine_cli.session.find_spec", lambda name: None)
+    found = mlpengine("train", config, "--set", f"report.{extra}=true")
+    assert found.code == 1
+    assert f"pip install 'mlpengine[{extra}]'" in found.err
+    assert mlpengine("train", config, "-q", "--set", f"report.{extra}=auto").code == 0
+
+
+def test_pictures_are_named_in_the_report(mlpengine, config):
+    found = mlpengine("train", config, "-q", "--set", "report.plots=true")
+    assert "runs/small/plots/training.png" in found.out
+    assert "runs/small/plots/confusion_matrix.png" in found.out
+
+
+def test_steps_that_are_not_finite_may_be_skipped(mlpengine, tmp_path):
+    rows = [f"{i % 13}," * 6 + "uv"[i % 2] for i in range(60)]
+    rows[7] = "3e38," * 6 + "u"
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,d,e,f,y", *rows]) + "\n")
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: rows.csv, target: y, standardize: none, split: {validation: 0, test: 0}}\n"
+        "training: {epochs: 2, batch_size: 10}\noptimizer: {name: sgd, lr: 1}\nreport: false\n"
+    )
+    assert mlpengine("train", "c.yaml", "-q").code == 1
+    skip = ["--set", "training.on_nonfinite=skip"]
+    result = json.loads(mlpengine("train", "c.yaml", "-q", "--json", *skip).out)
+    assert result["skipped_steps"] == 2
