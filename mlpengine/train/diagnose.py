@@ -75,6 +75,7 @@ class LoopDiagnostics:
 
     def on_start(self, loop: Loop) -> None:
         """Begin, or go on where `load_state_dict` says."""
+        self._loop = loop
         self.core = Diagnostics(
             loop.step.mlp,
             every=self._every,
@@ -121,6 +122,7 @@ class LoopDiagnostics:
 
     def verdicts(self) -> list[Verdict]:
         """Return what is wrong with the run; empty for a healthy one."""
+        self.core.skipped = self._loop.nonfinite.skipped
         return list(all_verdicts(self.core))
 
     def table(self) -> str:

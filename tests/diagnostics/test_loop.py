@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep, UsageError
+from mlpengine import Adam, Mlp, NumericalError, Sgd, SoftmaxCrossEntropy, TrainingStep, UsageError
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.quantities import Columns
 from mlpengine.diagnostics.series import CAPACITY, Series
@@ -14,6 +14,7 @@ from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import ROWS, UnitWindow
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop
+from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.state import pack, unpack
 from mlpengine.train.task import Classification, Part
 
@@ -202,3 +203,31 @@ def test_a_series_spans_any_run_in_the_same_memory():
     for one in (series, other):
         one.append(9999, [0.0] * len(columns))
     np.testing.assert_array_equal(other.steps, series.steps)
+
+
+@pytest.mark.parametrize("action", ["stop", "skip"])
+def test_numbers_that_are_not_finite_are_spoken_of(tmp_path, action):
+    mlp = Mlp([5, 16, 8, 3], seed=2)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp, lr=1e-3), 16)
+    data = part()
+    data.x[17, 2] = np.nan
+    watcher = LoopDiagnostics(tmp_path / "d.csv", every=5)
+    running = Loop(
+        step,
+        Classification(3),
+        data,
+        epochs=3,
+        observers=[watcher],
+        on_nonfinite=NonfiniteRule(action, limit=5),
+    )
+    if action == "stop":
+        with pytest.raises(NumericalError, match="training row 17"):
+            running.run()
+        assert "training row 17" in str(watcher.verdicts()[0])
+    else:
+        running.run()
+        (verdict,) = watcher.verdicts()
+        assert verdict.value == 3
+        assert "3 steps had numbers that are not finite" in str(verdict)
+        assert np.isfinite(mlp.params.flat).all()
+    assert (tmp_path / "d.csv").read_text().startswith("step,layer,quantity,value\n")
