@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlpengine.errors import ShapeError
 from mlpengine.ops._check import need_floats, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._softmax import folded, inner_product, largest, total
@@ -18,7 +19,8 @@ class AlongAxis(GradOp):
 
     def infer(self, x: Spec) -> Spec:
         need_floats(self.name, x=x)
-        normal_axis(self.name, self.axis, x)
+        if not x.shape[normal_axis(self.name, self.axis, x)]:
+            raise ShapeError(f"{self.name}: needs entries along axis {self.axis} (x {x})")
         return x
 
     def work(self, x: Spec) -> dict[str, Spec]:
@@ -32,7 +34,7 @@ class Softmax(AlongAxis, name="softmax"):
 
     Shapes: x (...), y (...), at least one axis.
     Backward: dx = y * (dy - sum(dy * y)).
-    Raises: ShapeError unless x has the axis.
+    Raises: ShapeError unless x has the axis, and entries along it.
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array) -> Calls:
@@ -59,7 +61,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
 
     Shapes: x (...), y (...), at least one axis.
     Backward: dx = dy - exp(y) * sum(dy).
-    Raises: ShapeError unless x has the axis.
+    Raises: ShapeError unless x has the axis, and entries along it.
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array, room: Array) -> Calls:

@@ -186,6 +186,7 @@ WRONG_OPERANDS = [
     (ops.Relu(), [i8(2)], DtypeError, "relu"),
     (ops.Softmax(2), [f8(2, 3)], ShapeError, r"softmax: .*\(axis 2, x float64\[2, 3\]\)"),
     (ops.Softmax(), [f8()], ShapeError, "softmax"),
+    (ops.Softmax(), [f8(2, 0)], ShapeError, "needs entries along axis -1"),
     (ops.Sum(-3), [f8(2, 3)], ShapeError, "axis -3"),
     (ops.Sum((0, -2)), [f8(2, 3)], ShapeError, "twice"),
     (ops.Mean(), [i8(2)], DtypeError, "mean"),
