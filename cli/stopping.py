@@ -16,22 +16,32 @@ class Stopping:
 
     def __init__(self) -> None:
         self.code = 0
+        self._stop: Callable[[], None] | None = None
+
+    def attach(self, stop: Callable[[], None]) -> None:
+        """Have the first signal call `stop` from now on; at once if it came already."""
+        self._stop = stop
+        if self.code:
+            stop()
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Answer a signal: stop what is attached, or else leave; leave at the second."""
+        code = EXIT_CODES[signal.Signals(number)]
+        if self.code:
+            os._exit(code)
+        self.code = code
+        if self._stop is None:
+            os.write(2, b"interrupted\n")
+            raise SystemExit(code)  # a callback from C may swallow it: then `attach` stops
+        os.write(2, b"\nstopping after this step; again to leave at once\n")
+        self._stop()
 
 
 @contextmanager
-def stops(stop: Callable[[], None]) -> Iterator[Stopping]:
-    """Call `stop` at the first signal and leave the process at the second."""
+def stops() -> Iterator[Stopping]:
+    """Answer SIGINT and SIGTERM in our own way for as long as the context lasts."""
     state = Stopping()
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        code = EXIT_CODES[signal.Signals(number)]
-        if state.code:
-            os._exit(code)
-        state.code = code
-        os.write(2, b"\nstopping after this step; again to leave at once\n")
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in EXIT_CODES}
+    before = {number: signal.signal(number, state.handle) for number in EXIT_CODES}
     try:
         yield state
     finally:

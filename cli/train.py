@@ -3,7 +3,6 @@
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,7 +17,7 @@ from .profiling import Profiler, rehearse
 from .progress import Progress, progress
 from .report import report
 from .session import RESOLVED, Session, find_checkpoint
-from .stopping import leave, stops
+from .stopping import Stopping, leave, stops
 
 EPILOG = """\b
 Examples:
@@ -77,24 +76,30 @@ def command(
         overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
     if seed is not None:
         overrides.append(Override("--seed", ("seed",), str(seed)))
-    if resume is not None:
-        if config or out or overrides or dry_run:
-            raise UsageError("--resume: a run goes on as it began; give the run directory alone")
-        run(
-            resumed(resume, progress(quiet, verbose)), profile=profile, quiet=quiet, as_json=as_json
-        )
-        return
-    if config is None:
-        raise UsageError("train: give a CONFIG, or --resume RUN (mlpengine train --help)")
-    experiment = build(load_config(config, overrides))
-    if dry_run:
-        found = rehearse(experiment)
-        click.echo(json.dumps(found) if as_json else f"{opening(experiment)}\n{dry(found)}")
-        return
+    if resume is not None and (config or out or overrides or dry_run):
+        raise UsageError("--resume: a run goes on as it began; give the run directory alone")
+    watchers = progress(quiet, verbose)
+    with stops() as state:
+        if resume is not None:
+            session = resumed(resume, watchers)
+        elif config is None:
+            raise UsageError("train: give a CONFIG, or --resume RUN (mlpengine train --help)")
+        else:
+            experiment = build(load_config(config, overrides))
+            if dry_run:
+                click.echo(rehearsed(experiment, as_json))
+                return
+            session = begun(experiment, out, watchers)
+        run(session, state, profile=profile, quiet=quiet, as_json=as_json)
+    leave(state)
+
+
+def begun(experiment: Experiment, out: Path | None, watchers: list[Progress]) -> Session:
+    """Return the session of a new run, in a directory of its own."""
     directory = RunDirectory.create(out or Path("runs") / experiment.file.name)
-    session = Session(experiment, directory, progress(quiet, verbose))
+    session = Session(experiment, directory, watchers)
     session.write_inputs()
-    run(session, profile=profile, quiet=quiet, as_json=as_json)
+    return session
 
 
 def resumed(path: Path, watchers: list[Progress]) -> Session:
@@ -109,24 +114,20 @@ def resumed(path: Path, watchers: list[Progress]) -> Session:
     return Session(experiment, directory, watchers, find_checkpoint(directory))
 
 
-def run(session: Session, *, profile: bool, quiet: bool, as_json: bool) -> None:
+def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_json: bool) -> None:
     """Run a session to its end and print what came out."""
     experiment = session.experiment
     profiler = Profiler(session) if profile else None
     if not quiet:
         click.echo(opening(experiment, session), err=True)
-    with (
-        closing(session),
-        pinned(experiment.threads),
-        stops(session.loop.stop) as state,
-    ):
+    state.attach(session.loop.stop)
+    with closing(session), pinned(experiment.threads):
         result = session.run()
         outcome = session.finish(result)
         files = [] if state.code else pictures(session, result)
     if profiler:
         click.echo(profiler.table(), err=True)
     click.echo(json.dumps(outcome) if as_json else report(session, result, outcome, files))
-    leave(state)
 
 
 def opening(experiment: Experiment, session: Session | None = None) -> str:
@@ -147,9 +148,13 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
     return "\n".join(lines)
 
 
-def dry(found: dict[str, Any]) -> str:
-    """Return what a dry run found, for a person."""
+def rehearsed(experiment: Experiment, as_json: bool) -> str:
+    """Return what a dry run found."""
+    found = rehearse(experiment)
+    if as_json:
+        return json.dumps(found)
     return (
+        f"{opening(experiment)}\n"
         f"steps    {found['steps_per_epoch']:,} an epoch, {found['steps']:,} in all\n"
         f"memory   {found['bytes']:,} bytes planned for a step of {found['batch_size']} rows\n"
         f"time     about {found['seconds']:.3g} s for {found['epochs']} epochs "
