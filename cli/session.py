@@ -43,12 +43,14 @@ class Files:
 
     def __init__(self, directory: RunDirectory) -> None:
         self._path = directory.path
+        self._logs: list[CsvLog] = []
 
     def on_start(self, loop: Loop) -> None:
         """Start both files, with the epochs that a checkpoint remembers."""
         self._metrics = CsvLog(self._path / METRICS_FILE, loop.history.columns)
         times = ("epoch", "seconds", "samples_per_second")
         self._timings = CsvLog(self._path / TIMINGS_FILE, times)
+        self._logs = [self._metrics, self._timings]
         for row in loop.history.rows:
             self.on_epoch(loop, row)
 
@@ -58,10 +60,15 @@ class Files:
         self._timings.append([row.epoch, row.seconds, row.samples_per_second])
 
     def on_end(self, loop: Loop, result: Result) -> None:
-        """Close both files."""
-        for log in (self._metrics, self._timings):
+        """Have both files on disk and close them."""
+        for log in self._logs:
             log.sync()
-            log.close()
+        self.close()
+
+    def close(self) -> None:
+        """Close both files; calling it again does no harm."""
+        while self._logs:
+            self._logs.pop().close()
 
 
 class Session:
@@ -92,7 +99,8 @@ class Session:
         }
         self.draws = wanted(experiment.file.config.report.plots, "matplotlib")
         self.diagnostics = self._diagnostics()
-        observers = [Files(directory), *filter(None, [self.diagnostics]), *watchers]
+        self.files = Files(directory)
+        observers = [self.files, *filter(None, [self.diagnostics]), *watchers]
         self.checkpointers = self._checkpointer()
         self.loop = experiment.loop([*observers, *self._tensorboard(), *self.checkpointers])
         if found:
@@ -122,7 +130,8 @@ class Session:
         return self.diagnostics.verdicts() if self.diagnostics else []
 
     def close(self) -> None:
-        """Let other processes use the run directory."""
+        """Close the files, and let other processes use the run directory."""
+        self.files.close()
         self.directory.close()
 
     def finish(self, result: Result) -> dict[str, Any]:

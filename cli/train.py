@@ -1,7 +1,7 @@
 """`mlpengine train`: from a config to a run directory with a model."""
 
 import json
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
@@ -97,18 +97,29 @@ def command(
 def begun(experiment: Experiment, out: Path | None, watchers: list[Progress]) -> Session:
     """Return the session of a new run, in a directory of its own."""
     directory = RunDirectory.create(out or Path("runs") / experiment.file.name)
-    session = Session(experiment, directory, watchers)
-    session.write_inputs()
+    with ExitStack() as on_failure:
+        on_failure.callback(directory.close)
+        session = Session(experiment, directory, watchers)
+        session.write_inputs()
+        on_failure.pop_all()
     return session
 
 
 def resumed(path: Path, watchers: list[Progress]) -> Session:
     """Return the session of an earlier run, at its newest checkpoint or at its beginning."""
-    directory = RunDirectory.open(path)
+    with ExitStack() as on_failure:
+        directory = RunDirectory.open(path)
+        on_failure.callback(directory.close)
+        session = _resumed(directory, watchers)
+        on_failure.pop_all()
+    return session
+
+
+def _resumed(directory: RunDirectory, watchers: list[Progress]) -> Session:
     if not (directory.path / RESOLVED).is_file():
         raise RunError(
-            f"{path}: was stopped before {RESOLVED} was written; there is nothing to go on from: "
-            "train again"
+            f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to go "
+            "on from: train again"
         )
     experiment = build(load_config(directory.path / RESOLVED))
     return Session(experiment, directory, watchers, find_checkpoint(directory))

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -127,3 +128,29 @@ def test_without_checkpoints_a_run_begins_again(mlpengine, rows):
     assert not Path("a", "checkpoints").exists()
     assert mlpengine("train", "--resume", "a", "-q").code == 0
     assert [Path("a", f).read_bytes() for f in COMPARED] == before
+
+
+def mounted(*options):
+    return subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("size", ["24k", "40k", "56k", "72k"])
+def test_a_full_disk_ends_with_one_line_and_the_run_goes_on(size, mlpengine, rows, tmp_path):
+    assert mlpengine("train", "c.yaml", "--out", "whole", "-q").code == 0
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = mounted("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk))
+    if done.returncode:
+        pytest.skip(f"A FULL DISK WAS NOT TRIED: no tmpfs may be mounted here ({done.stderr})")
+    try:
+        found = mlpengine("train", "c.yaml", "--out", disk / "run", "-q")
+        assert found.code == 1
+        assert "No space left on device" in found.err
+        assert len(found.err.splitlines()) == 1
+        assert mounted("-o", "remount,size=4m", str(disk)).returncode == 0
+        found = mlpengine("train", "--resume", disk / "run", "-q")
+        if "there is nothing to go on from" not in found.err:
+            assert found.code == 0
+            assert same("whole", disk / "run")
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
