@@ -2,14 +2,15 @@
 
 from mlpengine.errors import UsageError
 
-EVERY, STRETCH, DENSE_STEPS = 50, 4, 2000
+EVERY, STRETCH, DENSE_STEPS = 50, 8, 2000
 """Steps between samples, how much rarer they become for short steps, and after how many."""
 
 SHORT_STEP = 4_000_000
 """Parameters times rows below which a step is short: half a millisecond.
 
-A sample costs 0.2 ms and a fifth of a step.  At 50 steps apart that is 8 per cent of the smallest
-step (4-32-32-1, 32 rows); the 2,000 steps for which it stays so take a tenth of a second."""
+A sample costs 0.4 ms and a fifth of a step, with what the steps after it lose because the caches
+hold other things.  At 50 steps apart that is 15 per cent of the smallest step (4-32-32-1, 32 rows);
+the 2,000 steps for which it stays so take a tenth of a second."""
 
 LOOKS, FEWER_LOOKS = 5, 2
 """Times between two samples that units are asked whether they fire; while samples are rarer."""
