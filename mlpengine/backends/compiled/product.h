@@ -9,8 +9,8 @@ INLINE long tile_height(long left) {
 }
 
 /* A panel is `width` columns of a matrix, row after row, zeros where the matrix ends. */
-INLINE void pack_panel(real *restrict panel, const real *restrict b, const long ld, const long depth,
-                       const long columns, long j, const long width) {
+INLINE void pack_panel(real *restrict panel, const real *restrict b, const long ld,
+                       const long depth, const long columns, long j, const long width) {
   const long whole = j + width <= columns;
   for (long k = 0; k < depth; k++)
     UNROLL for (long v = 0; v < width; v += LANES) {

@@ -1,6 +1,6 @@
-/* A team of THREADS, the caller among them: persistent, meeting at barriers inside a step.  Who waits
-   looks for a few microseconds and then sleeps: a thread that spins while others need its core would
-   cost them a time slice. */
+/* A team of THREADS, the caller among them: persistent, meeting at barriers inside a step.  Who
+   waits looks for a few microseconds and then sleeps: a thread that spins while others need its
+   core would cost them a time slice. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
