@@ -18,7 +18,7 @@ STEP, GATHERING = "training step", "  of it gathering its rows"
 
 
 class Profiler:
-    """Takes the time of the parts of a run, from now until `table` is called."""
+    """Takes the time of the parts of a run, from now until it is `saved`; pictures come after."""
 
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
@@ -28,7 +28,7 @@ class Profiler:
         self._time(loop.evaluator, "run", "evaluation")
         for saver in session.checkpointers:
             self._time(saver.checkpoints, "save", "checkpoints")
-        self._began = perf_counter()
+        self._began = self._saved = perf_counter()
 
     def _time(self, owner: object, name: str, title: str) -> None:
         inner: Callable[..., Any] = getattr(owner, name)
@@ -43,9 +43,13 @@ class Profiler:
 
         setattr(owner, name, timed)
 
+    def saved(self) -> None:
+        """Note that the model is trained, measured and saved."""
+        self._saved = perf_counter()
+
     def table(self) -> str:
         """Return seconds and shares of everything since the data were loaded."""
-        total = perf_counter() - self._began
+        total = self._saved - self._began
         parts = dict(self.seconds)
         parts["everything else"] = max(0.0, total - sum(parts.values()))
         parts[STEP] += parts[GATHERING]
@@ -54,7 +58,8 @@ class Profiler:
             f"  {title:<28}{spent:>9.3f} s{100 * spent / total:>7.1f} %"
             for title, spent in parts.items()
         ]
-        return "\n".join(lines)
+        drawing = perf_counter() - self._saved
+        return "\n".join([*lines, f"{'pictures, after that':<30}{drawing:>9.3f} s"])
 
 
 def rehearse(experiment: Experiment) -> dict[str, Any]:

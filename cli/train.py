@@ -135,6 +135,8 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
     with closing(session), pinned(experiment.threads):
         result = session.run()
         outcome = session.finish(result)
+        if profiler:
+            profiler.saved()
         files = [] if state.code else pictures(session, result)
     if profiler:
         click.echo(profiler.table(), err=True)
