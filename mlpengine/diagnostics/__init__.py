@@ -1,4 +1,25 @@
-"""Why a network does not learn: gradients, updates and activations, measured while it does."""
+"""Why a network does not learn: gradients, updates and activations, measured while it does.
+
+In a loop by hand, after each step of the optimizer:
+
+    >>> import numpy as np
+    >>> from mlpengine import MeanSquaredError, Mlp, Sgd, TrainingStep
+    >>> from mlpengine.diagnostics import Diagnostics
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((32, 4)).astype("float32")
+    >>> mlp = Mlp([4, 16, 1], seed=0)
+    >>> step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1e-6), batch_size=32)
+    >>> diagnostics = Diagnostics(mlp, every=10, baseline=1.0)
+
+    >>> for number in range(1, 101):
+    ...     loss = step(x, x[:, :1])
+    ...     _ = diagnostics.observe(
+    ...         step.scratch, step.grads, number, loss=loss, norm=step.grad_norm
+    ...     )
+    >>> diagnostics.close_epoch(loss)
+    >>> [verdict.name for verdict in diagnostics.verdicts()]
+    ['lr_low']
+"""
 
 from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
 from mlpengine.diagnostics.examples import example_norms, row_losses

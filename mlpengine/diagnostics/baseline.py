@@ -49,6 +49,27 @@ def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = No
     return np.asarray(middle)
 
 
+def least_loss(loss: Loss, y: Array, outputs: int) -> float:
+    """Return the loss of outputs that know the targets: 0 without label smoothing.
+
+    Shapes: as for `baseline_loss`.
+    """
+    if loss.name == "softmax_cross_entropy":
+        target = np.eye(outputs)[y] if y.ndim == 1 else y.astype(np.float64)
+        smoothing = getattr(loss, "label_smoothing", 0.0)
+        given = getattr(loss, "class_weights", None)
+        shares = (1 - smoothing) * target + smoothing / outputs
+        shares *= 1.0 if given is None else np.array(given)
+        best = np.log(np.maximum(shares, RARE**2))
+    elif loss.name == "bce_with_logits":
+        odds = getattr(loss, "positive_weight", 1.0) * y.astype(np.float64)
+        shares = np.clip(odds / (odds + 1 - y), RARE**2, 1 - RARE**2)
+        best = np.log(shares / (1 - shares))
+    else:
+        best = y.astype(np.float64)
+    return loss(best, y if y.ndim == 1 else y.astype(np.float64))
+
+
 def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
     """Return the loss of an output (outputs,) that is the same for every row."""
     output = np.tile(constant, (len(y), 1))

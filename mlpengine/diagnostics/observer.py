@@ -17,6 +17,7 @@ from mlpengine.diagnostics.spacing import Spacing
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
+from mlpengine.diagnostics.verdicts import Verdict
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.spec import Array
 from mlpengine.tape.binding import replay
@@ -92,20 +93,17 @@ class Diagnostics:
         self._updates = UpdateProbe(mlp)
         self._room: Room | None = None
         self._bound: dict[int, BoundProbes] = {}
-        self._unknown = tuple(self.values)
-        self._first, self._last = (
-            self.columns.place("gradient_rms", n) for n in (0, self.columns.layers - 1)
-        )
-        self._about_updates = [
-            self.columns.place(quantity, number)
-            for quantity in ("update_ratio", "update_cosine")
-            for number in range(self.columns.layers)
-        ]
-        self._window_places = [
-            (self.columns.place("dead_share", n), w) for n, w in self.windows.items()
-        ]
+        self._keep_places()
         self.clipped = 0
         self.begin(0)
+
+    def _keep_places(self) -> None:
+        """Look up once where a sample's numbers belong."""
+        self._unknown = tuple(self.values)
+        places = self.columns.places
+        self._about_updates = [*places("update_ratio"), *places("update_cosine")]
+        self._gradients, dead = places("gradient_rms"), places("dead_share")
+        self._window_places = [(dead[n], window) for n, window in self.windows.items()]
 
     def begin(self, steps: int) -> None:
         """Take the parameters as they are for those after `steps` steps; for a resumed run."""
@@ -202,6 +200,18 @@ class Diagnostics:
         """Take in the losses of an epoch."""
         self.epochs.append((train_loss, validation_loss))
 
+    def table(self) -> str:
+        """Return the last sample as text, a line a layer."""
+        from mlpengine.diagnostics.table import table
+
+        return table(self)
+
+    def verdicts(self) -> list[Verdict]:
+        """Return what is wrong, in words, with number, threshold and a way out."""
+        from mlpengine.diagnostics.rules import all_verdicts
+
+        return list(all_verdicts(self))
+
     def _sample(
         self,
         probes: BoundProbes,
@@ -219,7 +229,7 @@ class Diagnostics:
                 values[place] = nan
         values[NORM], values[CLIPPED], values[SPIKES] = norm, clipped_norm, float(self.spikes.count)
         values[CLIPPED_SHARE] = self.clipped / max(1, step - self.sampled)
-        first, last = values[self._first], values[self._last]
+        first, last = (values[self._gradients[n]] for n in (0, -1))
         if first > 0 and last > 0 and isfinite(first):
             values[SLOPE] = log10(first / last)
         for place, window in self._window_places:

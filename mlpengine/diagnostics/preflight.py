@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.diagnostics.activations import BOUNDED, RECTIFIERS, SATURATED
-from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
+from mlpengine.diagnostics.baseline import baseline_loss, least_loss, loss_of_zeros
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.observer import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, START
@@ -136,7 +136,8 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     """Learn 20 rows by heart, on a copy without dropout."""
     x, y, _ = rows.some(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.sizes[-1])
-    best, limit = nan, BY_HEART * max(constant, 1e-3)
+    least = least_loss(loss, y, mlp.sizes[-1])
+    best, limit = nan, least + BY_HEART * max(constant - least, 1e-3)
     for rate in FEW_RATES:
         last = _learn_by_heart(mlp, loss, x, y, rate, limit)
         best = last if not best <= last else best

@@ -69,3 +69,7 @@ class Columns:
         if layer is None:
             return NET_PLACE[quantity]
         return self.start(layer) + LAYER_PLACE[quantity]
+
+    def places(self, quantity: str) -> list[int]:
+        """Return where a quantity of each layer stands."""
+        return [self.place(quantity, layer) for layer in range(self.layers)]

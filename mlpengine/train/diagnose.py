@@ -10,8 +10,6 @@ import numpy as np
 from mlpengine.diagnostics import Diagnostics, Verdict
 from mlpengine.diagnostics.baseline import best_constant, loss_of_constant
 from mlpengine.diagnostics.quantities import Columns
-from mlpengine.diagnostics.rules import all_verdicts
-from mlpengine.diagnostics.table import table
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow
@@ -123,11 +121,11 @@ class LoopDiagnostics:
     def verdicts(self) -> list[Verdict]:
         """Return what is wrong with the run; empty for a healthy one."""
         self.core.skipped = self._loop.nonfinite.skipped
-        return list(all_verdicts(self.core))
+        return self.core.verdicts()
 
     def table(self) -> str:
         """Return the last sample as a table, a line a layer."""
-        return table(self.core)
+        return self.core.table()
 
     def _close(self) -> None:
         if self._log is not None:

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
 from mlpengine.diagnostics import Diagnostics, Verdict, baseline_loss, loss_of_zeros
+from mlpengine.diagnostics.baseline import least_loss
 from mlpengine.diagnostics.rules import LAST_RESORT, RULES, all_verdicts
 from mlpengine.diagnostics.table import noise_sentence, table
 from mlpengine.diagnostics.verdicts import percent, power
@@ -148,6 +149,14 @@ def test_what_the_noise_scale_means(variance, squared, text):
     assert text in noise_sentence(seen)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_least_loss_is_the_entropy_of_the_smoothed_labels(smoothing):
+    loss = SoftmaxCrossEntropy(label_smoothing=smoothing)
+    shares = np.array([1 - smoothing + smoothing / 4, *[smoothing / 4] * 3])
+    wanted = -sum(p * np.log(p) for p in shares if p)
+    assert least_loss(loss, np.array([0, 2, 3, 1]), 4) == pytest.approx(wanted, abs=1e-10)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("loss", "kind"),
@@ -171,6 +180,7 @@ def test_no_constant_beats_the_baseline(loss, kind, weighted):
     weights = rng.uniform(0.5, 2, 101) if weighted and loss.name != "mae" else None
     best = baseline_loss(loss, y, 3, weights)
     assert best < loss_of_zeros(loss, y, 3, weights)
+    assert 0 <= least_loss(loss, y, 3) < best
     for _ in range(200):
         constant = rng.normal(0.0, 1.0, 3)
         other = loss(np.tile(constant, (101, 1)), y, None, weights)
