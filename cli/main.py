@@ -103,7 +103,10 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
-    sys.exit(run(list(sys.argv[1:] if args is None else args)))
+    code = run(list(sys.argv[1:] if args is None else args))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the work is done: keep its exit code
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:

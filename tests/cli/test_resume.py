@@ -40,7 +40,7 @@ def test_kill_9(tmp_path):
     kill = module_from_spec(spec)
     spec.loader.exec_module(kill)
     config, whole = tmp_path / "c.yaml", tmp_path / "whole"
-    config.write_text(kill.CONFIG.replace("epochs: 40", "epochs: 8"))
+    config.write_text(kill.CONFIG.replace("epochs: 40", "epochs: 4"))
     with kill.start(config, "--out", whole) as process:
         process.communicate()
     assert process.returncode == 0

@@ -123,7 +123,7 @@ def test_columns_that_split_are_no_features(split, features, mlpengine, tmp_path
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,y", *rows]) + "\n")
     data = "source: rows.csv, target: y, categorical: [c], standardize: none"
     (tmp_path / "c.yaml").write_text(
-        "data: {" + data + ", split: " + split + "}\ntraining: {epochs: 1}\n"
+        "data: {" + data + ", split: " + split + "}\ntraining: {epochs: 1}\nreport: false\n"
     )
     found = mlpengine("train", "c.yaml")
     assert found.code == 0
@@ -137,6 +137,7 @@ LOSSES = ["mse", "mae", "huber", "{name: huber, delta: 0.5}"]
 def test_loss_of_a_regression(loss, mlpengine, tmp_path):
     (tmp_path / "rows.csv").write_text(CSV)
     content = "data: {source: rows.csv, target: [a, b], task: regression}\ntraining: {epochs: 2}\n"
+    content += "report: false\n"
     (tmp_path / "c.yaml").write_text(content + f"loss: {loss}\n")
     result = json.loads(mlpengine("train", "c.yaml", "-q", "--json").out)
     assert list(result["test"]) == ["loss", "r2", "mae", "rmse"]
@@ -149,6 +150,7 @@ def test_labels_weights_and_files_of_their_own(mlpengine, tmp_path):
     (tmp_path / "c.yaml").write_text(
         "data: {source: train.csv, validation_source: validation.csv, test_source: test.csv,\n"
         "       target: [s, t], task: multilabel, weight: w}\ntraining: {epochs: 2}\n"
+        "report: false\n"
     )
     found = mlpengine("train", "c.yaml", "--json")
     assert "30 train, 30 validation, 30 test rows, 1 features" in found.err
