@@ -121,7 +121,9 @@ def _after(
     seen.batch_size = experiment.step.batch_size
     verdicts = list(all_verdicts(seen))
     shapes = spectra(mlp, experiment.model.mlp)
-    hardest = _hardest(experiment, model, count)
+    with np.errstate(all="ignore"):  # a run that failed may have any weights
+        hardest = _hardest(experiment, model, count)
+        bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
     if plot is not None:
         from mlpengine.diagnostics.dashboard import save_dashboard
 
@@ -131,7 +133,7 @@ def _after(
         "verdicts": [v.as_dict() for v in verdicts],
         "spectra": [s.as_dict() for s in shapes],
         "hardest": hardest,
-        "histograms": histograms(mlp, loss, Rows(part.x, part.y, part.weights)),
+        "histograms": bars,
     }
     lines = [table(seen), *_spoken(verdicts, []), "", *_spectra_lines(shapes)]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
@@ -154,8 +156,8 @@ def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str,
     return [
         {
             "row": int(place if rows is None else rows[place]),
-            "gradient_norm": float(norms[place]),
-            "loss": float(value),
+            "gradient_norm": _known(norms[place]),
+            "loss": _known(value),
             "target": named(part.truth[place]),
             "predicted": named(guess),
         }
@@ -173,7 +175,11 @@ def _sample(seen: Diagnostics) -> dict[str, Any]:
 
 
 def _plain(values: tuple[float, ...]) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in values]
+    return [_known(value) for value in values]
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
@@ -187,7 +193,7 @@ def _spectra_lines(shapes: list[Spectrum]) -> list[str]:
     lines = ["{:>5} {:>9} {:>8} {:>12} {:>5} {:>10}   {}".format(*titles)]
     for s in shapes:
         leading = ", ".join(f"{value:.3g}" for value in s.leading)
-        moved = "-" if isnan(s.distance) else f"{s.distance:.2f}"
+        moved = "-" if isnan(s.distance) else f"{s.distance:.3g}"
         lines.append(
             f"{s.layer:>5} {s.norm:>9.3g} {moved:>8} {s.stable_rank:>12.1f} {s.full_rank:>5} "
             f"{s.condition:>10.3g}   {leading}"
@@ -198,11 +204,15 @@ def _spectra_lines(shapes: list[Spectrum]) -> list[str]:
 def _hardest_lines(hardest: list[dict[str, Any]]) -> list[str]:
     lines = [f"{'hard row':>8} {'gradient':>9} {'loss':>9}   target, predicted"]
     lines += [
-        f"{h['row']:>8} {h['gradient_norm']:>9.3g} {h['loss']:>9.3g}   "
+        f"{h['row']:>8} {_number(h['gradient_norm'])} {_number(h['loss'])}   "
         f"{_short(h['target'])}, {_short(h['predicted'])}"
         for h in hardest
     ]
     return lines
+
+
+def _number(value: float | None) -> str:
+    return "not finite".rjust(9) if value is None else f"{value:>9.3g}"
 
 
 def _short(value: Any) -> str:

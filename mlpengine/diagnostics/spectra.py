@@ -1,7 +1,7 @@
 """What singular values say about the weights of a network.  For offline use: an SVD is dear."""
 
 from dataclasses import asdict, dataclass
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -35,13 +35,19 @@ class Spectrum:
 
 
 def spectra(mlp: Mlp, start: Mlp | None = None) -> list[Spectrum]:
-    """Return the spectrum of every layer's weights; `start` is the network before training."""
+    """Return the spectrum of every layer's weights; `start` is the network before training.
+
+    All numbers of a layer with weights that are not finite are NaN.
+    """
     found = []
     for number, weight in enumerate(mlp.weights):
         wide: Array = weight.astype(np.float64)
+        if not np.isfinite(wide).all():
+            found.append(Spectrum(number, nan, nan, nan, min(wide.shape), nan, ()))
+            continue
         values = np.linalg.svd(wide, compute_uv=False)
         norm, largest = float(np.linalg.norm(wide)), float(values[0])
-        distance = float("nan")
+        distance = nan
         if start is not None:
             first = start.weights[number].astype(np.float64)
             base = float(np.linalg.norm(first))

@@ -75,6 +75,17 @@ def test_a_running_run_is_read(mlpengine, finished):
     assert "99999" not in result.out
 
 
+def test_a_run_that_failed_is_read(mlpengine, config):
+    options = ("--set", "optimizer={name: sgd, lr: 1e4}", "--set", "diagnostics.every=1")
+    assert mlpengine("train", config, "--out", "run", "-q", *options).code == 1
+    run = config.parent / "run"
+    result = mlpengine("diagnose", run)
+    assert result.code == 0, result.err
+    assert "lower lr" in result.out
+    found = json.loads(mlpengine("diagnose", run, "--json").out)
+    assert "lr_high" in {v["name"] for v in found["verdicts"]}
+
+
 def test_the_dashboard_is_drawn(mlpengine, finished):
     pytest.importorskip("matplotlib", reason="the extra plots is not installed")
     assert mlpengine("diagnose", finished, "--plot", "d.png", "--dark").code == 0

@@ -211,6 +211,14 @@ def test_spectra_equal_their_definitions():
         assert shape.distance == pytest.approx(moved)
 
 
+def test_spectra_of_weights_that_are_not_finite():
+    mlp = Mlp([3, 2])
+    mlp.weights[0][0, 0] = np.nan
+    (shape,) = spectra(mlp)
+    assert np.isnan(shape.norm)
+    assert shape.as_dict()["norm"] is None
+
+
 def test_spectra_of_zeros():
     mlp = Mlp([3, 2], initializer="zeros")
     (shape,) = spectra(mlp)
