@@ -8,6 +8,7 @@ import click
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
+from mlpengine.nn import Mlp
 
 from .session import RESOLVED
 
@@ -40,25 +41,9 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
 def summarize(experiment: Experiment) -> dict[str, Any]:
     """Return what there is to know about a network before it learns."""
     mlp, step = experiment.model.mlp, experiment.step
-    batch, itemsize = step.batch_size, mlp.dtype.itemsize
-    layers: list[dict[str, Any]] = []
-    forward = backward = 0
-    for number, (weight, bias) in enumerate(zip(mlp.weights, mlp.biases, strict=True)):
-        out_dim, in_dim = weight.shape
-        products = 2 * batch * in_dim * out_dim
-        forward += products + batch * out_dim
-        backward += products * (2 if number else 1) + batch * out_dim  # the input has no gradient
-        activation = mlp.layers[number].activation
-        layers.append(
-            {
-                "layer": number,
-                "weight": [out_dim, in_dim],
-                "activation": activation.name if activation else None,
-                "output": [batch, out_dim],
-                "parameters": weight.size + bias.size,
-                "flops_per_step": products * (3 if number else 2) + 2 * batch * out_dim,
-            }
-        )
+    batch = step.batch_size
+    layers = [layer_facts(mlp, number, batch) for number in range(len(mlp.weights))]
+    forward = sum(2 * weight.size + len(weight) for weight in mlp.weights)
     moments = sum(moment.nbytes for moment in step.optimizer.moments.values())
     return {
         "features": mlp.sizes[0],
@@ -72,14 +57,29 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
         "layers": layers,
         "parameters": len(mlp.params),
         "bytes": {
-            "parameters": len(mlp.params) * itemsize,
+            "parameters": mlp.params.flat.nbytes,
             "optimizer": moments,
             "activations": step.scratch.planned_bytes,
             "gradients": step.grads.planned_bytes,
         },
-        "flops_per_step": forward + backward,
-        "flops_per_prediction": forward // batch,
+        "flops_per_step": sum(layer["flops_per_step"] for layer in layers),
+        "flops_per_prediction": forward,
         "steps_per_epoch": -(-len(experiment.parts["train"]) // batch),
+    }
+
+
+def layer_facts(mlp: Mlp, number: int, batch: int) -> dict[str, Any]:
+    """Return shapes and arithmetic of one layer; the first needs no gradient of its input."""
+    weight, activation = mlp.weights[number], mlp.layers[number].activation
+    out_dim, in_dim = weight.shape
+    products = 2 * batch * weight.size
+    return {
+        "layer": number,
+        "weight": [out_dim, in_dim],
+        "activation": activation.name if activation else None,
+        "output": [batch, out_dim],
+        "parameters": weight.size + out_dim,
+        "flops_per_step": products * (3 if number else 2) + 2 * batch * out_dim,
     }
 
 
