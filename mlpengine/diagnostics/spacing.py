@@ -12,8 +12,9 @@ A sample costs 0.4 ms and a fifth of a step, with what the steps after it lose b
 hold other things.  At 50 steps apart that is 15 per cent of the smallest step (4-32-32-1, 32 rows);
 the 2,000 steps for which it stays so take a tenth of a second."""
 
-LOOKS, FEWER_LOOKS = 5, 2
-"""Times between two samples that units are asked whether they fire; while samples are rarer."""
+LOOKS = 5
+"""Times from sample to sample that units are asked whether they fire, in the first 2,000 of short
+steps; elsewhere once, with the sample."""
 
 
 class Spacing:
@@ -44,9 +45,10 @@ class Spacing:
 
     def plan(self, step: int) -> None:
         """Decide what comes next after `step` steps."""
-        every, looks = self.every, LOOKS
-        if step >= DENSE_STEPS and self.stretch > 1:
-            every, looks = every * self.stretch, FEWER_LOOKS
+        every, looks = self.every, 1
+        if self.stretch > 1:
+            dense = step < DENSE_STEPS
+            every, looks = (every, LOOKS) if dense else (every * self.stretch, 1)
         self.sample_at = (step // every + 1) * every if step else 1
         look = max(1, every // looks)
         self.look_at = (step // look + 1) * look
