@@ -14,9 +14,15 @@ Examples:
   mlpengine export runs/digits
   mlpengine export runs/digits --format npz -o digits.npz
   mlpengine export runs/digits --format safetensors --json
+  mlpengine export runs/digits --format c -o digits.c
 """
 
-NAMES = {"onnx": "model.onnx", "safetensors": "weights.safetensors", "npz": "weights.npz"}
+NAMES = {
+    "onnx": "model.onnx",
+    "safetensors": "weights.safetensors",
+    "npz": "weights.npz",
+    "c": "network.c",
+}
 """What an export is called in its run directory; model.safetensors there is our own file."""
 
 
@@ -41,7 +47,8 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool) -> Non
     onnx holds the preprocessing, too: its inputs are the columns of a table, its outputs labels
     and probabilities, or numbers in the target's own units.  It is run and compared with our own
     forward before the file is written.  safetensors and npz hold the weights alone, under the
-    names of a PyTorch nn.Sequential.
+    names of a PyTorch nn.Sequential.  c is the network alone, preprocessing left out, as one file
+    of C99 with the weights and a function predict(input, output).
     """
     source = run / MODEL_FILE if run.is_dir() else run
     if not source.is_file():

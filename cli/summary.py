@@ -9,6 +9,7 @@ import click
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.nn import Mlp
+from mlpengine.train.native import emit_c as c_of
 
 from .session import RESOLVED
 
@@ -17,6 +18,7 @@ Examples:
   mlpengine summary configs/digits.yaml
   mlpengine summary configs/digits.yaml --set 'model.hidden=[512, 512]' --json
   mlpengine summary runs/digits
+  mlpengine summary configs/diabetes.yaml --emit-c
 """
 
 
@@ -26,14 +28,20 @@ Examples:
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
+@click.option("--emit-c", is_flag=True, help="Print the C of the compiled training step instead.")
+def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool) -> None:
     """Show the network that CONFIG, a config or a run directory, describes, without training it.
 
     Shapes are (rows, units).  FLOPs count a multiplication and an addition as two; a training
     step is forward, backward and the update.
     """
     path = config / RESOLVED if config.is_dir() else config
-    experiment = build(load_config(path, [parse_override(text) for text in settings]))
+    compiled = ["training.backend=compiled"] if emit_c else []
+    overrides = [parse_override(text) for text in (*settings, *compiled)]
+    experiment = build(load_config(path, overrides))
+    if emit_c:
+        click.echo(c_of(experiment.step), nl=False)
+        return
     found = summarize(experiment)
     click.echo(json.dumps(found) if as_json else table(found))
 

@@ -41,6 +41,7 @@ from mlpengine.optim import (
 )
 from mlpengine.train.loop import EarlyStopping, Loop
 from mlpengine.train.model import Model
+from mlpengine.train.native import choose_backend
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Classification, Part, Task, part_of, task_for
@@ -116,7 +117,11 @@ def build(file: ConfigFile) -> Experiment:
     mlp = _network(file, tables.preprocessor.n_features, task.outputs)
     loss = _loss(file, name, parts["train"], task)
     batch_size = min(config.training.batch_size, len(parts["train"]))
-    optimizer = _optimizer(file, mlp, steps_per_epoch=-(-len(parts["train"]) // batch_size))
+    steps_per_epoch = -(-len(parts["train"]) // batch_size)
+    optimizer = _optimizer(file, mlp, steps_per_epoch=steps_per_epoch)
+    backend: str = config.training.backend
+    if backend == "auto":
+        backend = choose_backend(config.training.epochs * steps_per_epoch)
     step = TrainingStep(
         mlp,
         loss,
@@ -125,7 +130,8 @@ def build(file: ConfigFile) -> Experiment:
         clip_norm=config.training.clip_norm,
         clip=_clip(config.training.clip),
         weighted=parts["train"].weights is not None,
-        backend=config.training.backend,
+        backend=backend,
+        checkpointing=config.training.checkpointing,
     )
     threads = config.training.threads
     if threads == "auto":

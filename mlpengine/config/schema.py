@@ -225,7 +225,10 @@ class TrainingSection(Section):
         default="auto", description="BLAS threads; auto: by shapes."
     )
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = Field(
-        default="auto", description="Who computes; compiled needs a C compiler."
+        default="auto", description="Who computes; auto: compiled in long runs, with a C compiler."
+    )
+    checkpointing: Literal["keep", "balanced"] = Field(
+        default="keep", description="Keep activations for backward, or recompute the cheap ones."
     )
     dtype: Literal["float32", "float64"] = Field(default="float32", description="Of all numbers.")
 

@@ -1,4 +1,4 @@
-"""Trained models in the formats of others: safetensors, NumPy archives, ONNX.
+"""Trained models in the formats of others: safetensors, NumPy archives, ONNX, C.
 
 ``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
 answers with labels and probabilities, or with numbers in the target's own units: everything that
@@ -13,6 +13,7 @@ from mlpengine.export._feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.nn import Mlp
+from mlpengine.nn.export_c import export_c
 from mlpengine.nn.tensors import write_atomically
 from mlpengine.train.model import Model
 
@@ -25,10 +26,18 @@ def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
     return to_onnx(model)
 
 
+def _to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
+    """The network alone as one C file: features in, outputs of the last layer out."""
+    mlp = model if isinstance(model, Mlp) else model.mlp
+    dtype = mlp.dtype.name
+    return export_c(mlp).encode(), Exported("c", {"input": dtype}, {"output": dtype})
+
+
 FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {
     "safetensors": to_safetensors,
     "npz": to_npz,
     "onnx": _to_onnx,
+    "c": _to_c,
 }
 """The formats, which are also the suffixes of their files."""
 

@@ -111,7 +111,10 @@ def emit_c(step: "TrainingStep") -> str:
     """
     whole = step.bound(step.batch_size).whole
     if whole is None:
-        raise CompileError("emit: the step must be compiled as a whole (backend: compiled)")
+        raise CompileError(
+            "emit: the step must be compiled as a whole; dropout, softmax activations or a missing "
+            "compiler split it"
+        )
     return whole.source.text
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from mlpengine import Mlp
 from mlpengine.data import Preprocessor, read_table
+from mlpengine.nn.export_c import export_c
 from mlpengine.train.model import MODEL_FILE, Model
 
 
@@ -37,6 +38,13 @@ def test_weights(mlpengine, run, tmp_path, options, name):
     assert path.stat().st_size > 0
     assert str(path.relative_to(tmp_path)) in done.out
     assert "0.weight (float32[4, " in done.out
+
+
+def test_c_is_the_network_alone(mlpengine, run):
+    done = mlpengine("export", run, "--format", "c", "--json")
+    assert json.loads(done.out)["inputs"] == {"input": "float32"}
+    text = (run / "network.c").read_text()
+    assert text == export_c(Model.load(run / MODEL_FILE).mlp)  # whose values its own tests compare
 
 
 def test_onnx_is_the_default(mlpengine, run):

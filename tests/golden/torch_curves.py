@@ -1,10 +1,10 @@
-"""Loss curves of PyTorch, float64: computed here where torch is installed, kept in a file for where not.
+"""Loss curves of PyTorch, float64: computed where torch is installed, kept in a file for elsewhere.
 
-``python tests/golden/torch_curves.py`` writes the file again.  The nets start from weights drawn with
-NumPy, so that any engine can start from the same ones.
+``python tests/golden/torch_curves.py`` writes the file again.  The nets start from weights drawn
+with NumPy, so that any engine can start from the same ones.
 """
 
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ def start() -> dict[str, np.ndarray]:
     """Return the initial weights, named as in an ``nn.Sequential``."""
     rng = np.random.default_rng(42)
     state = {}
-    for i, (n_in, n_out) in enumerate(zip(SIZES[:-1], SIZES[1:], strict=True)):
+    for i, (n_in, n_out) in enumerate(pairwise(SIZES)):
         state[f"{2 * i}.weight"] = rng.standard_normal((n_out, n_in)) / np.sqrt(n_in)
         state[f"{2 * i}.bias"] = rng.standard_normal(n_out) * 0.1
     return state
@@ -48,7 +48,7 @@ def torch_curve(optimizer: str, loss: str, activation: str) -> np.ndarray:
 
     kinds = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh}
     modules: list[torch.nn.Module] = []
-    for i, (n_in, n_out) in enumerate(zip(SIZES[:-1], SIZES[1:], strict=True)):
+    for i, (n_in, n_out) in enumerate(pairwise(SIZES)):
         modules += [torch.nn.Linear(n_in, n_out, dtype=torch.float64)]
         modules += [kinds[activation]()] if i < len(SIZES) - 2 else []
     net = torch.nn.Sequential(*modules)

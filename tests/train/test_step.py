@@ -203,6 +203,6 @@ def test_misuse_is_named():
         step(*data("mse", 9))
     with pytest.raises(UsageError, match="batch_size"):
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 0)
+    clip = PercentileClip()
     with pytest.raises(UsageError, match="not both"):
-        clip = PercentileClip()
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1.0), 8, clip_norm=1.0, clip=clip)
