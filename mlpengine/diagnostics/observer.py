@@ -37,7 +37,7 @@ class Diagnostics:
 
     Args:
         every: steps between samples; by default 50 and, where a step takes so little that a
-            sample costs several of them, 400 after the first 2,000 steps.
+            sample costs several of them, 500 after the first 2,000 steps.
         steps_per_epoch: units that never fire are looked for over at least so many steps.
         baseline: loss of the best constant prediction, see `baseline_loss`; NaN if unknown.
         validation_baseline: that of the same prediction on other rows.

@@ -2,7 +2,7 @@
 
 from mlpengine.errors import UsageError
 
-EVERY, STRETCH, DENSE_STEPS = 50, 8, 2000
+EVERY, STRETCH, DENSE_STEPS = 50, 10, 2000
 """Steps between samples, how much rarer they become for short steps, and after how many."""
 
 SHORT_STEP = 4_000_000
