@@ -12,6 +12,7 @@ from time import time
 from types import TracebackType
 from typing import Self
 
+from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import MissingExtraError
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
@@ -29,9 +30,10 @@ class TensorBoard:
 
     After each epoch: ``loss/train``, ``loss/validation``, ``validation/<metric>``, ``epoch/lr``,
     ``epoch/gradient_norm`` and ``epoch/samples_per_second``.  Every `every` steps: ``step/loss``,
-    ``step/gradient_norm`` and ``step/lr`` of that step.  All are placed at the number of steps
-    made.  A resumed run writes a file of its own, which hides what an earlier one wrote beyond
-    the step that it goes on from.
+    ``step/gradient_norm`` and ``step/lr`` of that step.  Samples of `LoopDiagnostics`, where the
+    loop has it before this observer, come as ``<quantity>/<layer>`` or ``<quantity>/net``.  All
+    are placed at the number of steps made.  A resumed run writes a file of its own, which hides what an earlier one
+    wrote beyond the step that it goes on from.
 
     Call `close`, or use it as a context manager, if the loop may end with an error.
     """
@@ -41,19 +43,25 @@ class TensorBoard:
     def __init__(self, directory: str | Path, *, every: int = 50) -> None:
         self.directory, self.every = Path(directory), every
         self._writer: EventFileWriter | None = None
+        self._core: Diagnostics | None = None
 
     def on_start(self, loop: Loop) -> None:
         """Open the event file."""
         self._writer = EventFileWriter(str(self.directory))
+        diagnostics = loop.observer("diagnostics")
+        self._core = getattr(diagnostics, "core", None)
         if loop.steps:
             start = SessionLog(status=SessionLog.START)
             self._write(Event(step=loop.steps + 1, session_log=start))
 
     def on_step(self, loop: Loop) -> None:
         """Write what the step measured, every so many steps."""
+        step = loop.step
+        if self._core is not None and self._core.sampled == step.optimizer.steps:
+            names = (f"{name}/{layer or 'net'}" for layer, name in self._core.columns)
+            self.add_scalars(loop.steps, dict(zip(names, self._core.values, strict=True)))
         if loop.steps % self.every:
             return
-        step = loop.step
         values = {
             "step/loss": step.loss_value,
             "step/gradient_norm": step.grad_norm,

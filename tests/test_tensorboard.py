@@ -14,6 +14,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
+from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Classification, Part
 
@@ -64,6 +65,17 @@ def test_a_run_reads_back(tmp_path):
         np.testing.assert_allclose([value for _, value in found[name]], values, rtol=1e-6)
     assert [step for step, _ in found["step/loss"]] == [2, 4, 6, 8]
     assert all(value == pytest.approx(1e-3) for _, value in found["step/lr"])
+
+
+def test_samples_of_the_diagnostics_are_those_of_their_file(tmp_path):
+    file = tmp_path / "diagnostics.csv"
+    make_loop([LoopDiagnostics(file, every=4), TensorBoard(tmp_path / "events")]).run()
+    found = scalars(tmp_path / "events")
+    lines = [line.split(",") for line in file.read_text().splitlines()[1:]]
+    assert {int(line[0]) for line in lines} == {1, 4, 8}
+    for step, layer, quantity, value in lines:
+        shown = dict(found[f"{quantity}/{layer or 'net'}"])
+        np.testing.assert_allclose(shown[int(step)], float(value), rtol=1e-6)
 
 
 def test_without_validation_there_are_no_validation_scalars(tmp_path):
