@@ -32,8 +32,8 @@ class TensorBoard:
     ``epoch/gradient_norm`` and ``epoch/samples_per_second``.  Every `every` steps: ``step/loss``,
     ``step/gradient_norm`` and ``step/lr`` of that step.  Samples of `LoopDiagnostics`, where the
     loop has it before this observer, come as ``<quantity>/<layer>`` or ``<quantity>/net``.  All
-    are placed at the number of steps made.  A resumed run writes a file of its own, which hides what an earlier one
-    wrote beyond the step that it goes on from.
+    are placed at the number of steps made.  A resumed run writes a file of its own, which hides
+    what an earlier one wrote beyond the step that it goes on from.
 
     Call `close`, or use it as a context manager, if the loop may end with an error.
     """
