@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlpengine.backends.compiled import BAD_LABEL, Executor
 from mlpengine.errors import CompileError, NumericalError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
@@ -20,9 +19,11 @@ from mlpengine.tape.binding import replay
 from mlpengine.tape.forward import Checkpointing
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 from mlpengine.tape.program import write_into
-from mlpengine.train.native import StepParts, compile_calls, compile_step, warn_not_compiled
 from mlpengine.train.nonfinite import locate_nonfinite
 from mlpengine.train.runs import run_many
+
+if TYPE_CHECKING:
+    from mlpengine.backends.compiled import Executor
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class BoundStep:
     grads: Gradients
     loss: BoundLoss
     calls: tuple[Call, ...]
-    whole: Executor | None = None
+    whole: "Executor | None" = None
     """The whole step as machine code, in place of `calls`."""
 
 
@@ -151,7 +152,7 @@ class TrainingStep:
         """
         return run_many(self, self._full, (x, y, sample_weight), order)
 
-    def _run_whole(self, bound: BoundStep, whole: Executor) -> float:
+    def _run_whole(self, bound: BoundStep, whole: "Executor") -> float:
         optimizer = self.optimizer
         lr = optimizer.lr
         if optimizer.schedule is not None:
@@ -172,6 +173,8 @@ class TrainingStep:
 
     def raise_failed(self, bound: BoundStep, status: int) -> NoReturn:
         """Raise what a compiled step only reports: a bad label, or a number that is not finite."""
+        from mlpengine.backends.compiled import BAD_LABEL
+
         if status == BAD_LABEL:
             replay(bound.loss.forward)
         self._raise_nonfinite(bound)
@@ -197,6 +200,8 @@ class TrainingStep:
     def _bind(self, scratch: Scratch, grads: Gradients) -> BoundStep:
         loss = self.loss.bind(scratch.output, grads.d_output, weighted=self.weighted)
         if self.executor == "compiled":
+            from mlpengine.train.native import warn_not_compiled
+
             try:
                 return self._compile(scratch, grads, loss)
             except CompileError as reason:
@@ -206,6 +211,8 @@ class TrainingStep:
         return BoundStep(scratch, grads, loss, calls)
 
     def _compile(self, scratch: Scratch, grads: Gradients, loss: BoundLoss) -> BoundStep:
+        from mlpengine.train.native import StepParts, compile_calls, compile_step
+
         parts = StepParts(scratch, grads, self.loss, loss, self.threads)
         if self.clip is None or isinstance(self.clip, NormClip):
             whole = compile_step(parts, self.optimizer)
