@@ -195,7 +195,7 @@ class Emitter:
 
     def _turned(self, kernel: Product, name: str) -> Product | None:
         """Return the product of a narrow weight gradient's transpose, whose vectors are full."""
-        if kernel.columns > self.layout.lanes or kernel.rows < 2 * self.layout.lanes:
+        if not kernel.is_turned(self.layout.lanes):
             return None
         array = np.empty((kernel.columns, kernel.rows), kernel.c.array.dtype)
         c = Value(f"{name}_turned", array, written=True, padded=True)

@@ -69,8 +69,8 @@ INLINE vec v_tanh(vec x) {
   vec scale = (vec)((n + 127) << 23);
   vec e = scale * (p * (r * r) + r) + (scale - splat(1.0f));
   vec d = e + splat(2.0f), lost = e - (d - splat(2.0f));
-  vec inverse = splat(1.0f) / d, y = e * inverse;
-  y += (e - y * d - y * lost) * inverse; /* what rounding the sum and the quotient took */
+  vec inverse = inverse_roughly(d), y = e * inverse;
+  y += (e - y * d - y * lost) * inverse; /* what the sum and the quotient lack */
   return (vec)((ivec)y | sign);
 }
 

@@ -62,6 +62,11 @@ class Product:
         """Terms of each sum."""
         return self.a.rows if self.form == "weight_gradient" else self.a.columns
 
+    def is_turned(self, lanes: int) -> bool:
+        """Return whether the transpose is computed instead, as it fills vectors of `lanes`."""
+        across = self.form == "weight_gradient"
+        return across and self.columns <= lanes and self.rows >= 2 * lanes
+
     @property
     def reads(self) -> list[Value]:
         """What it reads, fused maps included."""
@@ -118,6 +123,20 @@ class LossRows:
 
 
 Kernel = Map | Product | ColumnSum | LossRows
+
+
+def read_by_vectors(kernel: Kernel, lanes: int) -> list[Value]:
+    """Return what `kernel` reads by whole vectors, whatever the length of the rows."""
+    if isinstance(kernel, LossRows | ColumnSum):
+        return []
+    if isinstance(kernel, Map):
+        return kernel.reads
+    found = [v for m in kernel.epilogue for v in m.reads]
+    if kernel.bias is not None:
+        found.append(kernel.bias)
+    if kernel.form == "weight_gradient":
+        found.append(kernel.a if kernel.is_turned(lanes) else kernel.b)
+    return found
 
 
 def fuse(kernels: list[Kernel]) -> list[Kernel]:

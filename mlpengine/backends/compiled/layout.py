@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mlpengine.backends.compiled.kernels import ColumnSum, Kernel, LossRows, Map, Product
+from mlpengine.backends.compiled.kernels import Kernel, read_by_vectors
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.values import Value, padded_length
 from mlpengine.spec import Array
@@ -77,24 +77,10 @@ class Layout:
     def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
         """Yield the caller's arrays that kernels read by whole vectors, though rows are not."""
         for kernel in kernels:
-            for value in _read_by_vectors(kernel):
+            for value in read_by_vectors(kernel, self.lanes):
                 if (
                     not value.written
                     and value.columns % self.lanes
                     and value.array.dtype.kind == "f"
                 ):
                     yield value
-
-
-def _read_by_vectors(kernel: Kernel) -> list[Value]:
-    if isinstance(kernel, Map | ColumnSum):
-        return kernel.reads
-    if isinstance(kernel, LossRows):
-        return [kernel.output, kernel.target]
-    assert isinstance(kernel, Product)
-    found = [v for m in kernel.epilogue for v in m.reads]
-    if kernel.bias is not None:
-        found.append(kernel.bias)
-    if kernel.form == "weight_gradient":
-        found.append(kernel.b)
-    return found

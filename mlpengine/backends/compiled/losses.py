@@ -77,8 +77,8 @@ def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> str:
     entries = max(output.rows * output.columns, 1)
     share = f" * {weight.name}[i]" if weight else ""
     body = (
-        f"vec o = load({output.name} + i * {layout.stride(output)} + j);\n"
-        f"vec t = load({target.name} + i * {layout.stride(target)} + j);\n"
+        f"vec o = load_first({output.name} + i * {layout.stride(output)} + j, n);\n"
+        f"vec t = load_first({target.name} + i * {layout.stride(target)} + j, n);\n"
         "vec entry, slope;\n"
         f"{with_options(rule.code, kernel.op)}\n"
         "if (n < LANES) entry = choose(first_lanes(n), entry, splat(0));\n"
@@ -87,7 +87,8 @@ def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> str:
     if slot is not None:
         scale = literal(np.float64(rule.slope_scale / entries), layout.itemsize)
         body += (
-            f"\nstore({slot.name} + i * {layout.stride(slot)} + j, slope * splat({scale}{share}));"
+            f"\nstore_first({slot.name} + i * {layout.stride(slot)} + j, "
+            f"slope * splat({scale}{share}), n);"
         )
     value = f"row_loss[i] = row * {rule.value_scale / entries!r}{share};"
     columns = _columns(output.columns, layout.lanes, body)
@@ -100,9 +101,9 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> str:
     share = f" * {weight.name}[i]" if weight else ""
     o = f"{output.name} + i * {layout.stride(output)} + j"
     low = "if (n < LANES) o = choose(first_lanes(n), o, splat(-INFINITY));"
-    most = f"vec o = load({o});\n{low}\nmost = larger(o, most);"
+    most = f"vec o = load_first({o}, n);\n{low}\nmost = larger(o, most);"
     parts = (
-        f"vec o = load({o});\n{low}\nvec e = v_exp(o - splat(top));\nsum += e;\n"
+        f"vec o = load_first({o}, n);\n{low}\nvec e = v_exp(o - splat(top));\nsum += e;\n"
         f"{_target_rows(kernel, layout)}"
         "if (n < LANES) q = choose(first_lanes(n), q, splat(0));\n"
         "if (n < LANES) o = choose(first_lanes(n), o, splat(0));\n"
@@ -120,7 +121,7 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> str:
         weighted = f" * splat({weight.name}[i])" if weight else ""
         value = f"(load(probs + j) * splat(weighed / total) - load(wanted + j)){weighted}"
         at = f"{slot.name} + i * {layout.stride(slot)} + j"
-        text += f"for (long j = 0; j < {columns}; j += LANES)\n  store({at}, {value});\n"
+        text += _columns(columns, lanes, f"store_first({at}, {value}, n);")
     size = padded_length(columns, lanes)
     return f"real probs[{size}], wanted[{size}];\n{_column_scale(kernel, layout)}{_row_loop(text)}"
 
@@ -143,7 +144,7 @@ def _target_rows(kernel: LossRows, layout: Layout) -> str:
     scale = "column_scale" if op.class_weights is not None else ""  # type: ignore[attr-defined]
     by_column = f" * load({scale} + j)" if scale else f" * splat({_number(1 / batch, layout)})"
     if target.array.dtype.kind == "f":
-        hot = f"load({target.name} + i * {layout.stride(target)} + j)"
+        hot = f"load_first({target.name} + i * {layout.stride(target)} + j, n)"
     else:
         hot = "one_where(lane_numbers() + (bits)j == (bits)label + (ivec){0})"
     mixed = f"{hot} * splat({_number(1 - smoothing, layout)})"

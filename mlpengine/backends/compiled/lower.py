@@ -12,6 +12,7 @@ from mlpengine.backends.compiled.kernels import (
     Product,
     fuse,
     mark_stored,
+    read_by_vectors,
 )
 from mlpengine.backends.compiled.losses import LOSSES
 from mlpengine.backends.compiled.rules import find_rule
@@ -66,19 +67,15 @@ def lower(instructions: Iterable[InstructionLike], lanes: int, names: Mapping[in
     values.finish()
     kernels = fuse(kernels)
     mark_stored(kernels)
-    values.place(lanes, _any_length(kernels))
+    values.place(lanes, _any_length(kernels, lanes))
     return Lowered(kernels, values.all)
 
 
-def _any_length(kernels: list[Kernel]) -> list[Value]:
-    """Return the values whose kernels write rows of any length."""
-    found = []
-    for kernel in kernels:
-        if isinstance(kernel, ColumnSum):
-            found.append(kernel.out)
-        elif isinstance(kernel, Product) and kernel.form == "weight_gradient":
-            found.append(kernel.c)
-    return found
+def _any_length(kernels: list[Kernel], lanes: int) -> list[Value]:
+    """Return the values that are written and read as rows of any length."""
+    written = [v for kernel in kernels if not isinstance(kernel, Map) for v in kernel.writes]
+    vectors = {v for kernel in kernels for v in read_by_vectors(kernel, lanes)}
+    return [v for v in written if v not in vectors]
 
 
 def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:

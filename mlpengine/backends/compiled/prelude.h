@@ -18,20 +18,66 @@ typedef bits ivec __attribute__((vector_size(BYTES))); /* integers of the width 
 INLINE vec load(const real *p) { return *(const loose *)p; }
 INLINE void store(real *p, vec v) { *(loose *)p = v; }
 
+INLINE ivec lane_numbers(void) {
+  ivec numbers;
+  UNROLL for (long i = 0; i < LANES; i++) numbers[i] = (bits)i;
+  return numbers;
+}
+INLINE ivec first_lanes(const long n) { return lane_numbers() < (bits)n; }
+
+#if defined(__AVX512DQ__) && BYTES == 64 && defined(REAL_IS_FLOAT)
+#define WITH_MASKS /* registers of one bit a lane */
+#endif
+
 /* The first n lanes; the others read as zero and are not written. */
+#ifdef WITH_MASKS
+INLINE vec load_some(const real *p, const long n) {
+  return __builtin_ia32_loadups512_mask(p, (vec){0}, (uint16_t)((1u << n) - 1));
+}
+INLINE void store_some(real *p, vec v, const long n) {
+  __builtin_ia32_storeups512_mask(p, v, (uint16_t)((1u << n) - 1));
+}
+#elif defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT)
+INLINE vec load_some(const real *p, const long n) {
+  return __builtin_ia32_maskloadps256((const vec *)p, first_lanes(n));
+}
+INLINE void store_some(real *p, vec v, const long n) {
+  __builtin_ia32_maskstoreps256((vec *)p, first_lanes(n), v);
+}
+#else
 INLINE vec load_some(const real *p, const long n) {
   vec v = {0};
   memcpy(&v, p, (size_t)n * sizeof(real));
   return v;
 }
 INLINE void store_some(real *p, vec v, const long n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
+#endif
+
+/* The same for constants n, which may be all lanes. */
+INLINE vec load_first(const real *p, const long n) {
+  return n == LANES ? load(p) : load_some(p, n);
+}
+INLINE void store_first(real *p, vec v, const long n) {
+  if (n == LANES) store(p, v);
+  else store_some(p, v, n);
+}
 
 /* All lanes x.  Not x + 0, which would cost an addition to keep the sign of a zero. */
 INLINE vec splat(real x) { return x - (vec){0}; }
 
 /* Where `mask` is set a, else b, lane by lane; the larger and the smaller one, where a NaN in `a`
    stays.  Compilers do not find the single instructions by themselves. */
-#if defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT)
+#if defined(WITH_MASKS) && !defined(__clang__)
+INLINE vec choose(ivec mask, vec a, vec b) {
+  return __builtin_ia32_blendmps_512_mask(b, a, __builtin_ia32_cvtd2mask512(mask));
+}
+INLINE vec larger(vec a, vec b) {
+  return __builtin_ia32_maxps512_mask(b, a, (vec){0}, (uint16_t)-1, 4);
+}
+INLINE vec smaller(vec a, vec b) {
+  return __builtin_ia32_minps512_mask(b, a, (vec){0}, (uint16_t)-1, 4);
+}
+#elif defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT)
 INLINE vec choose(ivec mask, vec a, vec b) { return __builtin_ia32_blendvps256(b, a, (vec)mask); }
 INLINE vec larger(vec a, vec b) { return __builtin_ia32_maxps256(b, a); }
 INLINE vec smaller(vec a, vec b) { return __builtin_ia32_minps256(b, a); }
@@ -41,27 +87,34 @@ INLINE vec larger(vec a, vec b) { return choose(a < b, b, a); }
 INLINE vec smaller(vec a, vec b) { return choose(a > b, b, a); }
 #endif
 
-INLINE ivec first_lanes(const long n) {
-  ivec mask;
-  UNROLL for (long i = 0; i < LANES; i++) mask[i] = i < n ? -1 : 0;
-  return mask;
+/* 1 / x for normal x, to 11 bits or better: the start of a division by Newton's rule. */
+#ifdef WITH_MASKS
+INLINE vec inverse_roughly(vec x) {
+  return __builtin_ia32_rcp14ps512_mask(x, (vec){0}, (uint16_t)-1);
 }
+#else
+INLINE vec inverse_roughly(vec x) { return splat(1) / x; }
+#endif
 
-INLINE ivec lane_numbers(void) {
-  ivec numbers;
-  UNROLL for (long i = 0; i < LANES; i++) numbers[i] = (bits)i;
-  return numbers;
-}
 
+/* Across the lanes, the halves of ever shorter vectors on one another. */
+typedef real quad __attribute__((vector_size(16)));
+#define QUADS (BYTES / 16)
 INLINE real sum_lanes(vec v) {
-  real total = 0;
-  UNROLL for (long i = 0; i < LANES; i++) total += v[i];
-  return total;
+  quad part[QUADS];
+  memcpy(part, &v, BYTES);
+  UNROLL for (long n = QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
+    part[i] += part[i + n];
+  UNROLL for (long n = LANES / QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
+    part[0][i] += part[0][i + n];
+  return part[0][0];
 }
 INLINE real max_lanes(vec v) {
-  real most = v[0];
-  UNROLL for (long i = 1; i < LANES; i++) most = v[i] > most || v[i] != v[i] ? v[i] : most;
-  return most;
+  real most[LANES];
+  memcpy(most, &v, BYTES);
+  UNROLL for (long n = LANES / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
+    most[i] = MAX(most[i], most[i + n]);
+  return most[0];
 }
 
 /* Denormal numbers count as zero between the two calls, in this thread only. */

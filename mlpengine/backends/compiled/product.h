@@ -73,22 +73,28 @@ INLINE void copy_rows(real *restrict to, const long to_ld, const real *restrict 
     memcpy(to + i * to_ld, from + i * from_ld, (size_t)columns * sizeof(real));
 }
 
-/* The sum of each column of x, whose rows are padded to whole vectors, over the rows begin to end:
-   added to what is there unless they begin at 0.  Columns of the vectors first to last. */
+/* The sum of each of n columns of x, a vector of them or less, over the rows begin to end: added to
+   what is there unless they begin at 0. */
+INLINE void sum_vector(real *restrict sums, const real *restrict x, const long ld, const long n,
+                       long begin, long end) {
+  vec part[4] = {{0}, {0}, {0}, {0}};
+  const long whole = begin + (end - begin) / 4 * 4;
+  for (long i = begin; i < whole; i += 4) UNROLL for (int q = 0; q < 4; q++)
+    part[q] += load_first(x + (i + q) * ld, n);
+  for (long i = whole; i < end; i++) part[0] += load_first(x + i * ld, n);
+  vec total = (part[0] + part[1]) + (part[2] + part[3]);
+  if (begin) total += load_first(sums, n);
+  store_first(sums, total, n);
+}
+
+/* The same for all columns in the vectors first to last. */
 INLINE void sum_columns(real *restrict sums, const real *restrict x, const long ld,
                         const long columns, long first, long last, long begin, long end) {
-  for (long j = first * LANES; j < last * LANES; j += LANES) {
-    vec part[4] = {{0}, {0}, {0}, {0}};
-    const long whole = begin + (end - begin) / 4 * 4;
-    for (long i = begin; i < whole; i += 4) UNROLL for (int q = 0; q < 4; q++)
-      part[q] += load(x + (i + q) * ld + j);
-    for (long i = whole; i < end; i++) part[0] += load(x + i * ld + j);
-    vec total = (part[0] + part[1]) + (part[2] + part[3]);
-    const long n = MIN(LANES, columns - j);
-    if (begin) total += n == LANES ? load(sums + j) : load_some(sums + j, n);
-    if (n == LANES) store(sums + j, total);
-    else store_some(sums + j, total, n);
-  }
+  const long whole = columns / LANES;
+  for (long j = first; j < MIN(last, whole); j++)
+    sum_vector(sums + j * LANES, x + j * LANES, ld, LANES, begin, end);
+  if (columns % LANES && last > whole)
+    sum_vector(sums + whole * LANES, x + whole * LANES, ld, columns % LANES, begin, end);
 }
 
 #define EACH UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < wide; v++)

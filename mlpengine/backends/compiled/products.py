@@ -52,14 +52,21 @@ def choose_tiling(product: Product, layout: Layout, depth: int) -> Tiling:
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
-    elif _reads_badly(depth, layout.stride(product.b) * size) or (
-        product.form == "input_gradient" and product.columns % layout.lanes
+    elif not _is_panel(product, layout) and (
+        _reads_badly(depth, layout.stride(product.b) * size)
+        or (product.form == "input_gradient" and product.columns % layout.lanes)
     ):
         packing = "panels"
     across = product.form == "weight_gradient"
     row_bytes = layout.stride(product.a) * size
     pack_rows = depth * row_bytes > PACK_BYTES if across else row_bytes % 4096 == 0 and rows >= 64
     return Tiling(packing, pack_rows, block, min(fitting, max(rows, 1)))
+
+
+def _is_panel(product: Product, layout: Layout) -> bool:
+    """Return whether b lies in memory as its only panel would."""
+    stride = layout.stride(product.b)
+    return stride % layout.lanes == 0 and stride <= 2 * layout.lanes
 
 
 def _reads_badly(depth: int, row_bytes: int) -> bool:
@@ -118,15 +125,13 @@ def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> st
         b_at = f"b[k * {layout.stride(product.b)} + v * LANES]"
     keep = _accumulator(product)
     at = f"{keep.name} + (i + r) * {layout.stride(keep)} + j + v * LANES"
-    some = product.columns % layout.lanes if across else 0
     start, save = "(vec){0}", ""
     if product.depth > tiling.depth_block:  # the sums wait in memory between passes
-        start = f"k0 ? {_by_width('load', at, some)} : (vec){{0}}"
-        save = (
-            f"if (k1 < {product.depth}) {{\n  EACH {_by_width('store', at, some, 'sum[r][v]')};\n"
-        )
-        save += "  return;\n}\n"
-    finish = f"{save}EACH {{\n{indent(_epilogue(product, layout, some), '  ')}\n}}"
+        part = _ends_within(keep, layout)
+        start = f"k0 ? {_by_width('load', at, part)} : (vec){{0}}"
+        store = _by_width("store", at, part, "sum[r][v]")
+        save = f"if (k1 < {product.depth}) {{\n  EACH {store};\n  return;\n}}\n"
+    finish = f"{save}EACH {{\n{indent(_epilogue(product, layout), '  ')}\n}}"
     return TILE.format(
         name=name,
         declared=layout.declare(_tile_names(product), start + finish),
@@ -203,12 +208,10 @@ for (long j = {start}; j < {stop}; j += {step})
 
 
 def _spans(product: Product, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Return the runs of panels of one width: vectors, first and last column, lanes of the last.
-
-    Only weight gradients, which lie in the caller's memory, end within a vector.
-    """
+    """Return the runs of panels of one width: vectors, first and last column, lanes of the last."""
     lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
-    part = product.columns % lanes if product.form == "weight_gradient" else 0
+    within = any(_ends_within(v, layout) for v in product.writes if v.stored)
+    part = product.columns % lanes if within else 0
     pairs = vectors // 2 * 2
     spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
     if part:
@@ -220,10 +223,15 @@ def _spans(product: Product, layout: Layout) -> list[tuple[int, int, int, int]]:
     return [span for span in spans if span[1] < span[2]]
 
 
-def _by_width(move: str, at: str, some: int, value: str = "") -> str:
-    """Return a load or store of a vector of c; of `part` lanes where the matrix ends in it."""
+def _ends_within(value: Value, layout: Layout) -> bool:
+    """Return whether its rows end within a vector, as they may in the caller's memory."""
+    return layout.stride(value) % layout.lanes != 0
+
+
+def _by_width(move: str, at: str, within: bool, value: str = "") -> str:
+    """Return a load or store of a vector of c; of `part` lanes where its row ends in it."""
     rest = f", {value}" if value else ""
-    if not some:
+    if not within:
         return f"{move}({at}{rest})"
     whole, part = f"{move}({at}{rest})", f"{move}_some({at}{rest}, part)"
     if value:
@@ -242,7 +250,7 @@ def _tile_names(product: Product) -> list[str]:
     return written + read + ([product.bias.name] if product.bias else [])
 
 
-def _epilogue(product: Product, layout: Layout, some: int) -> str:
+def _epilogue(product: Product, layout: Layout) -> str:
     """Return what happens to each vector of c before it is stored."""
     lines = []
     bias = f" + load({product.bias.name} + j + v * LANES)" if product.bias else ""
@@ -253,7 +261,7 @@ def _epilogue(product: Product, layout: Layout, some: int) -> str:
     for value in product.writes:
         if value.stored:
             at = f"{value.name} + (i + r) * {layout.stride(value)} + j + v * LANES"
-            lines.append(_by_width("store", at, some, known[value]) + ";")
+            lines.append(_by_width("store", at, _ends_within(value, layout), known[value]) + ";")
     return "\n".join(lines)
 
 

@@ -102,13 +102,13 @@ class Values:
         for value in self._current:
             value.final = value.written
 
-    def place(self, lanes: int, products: Iterable[Value]) -> None:
+    def place(self, lanes: int, any_length: Iterable[Value]) -> None:
         """Choose which values live in the workspace: all whose rows are no whole vectors.
 
-        `products` are the exceptions, whose kernels can write rows of any length.  A value whose
+        `any_length` are the exceptions, whose kernels take rows of any length.  A value whose
         memory NumPy would use again lives there too: kernels may run in another order.
         """
-        spared = set(products)
+        spared = set(any_length)
         written = [v for v in self.all if v.written and v.stored]
         for value in written:
             alone = not any(v is not value and v.overlaps(value) for v in written)
