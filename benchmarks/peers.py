@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Sgd, TrainingStep
 from mlpengine.data import Batches, gather
+from mlpengine.train.threads import cores
 
 WORKLOADS = (
     Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"),
@@ -38,11 +39,16 @@ WORKLOADS = (
 
 SMOKE = ("tiny", "two inputs")
 
+FEWEST = 25
+"""Windows of the largest networks."""
+
 
 def make_step(work: Workload, backend: str) -> TrainingStep:
+    """Return the step; it may use the cores that this process is held to."""
     mlp = work.mlp()
     kind = Adam if work.optimizer == "adam" else Sgd
-    return TrainingStep(mlp, work.engine_loss(), kind(mlp, lr=1e-3), work.batch, backend=backend)
+    optimizer, loss = kind(mlp, lr=1e-3), work.engine_loss()
+    return TrainingStep(mlp, loss, optimizer, work.batch, backend=backend, threads=cores())
 
 
 def engine(work: Workload, backend: str) -> Steps:
@@ -107,8 +113,11 @@ def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps
 
 
 def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, list[float]]:
-    """Return microseconds a step, a number for each window, all contestants in turn."""
-    counts, times = {}, {}
+    """Return microseconds a step, a number for each window, all contestants in turn.
+
+    Where a round of single calls is long, there are fewer windows, but `FEWEST` at least.
+    """
+    counts, times, total = {}, {}, 0.0
     for name, (run, _) in runs.items():
         for _ in range(3):
             run()
@@ -117,7 +126,8 @@ def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, l
         spent = time.perf_counter() - start
         counts[name] = max(1, int(seconds / windows / spent))
         times[name] = []
-    for _ in range(windows):
+        total += spent
+    for _ in range(max(min(windows, FEWEST), min(windows, int(len(runs) * seconds / total)))):
         for name, (run, steps) in runs.items():
             start = time.perf_counter()
             for _ in range(counts[name]):

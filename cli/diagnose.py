@@ -89,7 +89,7 @@ def _before(
     experiment = build(load_config(path, [parse_override(text) for text in settings]))
     step, part = experiment.step, experiment.parts["train"]
     rows = Rows(part.x, part.y, part.weights)
-    with pinned(experiment.threads):
+    with pinned(experiment.blas_threads):
         checks = list(preflight(step.mlp, step.loss, rows))
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)

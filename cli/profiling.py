@@ -25,6 +25,8 @@ class Profiler:
         loop = session.loop
         self._time(loop.step, "run", STEP)
         self._time(loop, "fill", GATHERING)
+        if loop.many is not None:
+            self._time(loop.many, "make", STEP)
         self._time(loop.evaluator, "run", "evaluation")
         for saver in session.checkpointers:
             self._time(saver.checkpoints, "save", "checkpoints")
@@ -72,7 +74,7 @@ def rehearse(experiment: Experiment) -> dict[str, Any]:
     spent = float("inf")
     bound = step.bound(step.batch_size)
     indices = loop.batches.order[: step.batch_size]
-    with pinned(experiment.threads):
+    with pinned(experiment.blas_threads):
         for _ in range(REHEARSED):
             began = perf_counter()
             loop.fill(bound, indices)

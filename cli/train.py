@@ -132,7 +132,7 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
     if not quiet:
         click.echo(opening(experiment, session), err=True)
     state.attach(session.loop.stop)
-    with closing(session), pinned(experiment.threads):
+    with closing(session), pinned(experiment.blas_threads):
         result = session.run()
         outcome = session.finish(result)
         if profiler:

@@ -16,6 +16,7 @@ from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import MissingExtraError
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
+from mlpengine.train.runs import Unseen
 
 try:
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -68,6 +69,10 @@ class TensorBoard:
             "step/lr": step.optimizer.current_lr,
         }
         self.add_scalars(loop.steps, values)
+
+    def unseen(self, loop: Loop) -> Unseen:
+        """Let steps pass up to the next that is written; the diagnostics ask for their own."""
+        return Unseen(self.every - 1 - loop.steps % self.every)
 
     def on_epoch(self, loop: Loop, row: EpochRow) -> None:
         """Write what the epoch measured, and have it in the file when this returns."""

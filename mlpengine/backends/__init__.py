@@ -41,16 +41,23 @@ class Backend:
 
 NUMPY = Backend("numpy")
 
+CROSSOVER: Mapping[tuple[str, Direction], int] = {}
+"""Elements from which NumExpr's rule beats NumPy's, where it does; `auto` uses those alone.
+
+Empty, as measured by ``benchmarks/backends.py``; NumExpr is then not even imported.
+"""
+
 
 def find_backend(name: str) -> Backend:
     """Return the backend called `name`; `auto` is NumExpr where it was measured to win.
 
     Raises: UsageError for an unknown name.
     """
-    if name == "numpy":
+    if name == "numpy" or (name == "auto" and not CROSSOVER):
         return NUMPY
     if name in ("numexpr", "auto"):
-        from mlpengine.backends import numexpr
+        from mlpengine.backends.numexpr import NUMEXPR
 
-        return numexpr.NUMEXPR if name == "numexpr" else numexpr.AUTO
+        faster = {key: NUMEXPR.rules[key] for key in CROSSOVER}
+        return NUMEXPR if name == "numexpr" else Backend("auto", faster, CROSSOVER)
     raise UsageError(f"backend: must be one of auto, numpy, numexpr (got {name!r})")

@@ -77,11 +77,3 @@ RULES: Mapping[tuple[str, Direction], Callable[..., Calls]] = {
 }
 
 NUMEXPR = Backend("numexpr", RULES)
-
-CROSSOVER: Mapping[tuple[str, Direction], int] = {}
-"""Elements from which a rule beats NumPy's, where it does; `backend: auto` uses those alone.
-
-Empty, as measured by ``benchmarks/backends.py``.
-"""
-
-AUTO = Backend("auto", {key: RULES[key] for key in CROSSOVER}, CROSSOVER)

@@ -39,7 +39,8 @@ from mlpengine.optim import (
     Sgd,
     StepSchedule,
 )
-from mlpengine.train.loop import EarlyStopping, Loop
+from mlpengine.train.best import EarlyStopping
+from mlpengine.train.loop import Loop
 from mlpengine.train.model import Model
 from mlpengine.train.native import choose_backend
 from mlpengine.train.skipping import NonfiniteRule
@@ -74,6 +75,11 @@ class Experiment:
     loss: Loss
     step: TrainingStep
     threads: int
+
+    @property
+    def blas_threads(self) -> int:
+        """How many BLAS gets: beside a compiled step one, as its others would look for work."""
+        return 1 if self.step.executor == "compiled" else self.threads
 
     def loop(self, observers: Sequence[object] = ()) -> Loop:
         """Return the training loop."""
@@ -122,6 +128,9 @@ def build(file: ConfigFile) -> Experiment:
     backend: str = config.training.backend
     if backend == "auto":
         backend = choose_backend(config.training.epochs * steps_per_epoch)
+    threads = config.training.threads
+    if threads == "auto":
+        threads = choose_threads(mlp.sizes, batch_size)
     step = TrainingStep(
         mlp,
         loss,
@@ -131,11 +140,9 @@ def build(file: ConfigFile) -> Experiment:
         clip=_clip(config.training.clip),
         weighted=parts["train"].weights is not None,
         backend=backend,
+        threads=threads,
         checkpointing=config.training.checkpointing,
     )
-    threads = config.training.threads
-    if threads == "auto":
-        threads = choose_threads(mlp.sizes, batch_size)
     model = Model(mlp, tables.preprocessor, name)
     return Experiment(file, tables, task, parts, model, loss, step, threads)
 
@@ -230,8 +237,8 @@ def _clip(given: ClipSection | None) -> Clip | None:
     return AdaptiveClip(given.agc) if given.agc is not None else NormClip(given.norm or 0.0)
 
 
-def _schedule(file: ConfigFile, steps_per_epoch: int) -> Schedule:
-    """Return the schedule: a config counts epochs, a schedule steps."""
+def _schedule(file: ConfigFile, steps_per_epoch: int) -> Schedule | None:
+    """Return the schedule, None for a rate that never changes; a config counts epochs."""
     given = file.config.schedule
     total = file.config.training.epochs * steps_per_epoch
     warmup = round(given.warmup_epochs * steps_per_epoch)
@@ -250,4 +257,4 @@ def _schedule(file: ConfigFile, steps_per_epoch: int) -> Schedule:
             return OneCycleSchedule(total, given.rise, warmup_steps=warmup)
         case options.PlateauSchedule():
             return PlateauSchedule(given.patience, given.factor, warmup_steps=warmup)
-    return ConstantSchedule(warmup_steps=warmup)
+    return ConstantSchedule(warmup_steps=warmup) if warmup else None

@@ -222,7 +222,7 @@ class TrainingSection(Section):
         default=CheckpointSection(), description="When to save, for --resume; false: never."
     )
     threads: Literal["auto"] | Count = Field(
-        default="auto", description="BLAS threads; auto: by shapes."
+        default="auto", description="Of BLAS and of a compiled step; auto: by shapes."
     )
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = Field(
         default="auto", description="Who computes; auto: compiled in long runs, with a C compiler."

@@ -18,7 +18,8 @@ from mlpengine.nn import Mlp
 from mlpengine.ops import GradOp
 from mlpengine.ops._loss import Loss
 from mlpengine.spec import Array
-from mlpengine.train.loop import EarlyStopping, Loop
+from mlpengine.train.best import EarlyStopping
+from mlpengine.train.loop import Loop
 from mlpengine.train.task import Part, Task
 from mlpengine.train.threads import choose_threads, pinned
 

@@ -12,6 +12,7 @@ from mlpengine.nn.tensors import read_tensors, write_atomically, write_tensors
 from mlpengine.train.files import making, writing
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop
+from mlpengine.train.runs import Unseen
 from mlpengine.train.state import pack, unpack
 
 CHECKPOINTS = "checkpoints"
@@ -151,6 +152,11 @@ class Checkpointer:
         every = self.every_steps
         if (timely or (every and loop.steps % every == 0)) and not loop.batches.is_done:
             self._save(loop)
+
+    def unseen(self, loop: Loop) -> Unseen:
+        """Let steps pass up to the next that is to be saved; the clock may be read later."""
+        every = self.every_steps
+        return Unseen(every - 1 - loop.steps % every) if every else Unseen()
 
     def on_epoch(self, loop: Loop, row: EpochRow) -> None:
         """Save after an epoch if it is time to."""

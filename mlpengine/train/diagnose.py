@@ -14,6 +14,7 @@ from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow
 from mlpengine.train.loop import Loop, Result
+from mlpengine.train.runs import Unseen
 from mlpengine.train.task import Part
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
@@ -104,6 +105,16 @@ class LoopDiagnostics:
         sampled = core.look(step.scratch, step.grads, number, loss, norm, clipped, lr, rows)
         if sampled and self._log is not None:
             self._log.add(number, core.values)
+
+    def unseen(self, loop: Loop) -> Unseen:
+        """Let steps pass up to the next that is due, unless their norm is a spike."""
+        return Unseen(self.core.due - 1 - loop.steps, self._spikes.limit)
+
+    def on_unseen(self, loop: Loop, norms: list[float]) -> None:
+        """Take in the norms of steps that passed."""
+        self._pending += norms
+        if loop.step.clip is not None:
+            self.core.clipped += sum(loop.step.clipped(norm) < norm for norm in norms)
 
     def on_epoch(self, loop: Loop, row: EpochRow) -> None:
         """Take in the losses of an epoch."""

@@ -12,22 +12,15 @@ from mlpengine.data import Batches, gather
 from mlpengine.errors import CheckpointError, DataError, NumericalError
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
+from mlpengine.train.best import Best, EarlyStopping
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.history import EpochRow, History
+from mlpengine.train.runs import FEWEST, CompiledSteps, Unseen, compiled_steps
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import BoundStep, TrainingStep
-from mlpengine.train.task import RISING, Part, Task
+from mlpengine.train.task import Part, Task
 
 Ending = Literal["epochs", "early", "interrupted"]
-
-
-@dataclass(frozen=True)
-class EarlyStopping:
-    """Stop after `patience` epochs in which `monitor` was not better by more than `min_delta`."""
-
-    patience: int = 20
-    monitor: str = "loss"
-    min_delta: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,41 +35,6 @@ class Result:
     history: History
 
 
-class Best:
-    """The best epoch so far and its weights; without validation the newest is the best."""
-
-    def __init__(self, params: Array, rule: EarlyStopping) -> None:
-        self.weights = params.copy()
-        self.sign = -1.0 if rule.monitor in RISING else 1.0
-        self.rule = rule
-        self.epoch = 0
-        self.value = inf
-        self.waited = 0
-
-    def update(self, params: Array, epoch: int, validation: dict[str, float]) -> float:
-        """Take note of an epoch; return what was compared: the monitored metric, less is better."""
-        value = self.sign * validation[self.rule.monitor] if validation else -inf
-        better = value < self.value - self.rule.min_delta or not validation or not self.epoch
-        if better:
-            self.value, self.epoch, self.waited = value, epoch, 0
-            self.weights[...] = params
-        else:
-            self.waited += 1
-        return value
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that later epochs are compared with; the weights are not copied."""
-        return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        if state["weights"].shape != self.weights.shape:
-            raise CheckpointError(f"best: weights of another network ({state['weights'].shape})")
-        self.weights[...] = state["weights"]
-        self.epoch, self.waited = int(state["epoch"]), int(state["waited"])
-        self.value = float(state["value"])
-
-
 class Loop:
     """Trains for a number of epochs and leaves the network with its best weights.
 
@@ -87,8 +45,11 @@ class Loop:
     each step, ``on_epoch(loop, row)`` after validation, ``on_stop(loop)`` when no step follows and
     the network still holds the last weights, then ``on_end(loop, result)``, or
     ``on_error(loop, error)`` if a step was not finite.  What they may read is under Attributes;
-    what they do not define costs nothing.  One with a `name`, `state_dict` and `load_state_dict`
-    has its state kept in checkpoints; it is loaded before ``on_start``.
+    what they do not define costs nothing.  One that has ``unseen(loop)``, too, says with it what
+    it need not see, as `Unseen`: steps may then be made many at once, where that is quicker,
+    without an ``on_step``, and ``on_unseen(loop, norms)`` gets the norms of their gradients.  One
+    with a `name`, `state_dict` and `load_state_dict` has its state kept in checkpoints; it is
+    loaded before ``on_start``.
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
@@ -96,6 +57,7 @@ class Loop:
         batch_rows: row numbers, in the training part, of the last batch.
         history: one row for each whole epoch.
         best: the best epoch so far.
+        many: makes many steps at once; None where steps are made one by one.
 
     `state_dict` is everything that the steps to come depend on: a loop of the same settings that
     loads it goes on with the same bits.
@@ -125,6 +87,8 @@ class Loop:
         self.evaluator = Evaluator(step.mlp, step.loss, task)
         self.batches = Batches(len(train), step.batch_size, seed=seed)
         self.batch_rows: Array = self.batches.order[:0]
+        weights = train.weights if step.weighted else None
+        self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order)
         self.epoch = 0
         self.history = History(("loss", *task.headline) if validation else ())
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
@@ -132,7 +96,7 @@ class Loop:
         self._samples = 0
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._stop = False
-        self._calls = {name: _methods(observers, name) for name in _EVENTS}
+        self._calls = {name: _methods(observers, name) for name in _METHODS}
         self._states: dict[str, Any] = {
             getattr(observer, "name", ""): observer
             for observer in (*observers, self.nonfinite)
@@ -149,12 +113,17 @@ class Loop:
         return self._states.get(name)
 
     def stop(self) -> None:
-        """End training after the current step; may be called from a signal handler or a thread."""
+        """End training after the current step, or those that are made at once, milliseconds later.
+
+        It may be called from a signal handler or another thread.
+        """
         self._stop = True
 
     def run(self) -> Result:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
         self._notify("on_start")
+        if rest := len(self.train) % self.step.batch_size:
+            self.step.bound(rest)  # made here rather than within an epoch
         with np.errstate(over="ignore", invalid="ignore"):  # the step finds them and names them
             try:
                 ending = self._run_epochs()
@@ -190,6 +159,7 @@ class Loop:
     def _learn(self) -> bool:
         """Learn from the batches of an epoch, or those left of it; return whether all are done."""
         step, observers, sums = self.step, self._calls["on_step"], self._sums
+        many = self.many if len(self._calls["unseen"]) == len(observers) else None
         self.epoch = len(self.history.rows) + 1
         for indices in self.batches.epoch():
             rows = len(indices)
@@ -208,7 +178,29 @@ class Loop:
                 observe(self)
             if self._stop:
                 break
+            if many is not None:
+                self._learn_unseen(many)
         return self.batches.is_done
+
+    def _learn_unseen(self, many: CompiledSteps) -> None:
+        """Make the next steps, as far as nobody must see them; the sums grow as one by one."""
+        batches, sums = self.batches, self._sums
+        rows, start = batches.batch_size, batches.cursor
+        may: list[Unseen] = [ask(self) for ask in self._calls["unseen"]]
+        full_batches = (batches.n_rows - start) // rows
+        count = int(min(full_batches, many.most, *(unseen.steps for unseen in may)))
+        if count < FEWEST:
+            return
+        losses, norms = many.make(start, count, min((unseen.norm for unseen in may), default=inf))
+        for loss, norm in zip(losses, norms, strict=True):
+            sums[0] += loss * rows
+            sums[1] += norm
+        sums[2] += rows * len(norms)
+        sums[3] += len(norms)
+        batches.cursor += rows * len(norms)
+        if norms:
+            self.batch_rows = batches.order[batches.cursor - rows : batches.cursor]
+        self._notify("on_unseen", norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
         """Leave a step out that was not finite, or raise with the state as it was before it."""
@@ -293,8 +285,11 @@ class Loop:
             observe(self, *details)
 
 
-_EVENTS = ("on_start", "on_step", "on_epoch", "on_stop", "on_error", "on_end")
+_METHODS = (
+    *("on_start", "on_step", "unseen", "on_unseen"),
+    *("on_epoch", "on_stop", "on_error", "on_end"),
+)
 
 
-def _methods(observers: Sequence[object], name: str) -> list[Callable[..., None]]:
+def _methods(observers: Sequence[object], name: str) -> list[Callable[..., Any]]:
     return [getattr(observer, name) for observer in observers if hasattr(observer, name)]

@@ -167,14 +167,20 @@ class TrainingStep:
 
     def take_over(self, loss: float, norm: float) -> None:
         """Note what the last compiled step measured."""
-        self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, norm
+        self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, self.clipped(norm)
+
+    def clipped(self, norm: float) -> float:
+        """Return what a compiled step makes of a gradient norm."""
         if isinstance(self.clip, NormClip) and isfinite(norm):
-            self.clipped_norm = norm * clip_coefficient(norm, self.clip.max_norm)
+            return norm * clip_coefficient(norm, self.clip.max_norm)
+        return norm
 
     def raise_failed(self, bound: BoundStep, status: int) -> NoReturn:
         """Raise what a compiled step only reports: a bad label, or a number that is not finite."""
-        from mlpengine.backends.compiled import BAD_LABEL
+        from mlpengine.backends.compiled import BAD_LABEL, NO_THREADS
 
+        if status == NO_THREADS:
+            raise CompileError("training step: the system must start its threads (use threads=1)")
         if status == BAD_LABEL:
             replay(bound.loss.forward)
         self._raise_nonfinite(bound)

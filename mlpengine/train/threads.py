@@ -9,13 +9,13 @@ from typing import Any
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
-PRODUCTS_PER_THREAD = 2**24
-"""Multiplications of the largest layer at which another thread begins to pay: below, waking it
-costs more than it computes."""
+PRODUCTS_PER_THREAD = 2**22
+"""Multiplications of the largest layer for each thread: with twice as many a second one gains some
+40 % (`benchmarks/threads.py`), with fewer often nothing."""
 
 
 def choose_threads(sizes: Sequence[int], batch_size: int) -> int:
-    """Return the number of BLAS threads for a network of these sizes.
+    """Return the number of threads, BLAS's and a compiled step's, for a network of these sizes.
 
     It depends on the shapes and on the number of cores only, so a config gives the same bits twice
     on one machine.

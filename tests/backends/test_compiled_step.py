@@ -104,14 +104,31 @@ def test_random_architectures_agree_with_numpy(sizes, batch, activation):
 
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[-1], CASES[-2]], ids=lambda c: c.name)
-def test_two_threads_give_the_same_bits(case):
-    alone, together = case.step("compiled"), case.step("compiled", threads=2)
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_give_the_same_bits(case, threads, monkeypatch):
+    alone = case.step("compiled")
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    together = case.step("compiled", threads=threads)
+    assert f"#define THREADS {threads}\n" in emit_c(together)
     x, y, weights = case.data(3 * case.batch)
     order = np.random.default_rng(0).permutation(3 * case.batch)
     for step in (alone, together):
         step.run_many(x, y, order, weights)
     assert alone.mlp.params.flat.tobytes() == together.mlp.params.flat.tobytes()
     assert alone.loss_value == together.loss_value
+    rows = order[: case.batch]
+    values = [
+        step(x[rows], y[rows], None if weights is None else weights[rows])
+        for step in (alone, together)
+    ]
+    assert values[0] == values[1]
+
+
+def test_threads_that_would_not_pay_are_not_started():
+    small = StepCase("small", (4, 32, 32, 1), 32, loss=MeanSquaredError())
+    assert "#define THREADS 1\n" in emit_c(small.step("compiled", threads=2))
+    large = StepCase("large", (784, 256, 10), 64)
+    assert "#define THREADS 2\n" in emit_c(large.step("compiled", threads=2))
 
 
 @pytest.mark.parametrize("backend", ["compiled", "numpy"])

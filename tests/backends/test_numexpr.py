@@ -4,14 +4,26 @@ import numpy as np
 import pytest
 
 from mlpengine import Program, Tape, UsageError
-from mlpengine.backends import NUMPY, Backend, find_backend
+from mlpengine.backends import CROSSOVER, NUMPY, Backend, find_backend
 from mlpengine.backends.numexpr import NUMEXPR, fused
 from mlpengine.ops import REGISTRY
 
 
-@pytest.mark.parametrize("name", ["numpy", "numexpr", "auto"])
+@pytest.mark.parametrize("name", ["numpy", "numexpr"])
 def test_backends_are_found_by_name(name):
     assert find_backend(name).name == name
+
+
+def test_auto_takes_what_was_measured_to_win(monkeypatch):
+    assert find_backend("auto") is NUMPY, "nothing did"
+    key = ("tanh", "backward")
+    monkeypatch.setitem(CROSSOVER, key, 100)
+    found = find_backend("auto")
+    assert (found.name, found.rules, found.smallest) == (
+        "auto",
+        {key: NUMEXPR.rules[key]},
+        {key: 100},
+    )
 
 
 def test_an_unknown_backend_is_refused():

@@ -9,6 +9,7 @@ replays it.  NumPy stays the definition: an op without a row in a table here run
 from mlpengine.backends.compiled.executor import (
     BAD_LABEL,
     FINISHED,
+    NO_THREADS,
     NOT_FINITE,
     Executor,
     compile_program,
@@ -22,6 +23,7 @@ __all__ = [
     "BAD_LABEL",
     "FINISHED",
     "NOT_FINITE",
+    "NO_THREADS",
     "Executor",
     "InstructionLike",
     "LossInstruction",

@@ -47,6 +47,20 @@ for (long i = first; i < last; i++)
   for (long j = 0; j < {rows}; j++) {to}[j * {columns} + i] = {origin}[i * {ld} + j];"""
 
 
+TERMS_PER_THREAD = 1 << 22
+"""Multiplications of a step at which another thread pays: it gains a half there, and a sixth at a
+quarter of that, where other work on its core costs more (`benchmarks/threads.py`)."""
+
+
+def useful_threads(kernels: Sequence[Kernel], most: int) -> int:
+    """Return how many threads, up to `most`, are to share these kernels: by a rule on the shapes.
+
+    The bits are the same for every number.
+    """
+    terms = sum(k.rows * k.columns * k.depth for k in kernels if isinstance(k, Product))
+    return max(1, min(most, terms // TERMS_PER_THREAD + 1))
+
+
 @dataclass(eq=False)
 class Emitter:
     """Collects the functions of one program over `batch` rows and `threads` threads."""

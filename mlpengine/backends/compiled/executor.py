@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from mlpengine.backends.compiled.values import address_of
 from mlpengine.errors import CompileError
 from mlpengine.spec import Array
 
-FINISHED, NOT_FINITE, BAD_LABEL = 0, 1, 2
-"""How a step ended; in the last two nothing was updated."""
+FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM = range(5)
+"""How a step ended; in all but the first nothing was updated."""
 
 
 def native_target() -> Target:
@@ -39,7 +40,7 @@ class Executor:
         source: the C text and the arrays it works on.
         numbers: doubles by position of `NUMBERS`; the caller writes ``lr``, ``steps`` and
             ``clip_norm`` and reads ``loss`` and ``norm``.
-        step: runs the whole program and returns FINISHED, NOT_FINITE or BAD_LABEL.
+        step: runs the whole program and returns how it ended.
     """
 
     def __init__(self, source: Source, target: Target, update: Update | None) -> None:
@@ -50,7 +51,7 @@ class Executor:
         self._table = np.array([address_of(a) for a in source.arrays], np.uintp)
         more = list(update.numbers) if update else []
         self.numbers = np.array([0.0] * len(NUMBERS) + more)
-        self.numbers[4] = np.inf
+        self.numbers[4] = self.numbers[7] = inf
         self.numbers[5] = update.weight_decay if update else 0.0
         # Such a pointer keeps its array alive.
         self._handles = [
@@ -95,16 +96,26 @@ class Executor:
         return numbers.item(0), numbers.item(1), status
 
     def run(
-        self, order: Array, data: Sequence[Array | None], rates: Array, losses: Array, norms: Array
+        self,
+        order: Array,
+        data: Sequence[Array | None],
+        rates: Array,
+        losses: Array,
+        norms: Array,
+        most_norm: float = inf,
     ) -> int:
         """Make a step for each of `rates`, each on the next rows of `order` of the arrays `data`.
 
-        Return how many were finished: all, or those before one that was not.
+        Return how many were finished: all, or those before one that was not.  One whose norm
+        exceeds `most_norm` counts as such.
         """
         assert self._run is not None
+        self.numbers[7] = most_norm
         pointers = [None if a is None else address_of(a) for a in (order, *data)]
         results = [address_of(a) for a in (rates, losses, norms)]
-        return int(self._run(*self._handles, len(rates), *pointers, *results))
+        done = int(self._run(*self._handles, len(rates), *pointers, *results))
+        self.numbers[7] = inf
+        return done
 
 
 def compile_program(

@@ -33,7 +33,9 @@ static double norm_of(const real *x, long n, const double *sums, double least) {
     smallest = MIN(smallest, sums[c]);
   }
   if (total < LARGEST_SUM && smallest > least) return sqrt(total);
-  return careful_norm(x, n);
+  const double norm = careful_norm(x, n);
+  meet(); /* before anybody scales what others still read; all came this way */
+  return norm;
 }
 
 /* The losses of all rows in their order, whoever computed them. */

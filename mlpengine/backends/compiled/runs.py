@@ -1,42 +1,38 @@
-"""The loop over many steps: gather the rows of each batch, then make the step."""
+"""Gathering the rows of a batch, and the entry that makes many steps."""
 
 from collections.abc import Sequence
 from math import prod
+from textwrap import indent
 
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.spec import Array
 
-RUN = """\
-/* `count` steps, each on the next {batch} rows that `order` names; returns how many were made. */
-long mlpengine_run(void *const *table, char *workspace, double *numbers, const long count,
-                   const int64_t *order, const char *data_0, const char *data_1, const char *data_2,
-                   const double *rates, double *losses, double *norms) {{
-{declared}
-  (void)data_0, (void)data_1, (void)data_2;
-  enter();
-  const unsigned long old = flush_denormals();
-  long done = 0;
-  for (; done < count; done++, order += {batch}) {{
-    for (long i = 0; i < {batch}; i++) {{
+GATHER = """\
+/* The rows first to last of a batch, from whole data sets. */
+static void gather(void *const *table, char *workspace, const int64_t *order,
+                   const char *const data[3], const long first, const long last) {{
+{declared}\
+  (void)table, (void)workspace, (void)data;
+  for (long i = first; i < last; i++) {{
 {copies}
-    }}
-    numbers[2] = rates[done];
-    const long status = step(table, workspace, numbers);
-    losses[done] = numbers[0];
-    norms[done] = numbers[1];
-    numbers[6] = (double)status;
-    if (status) break;
-    numbers[3] += 1;
   }}
-  restore_denormals(old);
-  leave();
-  return done;
 }}
 """
 
+RUN = """\
+/* `count` steps, each on the next rows that `order` names; returns how many were finished. */
+long mlpengine_run(void *const *table, char *workspace, double *numbers, const long count,
+                   const int64_t *order, const char *data_0, const char *data_1, const char *data_2,
+                   const double *rates, double *losses, double *norms) {
+  const struct job job = {table, workspace, numbers, count, order, {data_0, data_1, data_2},
+                          rates, losses, norms};
+  return at_work(job);
+}
+"""
 
-def emit_run(layout: Layout, gathered: Sequence[Array | None], batch: int) -> str:
-    """Return the function that makes many steps, filling the buffers `gathered` before each."""
+
+def emit_gather(layout: Layout, gathered: Sequence[Array | None]) -> str:
+    """Return the function that fills the buffers `gathered`, each from a data set of its own."""
     names, copies = [], []
     for number, buffer in enumerate(gathered):
         if buffer is None:
@@ -46,7 +42,7 @@ def emit_run(layout: Layout, gathered: Sequence[Array | None], batch: int) -> st
         names.append(name)
         size = prod(buffer.shape[1:]) * buffer.itemsize
         copies.append(
-            f"      memcpy((char *){name} + i * {size}, data_{number} + order[i] * {size}, {size});"
+            f"memcpy((char *){name} + i * {size}, data[{number}] + order[i] * {size}, {size});"
         )
-    body = "\n".join(copies)
-    return RUN.format(batch=batch, declared=layout.declare(names, body), copies=body)
+    body = indent("\n".join(copies), "    ")
+    return GATHER.format(declared=layout.declare(names, body), copies=body)

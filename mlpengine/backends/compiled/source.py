@@ -7,15 +7,15 @@ from textwrap import indent
 
 import numpy as np
 
-from mlpengine.backends.compiled.emitter import SIGNATURE, Emitter
+from mlpengine.backends.compiled.emitter import SIGNATURE, Emitter, useful_threads
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
-from mlpengine.backends.compiled.runs import emit_run
+from mlpengine.backends.compiled.runs import RUN, emit_gather
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.updates import Update, emit_flush, emit_update
 from mlpengine.spec import Array
 
-NUMBERS = ("loss", "norm", "lr", "steps", "clip_norm", "weight_decay", "status")
+NUMBERS = ("loss", "norm", "lr", "steps", "clip_norm", "weight_decay", "status", "most_norm")
 """What stands first in the table of doubles; the hyper-parameters of the optimizer follow."""
 
 CHUNK = 8192
@@ -52,11 +52,13 @@ def emit_program(
 ) -> Source:
     """Return the C text of `instructions` and, after them, of the optimizer.
 
-    `gathered` are up to three buffers that the loop over many steps fills by rows.
+    `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` the
+    most that share the work, fewer where another would not pay.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     layout = Layout(target, dtype.itemsize)
     lowered = lower(instructions, layout.lanes, names or {})
+    threads = useful_threads(lowered.kernels, threads)
     emitter = Emitter(layout, lowered.kernels, lowered.values, batch, threads)
     emitter.emit()
     if update is not None:
@@ -64,21 +66,23 @@ def emit_program(
             layout.external(name, array)
         layout.room("chunk_sums", -(-max(update.params.size, 1) // CHUNK), "double")
     parts = [
-        _preamble(target, dtype, threads),
+        _preamble(target, dtype, threads, batch),
         *emitter.functions,
         _rows_phase(emitter),
         _update_functions(update, layout) if update else "",
-        _part(emitter, update),
+        emit_gather(layout, gathered) if gathered else "",
+        _part(emitter, update, gathers=bool(gathered)),
         ENTRY,
-        emit_run(layout, gathered, batch) if gathered else "",
+        RUN if gathered else "",
     ]
     return Source("\n".join(parts), layout.arrays, layout.nbytes, bool(gathered))
 
 
-def _preamble(target: Target, dtype: "np.dtype[np.floating]", threads: int) -> str:
+def _preamble(target: Target, dtype: "np.dtype[np.floating]", threads: int, batch: int) -> str:
     single = dtype.itemsize == 4
     info = np.finfo(dtype)
     lines = [
+        "#define _GNU_SOURCE",
         "#include <stdint.h>",
         f"typedef {'float' if single else 'double'} real;",
         f"typedef {'int32_t' if single else 'int64_t'} bits;",
@@ -86,11 +90,19 @@ def _preamble(target: Target, dtype: "np.dtype[np.floating]", threads: int) -> s
         f"#define BYTES {target.vector_bytes}",
         f"#define TILE_ROWS {target.tile_rows}",
         f"#define THREADS {threads}",
+        f"#define BATCH {batch}",
         f"#define EXP_LIMIT {float(np.floor(np.log(info.max)))!r}",
         f"#define LARGEST_SUM {float(info.max)!r}",
         f"#define CHUNK {CHUNK}",
     ]
-    parts = ["prelude", "float_math" if single else "double_math", "rules", "product", "norm"]
+    parts = [
+        "prelude",
+        "float_math" if single else "double_math",
+        "rules",
+        "product",
+        "job",
+        "norm",
+    ]
     parts.append("team" if threads > 1 else "alone")
     folder = files(__package__)
     headers = [folder.joinpath(f"{part}.h").read_text(encoding="utf-8") for part in parts]
@@ -105,7 +117,7 @@ def _rows_phase(emitter: Emitter) -> str:
     )
 
 
-def _part(emitter: Emitter, update: Update | None) -> str:
+def _part(emitter: Emitter, update: Update | None, *, gathers: bool) -> str:
     """Return what one thread does in a step."""
     layout, chunk, batch = emitter.layout, emitter.chunk, emitter.batch
     loss = "row_loss" in layout.declarations
@@ -115,12 +127,15 @@ def _part(emitter: Emitter, update: Update | None) -> str:
     lines += ["if (thread == 0) bad_label[0] = 0;"] if loss else []
     lines += ["meet();", f"for (long begin = 0; begin < {batch}; begin += {chunk}) {{"]
     lines += [f"  const long end = MIN(begin + {chunk}, {batch}), length = end - begin;"]
-    lines += ["  rows(table, workspace, begin + length * thread / THREADS,"]
-    lines += ["       begin + length * (thread + 1) / THREADS);", "  meet();"]
+    lines += ["  const long first = begin + length * thread / THREADS;"]
+    lines += ["  const long last = begin + length * (thread + 1) / THREADS;"]
+    if gathers:
+        lines += ["  if (order) gather(table, workspace, order, job->data, first, last);"]
+    lines += ["  rows(table, workspace, first, last);", "  meet();"]
     lines += [f"  {call}" for call in emitter.phases["reduce"]]
     lines += ["  meet();" if emitter.phases["reduce"] else "", "}"]
     if loss:
-        lines.append("if (bad_label[0]) return 2;")
+        lines.append("if (bad_label[0]) return BAD_LABEL;")
         lines.append(f"const double loss = sum_in_order(row_loss, {batch});")
         lines.append("if (thread == 0) numbers[0] = loss_value[0] = loss;")
     lines += _apply(update, loss=loss) if update else []
@@ -163,11 +178,11 @@ def _apply(update: Update, *, loss: bool) -> list[str]:
         f"const double norm = norm_of(grads, {size}, chunk_sums, {least!r});",
         "const double clip = numbers[4], steps = numbers[3];",
         "if (thread == 0) numbers[1] = norm;",
-        f"if (!({checked})) return 1;",
+        f"if (!({checked})) return NOT_FINITE;",
+        "if (norm > numbers[7]) return LARGE_NORM;",
         f"const long from = {size}L * thread / THREADS / 64 * 64;",
         f"const long to = thread == THREADS - 1 ? {size}L",
         f"                                      : {size}L * (thread + 1) / THREADS / 64 * 64;",
-        "meet();",
         "if (norm + 1e-6 > clip) scale(grads, (real)(clip / (norm + 1e-6)), from, to);",
         f"if (steps > 0 && (long)steps % {update.flush_every} == 0)",
         "  flush(table, workspace, numbers, from, to);",
@@ -177,25 +192,29 @@ def _apply(update: Update, *, loss: bool) -> list[str]:
 
 PART = """\
 /* What one thread of the team does in a step. */
-static long part(const struct job job, const long thread) {{
-  void *const *table = job.table;
-  char *const workspace = job.workspace;
-  double *const numbers = job.numbers;
-  (void)table, (void)workspace, (void)numbers, (void)thread;
+static long part(const struct job *job, const long thread, const int64_t *order) {{
+  void *const *table = job->table;
+  char *const workspace = job->workspace;
+  double *const numbers = job->numbers;
+  (void)table, (void)workspace, (void)numbers, (void)thread, (void)order;
 {declared}
 {body}
 }}
 """
 
 ENTRY = """\
-/* One step.  Returns 0, or 1 if loss or norm is not finite, or 2 if a label is out of range. */
-long mlpengine_step(void *const *table, char *workspace, double *numbers) {
+static long at_work(const struct job job) {
   enter();
   const unsigned long old = flush_denormals();
-  const long status = step(table, workspace, numbers);
-  if (!status) numbers[3] += 1;
+  const long done = run(job);
   restore_denormals(old);
   leave();
-  return status;
+  return done;
+}
+
+/* One step.  Returns FINISHED, or why nothing was updated. */
+long mlpengine_step(void *const *table, char *workspace, double *numbers) {
+  at_work((struct job){.table = table, .workspace = workspace, .numbers = numbers, .count = 1});
+  return (long)numbers[6];
 }
 """

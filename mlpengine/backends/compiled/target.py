@@ -8,7 +8,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from mlpengine.errors import CompileError
@@ -125,6 +124,8 @@ def compiler_stamp(command: tuple[str, ...]) -> str:
         file = os.stat(found)
         parts += [str(file.st_size), str(file.st_mtime_ns), str(file.st_ino)]
     if "ziglang" in command:
+        from importlib.metadata import PackageNotFoundError, version  # 20 ms that few need
+
         with suppress(PackageNotFoundError):
             parts.append(version("ziglang"))
     return "\n".join(parts)

@@ -2,26 +2,22 @@
    waits looks for a few microseconds and then sleeps: a thread that spins while others need its
    core would cost them a time slice. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #define LOOKS 4000
-
-struct job {
-  void *const *table;
-  char *workspace;
-  double *numbers;
-};
 
 static struct {
   pthread_mutex_t busy, lock;
   pthread_cond_t moved;
   atomic_int arrived, round, sleepers;
   struct job job;
-  long status;
+  pthread_t helpers[THREADS];
   pid_t owner; /* a forked child has no helpers and starts its own */
-} team = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
-          0, 0, 0, {0}, 0, 0};
+  int core;    /* that the helpers keep off */
+} team = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
+          .moved = PTHREAD_COND_INITIALIZER};
 
 INLINE void look_again(void) {
 #if defined(__SSE2__)
@@ -55,14 +51,11 @@ static void meet(void) {
   pthread_mutex_unlock(&team.lock);
 }
 
-static long part(const struct job job, const long thread);
-
 static void *help(void *number) {
   flush_denormals();
   for (;;) {
     meet();
-    part(team.job, (long)(intptr_t)number);
-    meet();
+    work(team.job, (long)(intptr_t)number);
   }
   return NULL;
 }
@@ -73,21 +66,39 @@ static int gather_team(void) {
   atomic_store(&team.arrived, 0);
   atomic_store(&team.sleepers, 0);
   for (long t = 1; t < THREADS; t++) {
-    pthread_t helper;
-    if (pthread_create(&helper, NULL, help, (void *)(intptr_t)t)) return 0;
-    pthread_detach(helper);
+    if (pthread_create(&team.helpers[t], NULL, help, (void *)(intptr_t)t)) return 0;
+    pthread_detach(team.helpers[t]);
   }
   team.owner = getpid();
+  team.core = -1;
   return 1;
 }
 
-static long step(void *const *table, char *workspace, double *numbers) {
-  if (!gather_team()) return 3;
-  team.job = (struct job){table, workspace, numbers};
+/* Keep the helpers off the caller's core.  A system often wakes a thread where its waker runs; two
+   that wait for one another there, each asleep half of the time, are never moved apart. */
+static void keep_apart(void) {
+#ifdef __linux__
+  const int here = sched_getcpu();
+  cpu_set_t others;
+  if (here == team.core || pthread_getaffinity_np(pthread_self(), sizeof others, &others)) return;
+  CPU_CLR(here, &others);
+  if (CPU_COUNT(&others) < THREADS - 1) return;
+  for (long t = 1; t < THREADS; t++)
+    pthread_setaffinity_np(team.helpers[t], sizeof others, &others);
+  team.core = here;
+#endif
+}
+
+/* The job of all.  Steps end in a meeting, so that nobody is at work any more afterwards. */
+static long run(const struct job job) {
+  if (!gather_team()) {
+    job.numbers[6] = NO_THREADS;
+    return 0;
+  }
+  keep_apart();
+  team.job = job;
   meet();
-  const long status = part(team.job, 0);
-  meet();
-  return status;
+  return work(job, 0);
 }
 
 static void enter(void) { pthread_mutex_lock(&team.busy); }

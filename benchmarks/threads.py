@@ -1,0 +1,90 @@
+"""From which size a second thread pays: the measurement behind ``training.threads: auto``.
+
+``python benchmarks/threads.py`` (``--smoke`` for a second).  For networks of growing size, the step
+of the NumPy and of the compiled executor with one thread and with two, window by window in turn.
+Each window follows a pause, in which threads that still look for work go to sleep, and a few steps
+that are not timed.  The rule for BLAS looks at the multiplications of the largest layer, that for
+compiled steps at those of a whole step.
+"""
+
+import argparse
+import statistics
+import time
+from itertools import pairwise
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.backends.compiled import emitter
+
+NETWORKS = (
+    ((32, 32, 8), 32),
+    ((64, 64, 10), 32),
+    ((64, 64, 10), 64),
+    ((64, 128, 10), 64),
+    ((64, 128, 10), 128),
+    ((128, 128, 64, 10), 128),
+    ((256, 256, 10), 128),
+    ((784, 256, 128, 10), 128),
+    ((512, 512, 512, 10), 256),
+    ((784, 1024, 1024, 10), 256),
+)
+
+PAUSE = 0.04
+"""Seconds: OpenBLAS's threads look for work for some 20 ms."""
+
+
+def make(sizes: tuple[int, ...], batch: int, backend: str, threads: int) -> TrainingStep:
+    mlp = Mlp(sizes, activation="relu", seed=0)
+    adam = Adam(mlp, lr=1e-3)
+    return TrainingStep(mlp, SoftmaxCrossEntropy(), adam, batch, backend=backend, threads=threads)
+
+
+def window(step: TrainingStep, seconds: float) -> float:
+    """Return microseconds a step."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((step.batch_size, step.mlp.sizes[0])).astype("f4")
+    y = rng.integers(0, step.mlp.sizes[-1], step.batch_size)
+    time.sleep(PAUSE)
+    start = time.perf_counter()
+    for _ in range(3):
+        step(x, y)
+    calls = max(1, int(seconds * 3 / (time.perf_counter() - start)))
+    start = time.perf_counter()
+    for _ in range(calls):
+        step(x, y)
+    return (time.perf_counter() - start) / calls * 1e6
+
+
+def compare(sizes: tuple[int, ...], batch: int, backend: str, budget: tuple[int, float]) -> str:
+    """Return what one thread takes, and the gain by another."""
+    windows, seconds = budget
+    one, two = (make(sizes, batch, backend, threads) for threads in (1, 2))
+    pairs = []
+    for _ in range(windows):
+        alone = window(one, seconds)
+        with threadpool_limits(2 if backend == "numpy" else 1, user_api="blas"):
+            pairs.append((alone, window(two, seconds)))
+    gain = statistics.median(a / b for a, b in pairs)
+    return f"{statistics.median(a for a, _ in pairs):9.1f} us, gain {gain:4.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="two networks, short windows")
+    args = parser.parse_args()
+    networks, budget = (NETWORKS[:2], (2, 0.002)) if args.smoke else (NETWORKS, (25, 0.02))
+    emitter.TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
+    with threadpool_limits(1, user_api="blas"):
+        for backend in ("compiled", "numpy"):
+            print(f"{backend}: network, multiplications of the largest layer and of a step")
+            for sizes, batch in networks:
+                layers = [batch * a * b for a, b in pairwise(sizes)]
+                title = f"{'-'.join(map(str, sizes)):>18}, batch {batch:<4}"
+                terms = f"{max(layers):14,} {3 * sum(layers) - layers[0]:14,}"
+                print(f"{title} {terms} {compare(sizes, batch, backend, budget)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The best epoch of a run: which metric decides, and the weights it had."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from mlpengine.errors import CheckpointError
+from mlpengine.spec import Array
+from mlpengine.train.task import RISING
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Stop after `patience` epochs in which `monitor` was not better by more than `min_delta`."""
+
+    patience: int = 20
+    monitor: str = "loss"
+    min_delta: float = 0.0
+
+
+class Best:
+    """The best epoch so far and its weights; without validation the newest is the best."""
+
+    def __init__(self, params: Array, rule: EarlyStopping) -> None:
+        self.weights = params.copy()
+        self.sign = -1.0 if rule.monitor in RISING else 1.0
+        self.rule = rule
+        self.epoch = 0
+        self.value = inf
+        self.waited = 0
+
+    def update(self, params: Array, epoch: int, validation: dict[str, float]) -> float:
+        """Take note of an epoch; return what was compared: the monitored metric, less is better."""
+        value = self.sign * validation[self.rule.monitor] if validation else -inf
+        better = value < self.value - self.rule.min_delta or not validation or not self.epoch
+        if better:
+            self.value, self.epoch, self.waited = value, epoch, 0
+            self.weights[...] = params
+        else:
+            self.waited += 1
+        return value
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that later epochs are compared with; the weights are not copied."""
+        return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        if state["weights"].shape != self.weights.shape:
+            raise CheckpointError(f"best: weights of another network ({state['weights'].shape})")
+        self.weights[...] = state["weights"]
+        self.epoch, self.waited = int(state["epoch"]), int(state["waited"])
+        self.value = float(state["value"])

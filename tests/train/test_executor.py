@@ -1,0 +1,132 @@
+"""Who computes a run of the command line: kept in checkpoints, the same after a resume."""
+
+import logging
+import signal
+from pathlib import Path
+
+import pytest
+
+from mlpengine.config import load_config
+from mlpengine.config.build import build
+from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.train.runs import CompiledSteps
+from mlpengine.train.step import TrainingStep
+from mlpengine_cli.main import run
+
+COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
+CONFIG = """\
+data: {source: digits, standardize: minmax}
+model: {hidden: [8]}
+training: {epochs: 3, batch_size: 32, backend: compiled, checkpoint: {every_steps: 25}}
+diagnostics: {every: 10}
+report: false
+"""
+DIED = 50
+"""The last step that a run saves that dies."""
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch, capsys):
+    """Call as ``train("c.yaml", ...)`` in a directory that holds it; gives the exit code."""
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text(CONFIG)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield lambda *args: run(["train", *args, "-q"])
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """The training steps that are made, and how many steps were made many at once."""
+    made, real, many = [], TrainingStep.__init__, CompiledSteps.make
+
+    def init(step, *args, **options):
+        real(step, *args, **options)
+        made.append(step)
+
+    def make(*args):
+        losses, norms = many(*args)
+        made[-1].at_once = getattr(made[-1], "at_once", 0) + len(norms)
+        return losses, norms
+
+    monkeypatch.setattr(TrainingStep, "__init__", init)
+    monkeypatch.setattr(CompiledSteps, "make", make)
+    return made
+
+
+def die(train, folder, *settings):
+    """Train until no checkpoint can be saved any more."""
+    real = Checkpoints.save
+
+    def dying(store, step, *args, **options):
+        if step > DIED:
+            raise KeyboardInterrupt
+        return real(store, step, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoints, "save", dying)
+        assert train("c.yaml", "--out", folder, *settings) == 130
+    assert newest(folder).state["optimizer"]["steps"] == DIED
+
+
+def newest(folder):
+    return Checkpoints(Path(folder, "checkpoints")).newest()
+
+
+def recorded(folder):
+    return newest(folder).header["environment"]["executor"]
+
+
+def same(one, other):
+    return [Path(one, f).read_bytes() == Path(other, f).read_bytes() for f in COMPARED]
+
+
+@pytest.mark.parametrize("backend", ["compiled", "numpy"])
+def test_the_same_executor_goes_on_bit_for_bit(backend, train, steps, caplog):
+    setting = ("--set", f"training.backend={backend}")
+    assert train("c.yaml", "--out", "whole", *setting) == 0
+    die(train, "died", *setting)
+    assert recorded("died") == backend
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        assert train("--resume", "died") == 0
+    assert steps[-1].executor == recorded("died") == backend
+    assert (getattr(steps[-1], "at_once", 0) > 0) == (backend == "compiled")
+    assert same("whole", "died") == [True] * 3
+    assert caplog.text == ""
+
+
+def test_another_executor_goes_on_with_a_warning(train, steps, caplog, monkeypatch):
+    assert train("c.yaml", "--out", "whole") == 0
+    die(train, "died")
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        assert train("--resume", "died") == 0
+    why, warning = (record.getMessage() for record in caplog.records)
+    assert why.startswith("backend: NumPy runs instead of compiled code (compiler: ")
+    assert "executor" in warning
+    assert "(compiled, now numpy)" in warning
+    assert steps[-1].executor == recorded("died") == "numpy"
+    assert same("whole", "died") == [False] * 3  # so the sameness above means something
+
+
+def test_every_number_of_threads_gives_the_same_bits(train, steps):
+    # Large enough to share; validation is NumPy's, whose bits do depend on threads.
+    changes = ["model.hidden=[128, 128]", "training.batch_size=200", "data.split.validation=0"]
+    for threads in (1, 2):
+        settings = [f"--set={change}" for change in (*changes, f"training.threads={threads}")]
+        assert train("c.yaml", "--out", f"on-{threads}", *settings) == 0
+        assert (steps[-1].threads, steps[-1].executor) == (threads, "compiled")
+    assert same("on-1", "on-2") == [True] * 3
+
+
+def test_auto_threads_are_chosen_by_the_shapes(train, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "mlpengine.config.build.choose_threads", lambda *shapes: seen.append(shapes) or 3
+    )
+    monkeypatch.setattr("mlpengine.config.build.choose_backend", lambda steps: "numpy")
+    Path("auto.yaml").write_text(CONFIG.replace("compiled", "auto"))
+    experiment = build(load_config(Path("auto.yaml")))
+    assert experiment.step.threads == experiment.threads == 3
+    assert seen == [((64, 8, 10), 32)]

@@ -1,0 +1,236 @@
+"""Steps that nobody must see: made many at once, they change no bit of anything."""
+
+import numpy as np
+import pytest
+from runs import CLASSES, part
+
+from mlpengine import (
+    Adam,
+    CosineSchedule,
+    Mlp,
+    NumericalError,
+    PlateauSchedule,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
+from mlpengine.train.checkpoint import Checkpointer, Checkpoints
+from mlpengine.train.diagnose import LoopDiagnostics
+from mlpengine.train.loop import Loop
+from mlpengine.train.runs import FEWEST, CompiledSteps, Unseen
+from mlpengine.train.skipping import NonfiniteRule
+from mlpengine.train.state import pack
+from mlpengine.train.task import Classification
+
+EPOCHS, ROWS, BATCH = 6, 16 * 40 + 5, 16
+SETTINGS = {
+    "plain": {},
+    "clip": {"clip_norm": 0.5},
+    "weights and a schedule": {"weighted": True, "schedule": lambda: CosineSchedule(200)},
+    "plateau": {"schedule": lambda: PlateauSchedule(1, 0.5)},
+}
+
+
+class Seeing:
+    """An observer that sees every step."""
+
+    def on_step(self, loop):
+        pass
+
+
+def make(path, observers=(), *, data=None, rule=None, backend="compiled", seed=3, every=7, **given):
+    schedule = given.get("schedule", lambda: None)()
+    mlp = Mlp([4, 8, CLASSES], activation="relu", seed=seed)
+    weighted = given.get("weighted", False)
+    step = TrainingStep(
+        mlp,
+        SoftmaxCrossEntropy(),
+        Adam(mlp, lr=1e-2, schedule=schedule),
+        BATCH,
+        clip_norm=given.get("clip_norm"),
+        weighted=weighted,
+        backend=backend,
+    )
+    return Loop(
+        step,
+        Classification(CLASSES),
+        data or part(ROWS, 1, noise=0.5, weights=weighted),
+        part(20, 2, noise=0.5),
+        epochs=EPOCHS,
+        seed=seed,
+        observers=[LoopDiagnostics(path, every=every), *observers],
+        on_nonfinite=rule,
+    )
+
+
+class Last:
+    """Keeps all of the state in which a loop stops, its times aside."""
+
+    def on_stop(self, loop):
+        state = loop.state_dict()
+        del state["epoch"]["seconds"]
+        state["history"] = state["history"][:, :-2]
+        arrays, plain = pack(state)
+        self.state = {name: array.tobytes() for name, array in arrays.items()}, plain
+
+
+def outcome(path, observers=(), state=None, **given):
+    """Run to the end and return all that is left, with the message of an error."""
+    last = Last()
+    loop = make(path, [*observers, last], **given)
+    if state:
+        loop.load_state_dict(state)
+    try:
+        text = loop.run().ending
+    except NumericalError as error:
+        text = str(error)
+    watcher = loop.observer("diagnostics")
+    return last.state, text, watcher.verdicts(), list(watcher.core.noted), path.read_bytes()
+
+
+def both(tmp_path, **given):
+    """Run with unseen steps and without; return both outcomes and the steps made at once."""
+    made = []
+    real = CompiledSteps.make
+
+    def counting(many, *args):
+        losses, norms = real(many, *args)
+        made.append(len(norms))
+        return losses, norms
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompiledSteps, "make", counting)
+        quick = outcome(tmp_path / "quick.csv", **given)
+        count = sum(made)
+        seen = outcome(tmp_path / "seen.csv", [Seeing()], **given)
+    assert sum(made) == count
+    return quick, seen, count
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("every", [7, 1000])
+def test_unseen_steps_change_no_bit(name, every, tmp_path):
+    quick, seen, count = both(tmp_path, every=every, **SETTINGS[name])
+    assert quick == seen
+    assert count > EPOCHS * 40 * 0.6
+
+
+def spiked(rows=()):
+    data = part(ROWS, 1, noise=0.5)
+    for row in rows:
+        data.x[row] *= 200
+    return data
+
+
+def test_spikes_are_seen_among_them(tmp_path):
+    quick, seen, count = both(tmp_path, data=spiked([3, 100]), every=50)
+    assert quick == seen
+    assert {spike.row for spike in quick[3]} >= {3, 100}
+    assert count > 100
+
+
+@pytest.mark.parametrize("action", ["stop", "skip"])
+@pytest.mark.parametrize("row", [3, 250])
+def test_numbers_that_are_not_finite_are_met_as_ever(action, row, tmp_path):
+    data = part(ROWS, 1, noise=0.5)
+    data.x[row, 1] = np.nan
+    found = []
+    for name, observers in (("quick", []), ("seen", [Seeing()])):
+        rule = NonfiniteRule(action, limit=4)
+        found.append(outcome(tmp_path / name, observers, data=data, rule=rule, every=50))
+    assert found[0] == found[1]
+    assert f"training row {row}" in found[0][1]
+    assert ("4 steps were skipped" in found[0][1]) == (action == "skip")
+
+
+class StopBy:
+    """Stops a loop at the first step that it sees from a number on."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_step(self, loop):
+        if loop.steps >= self.steps:
+            loop.stop()
+
+    def unseen(self, loop):
+        return Unseen()
+
+
+@pytest.mark.parametrize("at", [1, 30, 41, 100, 170])
+def test_a_run_goes_on_from_wherever_it_stopped(at, tmp_path):
+    whole = outcome(tmp_path / "whole.csv", **SETTINGS["clip"])
+    store, path = Checkpoints(tmp_path / "c"), tmp_path / "parts.csv"
+    first = make(path, [StopBy(at), Checkpointer(store, {})], **SETTINGS["clip"])
+    assert first.run().ending == "interrupted"
+    assert at <= first.steps < at + 41
+    state = store.newest().state
+    assert outcome(path, [Seeing()], state, seed=9, **SETTINGS["clip"]) == whole
+
+
+class Counting:
+    """Notes the steps it sees and the norms that passed."""
+
+    def __init__(self, every):
+        self.every, self.seen, self.passed = every, [], []
+
+    def on_step(self, loop):
+        self.seen.append(loop.steps)
+
+    def unseen(self, loop):
+        return Unseen(self.every - 1 - loop.steps % self.every)
+
+    def on_unseen(self, loop, norms):
+        self.passed += norms
+        assert loop.step.grad_norm == norms[-1]
+        assert len(loop.batch_rows) == BATCH
+
+
+def test_an_observer_sees_what_it_wants_to(tmp_path):
+    rare, often = Counting(10), Counting(5)
+    loop = make(None, [rare, often], every=1000)
+    loop.run()
+    assert {n for n in range(1, loop.steps + 1) if n % 5 == 0} <= set(rare.seen) == set(often.seen)
+    assert len(rare.seen) + len(rare.passed) == loop.steps
+    assert len(rare.passed) > loop.steps / 2
+
+
+class Wary(Seeing):
+    """An observer that wants to see every step whose norm is above a number."""
+
+    def __init__(self, norm):
+        self.norm = norm
+
+    def unseen(self, loop):
+        return Unseen(norm=self.norm)
+
+
+def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
+    whole = outcome(tmp_path / "whole.csv", [Seeing()], every=1000)
+    wary = outcome(tmp_path / "wary.csv", [Wary(0.0)], every=1000)
+    assert wary == whole
+    loop = make(None, [], every=1000)
+    _, norms = loop.many.make(0, FEWEST)
+    before, least = loop.step.mlp.params.flat.copy(), min(norms)
+    assert loop.many.make(0, FEWEST, least / 2) == ([], [])
+    assert loop.step.mlp.params.flat.tobytes() == before.tobytes()
+    assert len(loop.many.make(0, FEWEST)[0]) == FEWEST, "the bound holds for one call"
+
+
+def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
+    saved, store = [], Checkpoints(tmp_path)
+    monkeypatch.setattr(store, "save", lambda step, *_, **__: saved.append(step))
+    saver = Checkpointer(store, {}, every_steps=30, every_seconds=None)
+    make(None, [saver], every=1000).run()
+    assert saved == [30, 60, 90, 120, 150, 180, 210, 240, 246]
+
+
+def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
+    assert make(None).many.most == ROWS // BATCH
+    assert make(None, backend="numpy").many is None
+    data = part(ROWS, 1)
+    strided = type(data)(np.asfortranarray(data.x), data.y, data.y)
+    assert make(None, data=strided).many is None
+    few = type(data)(data.x[: BATCH * (FEWEST - 1)], data.y, data.y)
+    assert make(None, data=few).many is None
+    monkeypatch.setattr("mlpengine.train.runs.WORK_AT_ONCE", 6_000)  # a slow step
+    assert make(None).many is None
