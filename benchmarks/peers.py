@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +45,9 @@ SMOKE = ("tiny", "two inputs")
 FEWEST = 25
 """Windows of the largest networks."""
 
-PAUSE = 0.03
-"""Seconds before a window, for the last contestant's threads to stop looking for work."""
+PAUSE, WARM = 0.03, 0.005
+"""Seconds before a window: for the last contestant's threads to stop looking for work, and for
+this one's to come back."""
 
 
 def make_step(work: Workload, backend: str) -> TrainingStep:
@@ -135,14 +137,22 @@ def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, l
         total += spent
     for _ in range(max(min(windows, FEWEST), min(windows, int(len(runs) * seconds / total)))):
         for name, (run, steps) in runs.items():
-            time.sleep(PAUSE if cores() > 1 else 0)
-            run()
+            rest(run)
             start = time.perf_counter()
             for _ in range(counts[name]):
                 run()
             spent = time.perf_counter() - start
             times[name].append(spent / counts[name] / steps * 1e6)
     return times
+
+
+def rest(run: Callable[[], object]) -> None:
+    """Let the last contestant's threads go to sleep, then warm this one's up."""
+    if cores() > 1:
+        time.sleep(PAUSE)
+    start = time.perf_counter()
+    while time.perf_counter() - start < WARM:
+        run()
 
 
 def report(work: Workload, times: dict[str, list[float]]) -> dict[str, object]:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 Data = tuple[Array, Array, Array | None]
 """Features, targets and, for a weighted step, sample weights, by rows."""
 
-WORK_AT_ONCE = 2**24
-"""Parameters times rows of the steps that one call makes: some milliseconds, after which a signal
-is answered and a checkpoint that is due is written."""
+WORK_AT_ONCE = 2**27
+"""Parameters times rows of the steps that one call makes: some 10 to 50 milliseconds, after which a
+signal is answered and a checkpoint that is due is written."""
 
 ROWS_OF_UPDATE = 8
 """Rows whose arithmetic takes as long as the optimizer's."""
