@@ -1,7 +1,9 @@
 """The forward pass alone, compiled at run time and exported as C."""
 
 import ctypes
+import gc
 import subprocess
+import weakref
 
 import numpy as np
 import pytest
@@ -74,3 +76,17 @@ def test_weights_that_are_not_finite_are_not_exported():
     mlp.params.flat[0] = np.nan
     with pytest.raises(UsageError, match="must be finite"):
         export_c(mlp)
+
+
+def test_the_bare_call_keeps_its_memory():
+    mlp = Mlp([4, 9, 2], activation="tanh", seed=0)
+    compiled = mlp.compile(batch_size=3)
+    run, rows, output = compiled.run, compiled.input, compiled.output
+    kept = weakref.ref(compiled)
+    del mlp, compiled
+    gc.collect()
+    assert kept() is None
+    rows[...] = 1.0
+    before = output.copy()
+    assert run() == 0
+    assert not np.array_equal(output, before)

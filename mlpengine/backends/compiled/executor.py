@@ -57,6 +57,7 @@ class Executor:
         self._handles = [
             a.ctypes.data_as(ctypes.c_void_p) for a in (self._table, self._workspace, self.numbers)
         ]
+        self._handles[0].arrays = source.arrays  # type: ignore[attr-defined]  # what it points to
         self.step: Callable[[], int] = self._bind(library.mlpengine_step, 3)
         self._run = library.mlpengine_run if source.gathers else None
         if self._run is not None:
