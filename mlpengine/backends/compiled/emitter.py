@@ -47,6 +47,9 @@ for (long i = first; i < last; i++)
   for (long j = 0; j < {rows}; j++) {to}[j * {columns} + i] = {origin}[i * {ld} + j];"""
 
 
+MOST_THAT_PACK = 2
+"""Threads that each pack what they need; more of them share the work and meet after it."""
+
 TERMS_PER_THREAD = 1 << 22
 """Multiplications of a step at which another thread pays: it gains a half there, and a sixth at a
 quarter of that, where other work on its core costs more (`benchmarks/threads.py`)."""
@@ -184,9 +187,10 @@ class Emitter:
         reduce = kernel.form == "weight_gradient"
         turned = self._turned(kernel, name) if reduce else None
         product = turned or kernel
-        tiling = choose_tiling(product, self.layout, min(product.depth, self.chunk))
+        often = self.chunk < self.batch or self.threads > MOST_THAT_PACK
+        tiling = choose_tiling(product, self.layout, min(product.depth, self.chunk), often=often)
         panel = f"{name}_panels"
-        if tiling.packing != "none":
+        if tiling.packing != "none" and tiling.ahead:
             self._packing(product, tiling, name, panel)
         if tiling.pack_rows:
             self.layout.room(f"{name}_rows", product.rows * tiling.depth_block)

@@ -31,16 +31,21 @@ Packing = Literal["none", "panels", "transposed"]
 
 @dataclass(frozen=True)
 class Tiling:
-    """How one product is computed."""
+    """How one product is computed.
+
+    Panels that are packed `ahead`, all of them, are shared by all threads and rows; the others are
+    packed one by one where they are used, and never leave the caches.
+    """
 
     packing: Packing
+    ahead: bool
     pack_rows: bool
     depth_block: int
     row_block: int
 
 
-def choose_tiling(product: Product, layout: Layout, depth: int) -> Tiling:
-    """Return the tiling of sums over `depth` terms at a time.
+def choose_tiling(product: Product, layout: Layout, depth: int, *, often: bool) -> Tiling:
+    """Return the tiling of sums over `depth` terms at a time; `often` if by many slices of rows.
 
     It follows from the shapes and the target alone, so that every run takes the same.
     """
@@ -60,7 +65,8 @@ def choose_tiling(product: Product, layout: Layout, depth: int) -> Tiling:
     across = product.form == "weight_gradient"
     row_bytes = layout.stride(product.a) * size
     pack_rows = depth * row_bytes > PACK_BYTES if across else row_bytes % 4096 == 0 and rows >= 64
-    return Tiling(packing, pack_rows, block, min(fitting, max(rows, 1)))
+    ahead = across or often or rows * block * size > 2 * BLOCK_BYTES
+    return Tiling(packing, ahead, pack_rows, block, min(fitting, rows) if ahead else rows)
 
 
 def _is_panel(product: Product, layout: Layout) -> bool:
@@ -120,7 +126,7 @@ def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> st
     a_at = f"a[k * {a_ld} + r]" if across else f"a[r * {a_ld} + k]"
     if tiling.pack_rows:
         a_at = "a[(k - k0) * rows + r]"
-    b_at = "b[k * wide * LANES + v * LANES]"
+    b_at = f"b[{'k' if tiling.ahead else '(k - k0)'} * wide * LANES + v * LANES]"
     if tiling.packing == "none":
         b_at = f"b[k * {layout.stride(product.b)} + v * LANES]"
     keep = _accumulator(product)
@@ -162,14 +168,19 @@ def emit_product(
     columns_at = f"{panel} + j * {product.depth}"
     if tiling.packing == "none":
         columns_at = f"{product.b.name} + j"
+    elif not tiling.ahead:
+        columns_at = "panel"
     for wide, start, stop, part in _spans(product, layout):
+        pack = "" if columns_at != "panel" else _pack_here(product, tiling, layout, wide)
         cases = "\n".join(
             f"      case {height}: {name}_tile(table, workspace, {height}, {wide}, {part}, i, j, "
             f"k0, k1, {rows_at}, {columns_at}); break;"
             for height in used
         )
-        text += COLUMNS.format(start=start, stop=stop, step=wide * layout.lanes, cases=cases)
-    return BLOCKS.format(
+        step = wide * layout.lanes
+        text += COLUMNS.format(start=start, stop=stop, step=step, pack=pack, cases=cases)
+    room = f"real panel[{tiling.depth_block} * WIDE * LANES] __attribute__((aligned(64)));\n"
+    return (room if columns_at == "panel" else "") + BLOCKS.format(
         begin="begin" if across else "0",
         end="end" if across else str(product.depth),
         depth_block=tiling.depth_block,
@@ -197,14 +208,25 @@ for (long i = base, h; i < stop; i += h) {{
 """
 
 COLUMNS = """\
-for (long j = {start}; j < {stop}; j += {step})
+for (long j = {start}; j < {stop}; j += {step}) {{
+{pack}\
   for (long i = base, h; i < stop; i += h) {{
     h = tile_height(stop - i);
     switch (h) {{
 {cases}
     }}
   }}
+}}
 """
+
+
+def _pack_here(product: Product, tiling: Tiling, layout: Layout, wide: int) -> str:
+    """Return what packs the terms k0 to k1 of one panel."""
+    ld, width = layout.stride(product.b), f"{wide} * LANES"
+    rest = f"{ld}, k1 - k0, {product.columns}, j, {width}"
+    if tiling.packing == "transposed":
+        return f"  pack_transposed(panel, {product.b.name} + k0, {rest});\n"
+    return f"  pack_panel(panel, {product.b.name} + k0 * {ld}, {rest});\n"
 
 
 def _spans(product: Product, layout: Layout) -> list[tuple[int, int, int, int]]:
