@@ -8,7 +8,6 @@ import numpy as np
 from bound import Bound
 from case import ROWS, Case, Operands
 
-from mlpengine.backends import find_backend
 from mlpengine.spec import Array
 from mlpengine.tape import Program, Tape, gradcheck
 from mlpengine.tape.autodiff import backward, from_inner
@@ -152,7 +151,6 @@ def check_extremes(case: Case) -> None:
 def check_backends(case: Case) -> None:
     """Every backend agrees with the op's own rules."""
     for dtype, name in product(case.dtypes, BACKENDS):
-        assert find_backend(name).name == name
         operands = case.operands(64, dtype)
         own, other = (by_program(case, operands, backend=b) for b in ("numpy", name))
         for a, b in zip((*own[0], *own[1]), (*other[0], *other[1]), strict=True):

@@ -16,13 +16,8 @@ from mlpengine.backends.compiled.kernels import ColumnSum, Kernel, LossRows, Map
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import emit_loss
 from mlpengine.backends.compiled.packing import emit_packing, emit_row_packing, panel_count
-from mlpengine.backends.compiled.products import (
-    Tiling,
-    choose_tiling,
-    emit_product,
-    emit_tile,
-    map_lines,
-)
+from mlpengine.backends.compiled.products import emit_product, emit_tile, map_lines
+from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.values import UnsupportedError, Value
 
 SIGNATURE = "(void *const *table, char *workspace, const long first, const long last)"

@@ -2,6 +2,7 @@
 
 from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.tiling import Tiling
 
 
 def panel_count(product: Product, layout: Layout) -> int:
@@ -47,3 +48,12 @@ def emit_row_packing(product: Product, name: str, layout: Layout) -> str:
             f"  store({name} + {j * depth} + k * LANES, load({b.name} + k * {ld} + {j}));",
         ]
     return "\n".join(lines)
+
+
+def pack_panel(product: Product, tiling: Tiling, layout: Layout, wide: int) -> str:
+    """Return what packs the terms k0 to k1 of one panel."""
+    ld, width = layout.stride(product.b), f"{wide} * LANES"
+    rest = f"{ld}, k1 - k0, {product.columns}, j, {width}"
+    if tiling.packing == "transposed":
+        return f"  pack_transposed(panel, {product.b.name} + k0, {rest});\n"
+    return f"  pack_panel(panel, {product.b.name} + k0 * {ld}, {rest});\n"
