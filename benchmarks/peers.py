@@ -45,7 +45,7 @@ SMOKE = ("tiny", "two inputs")
 FEWEST = 25
 """Windows of the largest networks."""
 
-PAUSE, WARM = 0.03, 0.005
+PAUSE, WARM = 0.12, 0.005
 """Seconds before a window: for the last contestant's threads to stop looking for work, and for
 this one's to come back."""
 
@@ -173,7 +173,7 @@ def report(work: Workload, times: dict[str, list[float]]) -> dict[str, object]:
 
 def run_here(threads: int, args: argparse.Namespace) -> list[dict[str, object]]:
     names = args.only or (SMOKE if args.smoke else [w.name for w in WORKLOADS])
-    seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 100)
+    seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 100 if threads == 1 else 50)
     tables = []
     print(f"\n{threads} thread{'s' if threads > 1 else ''}, {platform.processor() or 'unknown'}")
     with threadpool_limits(threads):
@@ -197,7 +197,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", nargs="+", choices=[w.name for w in WORKLOADS])
     parser.add_argument(
-        "--seconds", type=float, default=2.0, help="for each contestant, in 100 windows"
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="for each contestant, in 100 windows (50 with several threads)",
     )
     parser.add_argument("--json", type=Path, help="write the tables to this file")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)

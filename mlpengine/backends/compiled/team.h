@@ -3,6 +3,7 @@
    core would cost them a time slice. */
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -65,13 +66,18 @@ static int gather_team(void) {
   if (team.owner == getpid()) return 1;
   atomic_store(&team.arrived, 0);
   atomic_store(&team.sleepers, 0);
-  for (long t = 1; t < THREADS; t++) {
-    if (pthread_create(&team.helpers[t], NULL, help, (void *)(intptr_t)t)) return 0;
-    pthread_detach(team.helpers[t]);
+  sigset_t all, before; /* signals are for the threads of the caller */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int started = 1;
+  for (long t = 1; t < THREADS && started; t++) {
+    started = !pthread_create(&team.helpers[t], NULL, help, (void *)(intptr_t)t);
+    if (started) pthread_detach(team.helpers[t]);
   }
-  team.owner = getpid();
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (started) team.owner = getpid();
   team.core = -1;
-  return 1;
+  return started;
 }
 
 /* Keep the helpers off the caller's core.  A system often wakes a thread where its waker runs; two

@@ -17,6 +17,10 @@ PACK_BYTES = 256 * 1024
 """A matrix that is read down its columns and spans more than this is packed first: every row lies
 on another page, and a first-level translation buffer holds 64."""
 
+SMALLEST_PANEL = 8 * 1024
+"""Bytes of a panel from which it may be read as soon as it is written: of a smaller one the first
+rows are still on their way to the cache, and a wider load waits for several stores."""
+
 Packing = Literal["none", "panels", "transposed"]
 
 
@@ -56,7 +60,8 @@ def choose_tiling(product: Product, layout: Layout, depth: int, *, often: bool) 
     across = product.form == "weight_gradient"
     row_bytes = layout.stride(product.a) * size
     pack_rows = depth * row_bytes > PACK_BYTES if across else row_bytes % 4096 == 0 and rows >= 64
-    ahead = across or often or rows * block * size > 2 * BLOCK_BYTES
+    thin = 2 * block * layout.target.vector_bytes < SMALLEST_PANEL
+    ahead = across or often or thin or rows * block * size > 2 * BLOCK_BYTES
     return Tiling(packing, ahead, pack_rows, block, min(fitting, rows) if ahead else rows)
 
 

@@ -1,0 +1,74 @@
+"""How much of ``MlpClassifier.fit`` on the digits is spent in training steps.
+
+``python benchmarks/fit.py`` (``--smoke`` for a second; needs the extra ``sklearn``).  Fits the
+scanned digits with a 64-128-10 network, batch 32, and the defaults
+otherwise, several times in turn: plainly, and with every step timed.  Prints the share of the time
+inside steps, medians, and what the rest of the loop costs for each step.
+"""
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from mlpengine import TrainingStep
+from mlpengine.estimators import MlpClassifier
+from mlpengine.train.step import BoundStep
+
+
+class Watch:
+    """Adds up the time inside `TrainingStep.run` while it is open."""
+
+    def __enter__(self) -> "Watch":
+        self.seconds, self.steps, self._run = 0.0, 0, TrainingStep.run
+
+        def timed(step: TrainingStep, bound: BoundStep) -> float:
+            start = time.perf_counter()
+            value = self._run(step, bound)
+            self.seconds += time.perf_counter() - start
+            self.steps += 1
+            return value
+
+        TrainingStep.run = timed
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        TrainingStep.run = self._run
+
+
+def fit(x: np.ndarray, y: np.ndarray, **options: object) -> float:
+    """Return the seconds that a fit takes."""
+    classifier = MlpClassifier(hidden=(128,), batch_size=32, random_state=0, **options)
+    start = time.perf_counter()
+    classifier.fit(x, y)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="two epochs, once")
+    args = parser.parse_args()
+    x, y = load_digits(return_X_y=True)
+    smoke = {"epochs": 2} if args.smoke else {}
+    for title, options in (
+        ("every row", {}),
+        ("with early stopping", {"early_stopping": True, "patience": 1000}),
+    ):
+        shares, rests = [], []
+        for _ in range(1 if args.smoke else 7):
+            plain = fit(x, y, **options, **smoke)
+            with Watch() as watch:
+                total = fit(x, y, **options, **smoke)
+            shares.append(watch.seconds / total)
+            rests.append((plain * (1 - shares[-1])) / watch.steps * 1e6)
+        print(
+            f"{title:20} {statistics.median(shares):6.1%} of fit in {watch.steps:,} steps, "
+            f"{statistics.median(rests):.1f} us a step for the rest",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
