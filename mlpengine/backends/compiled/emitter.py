@@ -46,8 +46,8 @@ MOST_THAT_PACK = 2
 """Threads that each pack what they need; more of them share the work and meet after it."""
 
 TERMS_PER_THREAD = 1 << 22
-"""Multiplications of a step at which another thread pays: it gains a half there, and a sixth at a
-quarter of that, where other work on its core costs more (`benchmarks/threads.py`)."""
+"""Multiplications of a step for each further thread: with twice as many a second one gains a half,
+with a quarter it costs more than it computes (`benchmarks/threads.py`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], most: int) -> int:
