@@ -90,3 +90,11 @@ def test_the_bare_call_keeps_its_memory():
     before = output.copy()
     assert run() == 0
     assert not np.array_equal(output, before)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch", "chunked"), [([4, 64, 4], 10_000, True), ([1024, 1024], 512, False)]
+)
+def test_only_small_weights_are_met_chunk_by_chunk(sizes, batch, chunked):
+    whole = f"begin += {batch})"
+    assert (whole not in Mlp(sizes, seed=0).compile(batch).source) == chunked

@@ -34,8 +34,8 @@ so that each finds its operands in the second-level cache."""
 CHUNK_BYTES = 160 << 10
 """Bytes of the values of one chunk."""
 
-SMALL_GRADIENTS = 64 << 10
-"""Bytes of weight gradients up to which adding to them chunk by chunk costs little."""
+SMALL_WEIGHTS = 128 << 10
+"""Bytes of weights and their gradients up to which meeting them in every chunk costs little."""
 
 TURN_BACK = """\
 for (long i = first; i < last; i++)
@@ -99,8 +99,10 @@ class Emitter:
         size = self.layout.itemsize
         of_rows = [v for v in self.values if v.rows == self.batch and v.stored]
         row_bytes = sum(self.layout.stride(v) * size for v in of_rows)
-        gradients = sum(v.array.nbytes for k in self.kernels if _reduces(k) for v in k.writes)
-        if self.batch * row_bytes <= STREAM_BYTES or gradients > SMALL_GRADIENTS:
+        products = [k for k in self.kernels if isinstance(k, Product)]
+        weights = {k.c if k.form == "weight_gradient" else k.b for k in products}
+        small = sum(v.array.nbytes for v in weights) <= SMALL_WEIGHTS
+        if self.batch * row_bytes <= STREAM_BYTES or not small:
             return max(self.batch, 1)
         return max(self.layout.target.tile_rows, min(self.batch, CHUNK_BYTES // row_bytes))
 
