@@ -14,6 +14,11 @@ At 8,192 a float32 norm is right to 1e-7 and `np.vecdot` costs a seventh more th
 235,146 elements; above 10,000 OpenBLAS would wake its threads for every chunk."""
 
 
+FEW = 8
+"""Chunks up to which a dot for each is quicker than one call for all, which has to be kept from
+warning of an overflow."""
+
+
 class GlobalNorm:
     """The L2 norm of a vector that exists: ``norm = GlobalNorm(flat)``, then ``norm()``.
 
@@ -36,11 +41,12 @@ class GlobalNorm:
         matrix = flat[: whole * CHUNK].reshape(whole, CHUNK)
         rest = flat[whole * CHUNK :]
         self._chunks = [*matrix, rest]
-        self._sums = np.zeros(whole, flat.dtype)
+        self._sums = np.zeros(whole if whole > FEW else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
         # Of NumPy's dots the one that does not warn of an overflow; errstate would cost more than
         # the sum over a small net.
-        self._dot_rest = call(np.vdot, rest, rest)
+        alone = [rest] if whole > FEW else self._chunks
+        self._dots = [call(np.vdot, chunk, chunk) for chunk in alone]
         self._wide = np.zeros(min(flat.size, CHUNK))
         info = np.finfo(flat.dtype)
         # Below this, squares that underflowed could be more than a rounding error of the sum.
@@ -48,16 +54,15 @@ class GlobalNorm:
 
     def __call__(self) -> float:
         """Return the norm of what the vector holds now."""
-        rest = float(self._dot_rest())
-        if not self._sums.size:
-            return sqrt(rest) if self._least < rest < inf else self._carefully([rest])
-        with np.errstate(over="ignore", under="ignore"):
-            self._dot_rows()
-        sums = self._sums.tolist()
-        total = sum(sums, rest)
-        if total < inf and self._least < rest and self._least < min(sums):
+        sums = [float(dot()) for dot in self._dots]
+        if self._sums.size:
+            with np.errstate(over="ignore", under="ignore"):
+                self._dot_rows()
+            sums = self._sums.tolist() + sums
+        total = sum(sums)
+        if total < inf and self._least < min(sums):
             return sqrt(total)
-        return self._carefully([*sums, rest])
+        return self._carefully(sums)
 
     def _carefully(self, sums: list[float]) -> float:
         """Return the norm from the chunks' sums of squares, computing the doubtful ones again."""
