@@ -114,6 +114,6 @@ def table(found: dict[str, Any]) -> str:
         f"{found['flops_per_prediction']:,} a prediction",
         f"bytes       {sizes}",
         f"steps       {found['steps_per_epoch']:,} an epoch, by {found['executor']}, "
-        f"{found['threads']} BLAS thread{'s' if found['threads'] > 1 else ''}",
+        f"{found['threads']} thread{'s' if found['threads'] > 1 else ''}",
     ]
     return "\n".join(lines)

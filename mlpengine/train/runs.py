@@ -140,11 +140,15 @@ def _buffers(bound: "BoundStep") -> tuple[Array, Array, Array | None]:
 
 def _misfits(bound: "BoundStep", data: Data, order: Array) -> Iterator[str]:
     for rows, buffer in zip(data, _buffers(bound), strict=True):
-        if text := _misfit(rows, buffer, order):
+        if text := _misfit(rows, buffer):
             yield text
+    last = min(len(rows) for rows in data if rows is not None) - 1
+    least, most = (order.min(), order.max()) if order.size else (0, 0)
+    if order.size and not 0 <= least <= most <= last:
+        yield f"order must name rows 0 to {last} (got {least} to {most})"
 
 
-def _misfit(rows: Array | None, buffer: Array | None, order: Array) -> str:
+def _misfit(rows: Array | None, buffer: Array | None) -> str:
     """Say why rows of the array cannot be copied into the buffer as they are; "" if they can."""
     if rows is None or buffer is None:
         same = rows is buffer
@@ -156,6 +160,4 @@ def _misfit(rows: Array | None, buffer: Array | None, order: Array) -> str:
             f"rows must be as the step's buffer {buffer.dtype}{list(buffer.shape)} "
             f"(got {rows.dtype}{list(rows.shape)})"
         )
-    if order.size and not 0 <= order.min() <= order.max() < len(rows):
-        return f"order must name rows 0 to {len(rows) - 1} (got {order.min()} to {order.max()})"
     return ""

@@ -51,7 +51,8 @@ class TrainingStep:
         weighted: whether batches come with sample weights.
         backend: as for `Mlp.scratch`, or ``compiled`` for machine code made for these shapes; NumPy
             computes what has no compiled rule, and everything where there is no compiler.
-        threads: that share a compiled step; the bits are the same for every number.
+        threads: that share a compiled step, at most: none is started that would not pay.  The bits
+            are the same for every number.
         checkpointing: as for `Mlp.scratch`.
 
     Attributes:

@@ -1,5 +1,6 @@
 """A compiled training step against the same step in NumPy."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from mlpengine import (
     TrainingStep,
     UsageError,
 )
+from mlpengine.backends.compiled import executor
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.train.native import choose_backend, emit_c
 
@@ -259,3 +261,10 @@ def test_the_same_step_twice_gives_the_same_bits():
             step(x, y)
         results.append(step.mlp.params.flat.tobytes())
     assert results[0] == results[1]
+
+
+def test_c_and_python_mean_the_same_by_how_a_step_ended():
+    names = re.search(
+        r"enum \{ ([\w, ]+) \}; /\* how a step ended", emit_c(CASES[0].step("compiled"))
+    )[1].split(", ")
+    assert [getattr(executor, name) for name in names] == list(range(len(names)))

@@ -96,7 +96,6 @@ INLINE vec inverse_roughly(vec x) {
 INLINE vec inverse_roughly(vec x) { return splat(1) / x; }
 #endif
 
-
 /* Across the lanes, the halves of ever shorter vectors on one another. */
 typedef real quad __attribute__((vector_size(16)));
 #define QUADS (BYTES / 16)

@@ -8,7 +8,8 @@ from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
 
 LONGEST_DEPTH = 400
-"""Terms of one pass: a panel of them, 25 kB, and a tile's rows stay in the first-level cache."""
+"""Terms of one pass: a panel of them is 25 kB with vectors of 32 bytes, and stays in a first-level
+cache beside a tile's rows; with 64 bytes it comes from the second level, which costs nothing."""
 
 BLOCK_BYTES = 256 * 1024
 """Rows of `a` that one pass over the panels reads: half of a second-level cache."""
