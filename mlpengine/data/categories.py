@@ -111,9 +111,17 @@ def coded(column: Column) -> tuple[Array, list[str]]:
     if column.kind == "text":
         return column.values, list(column.levels)
     distinct = column.distinct()
+    texts = [number_text(column.kind, float(value)) for value in distinct]
+    return codes_into(distinct, column), texts
+
+
+def codes_into(distinct: Array, column: Column) -> Array:
+    """Return a column as int32 codes into its distinct values, -1 where missing."""
+    if column.kind == "text":
+        return column.values
     codes = np.searchsorted(distinct, column.values).astype(np.int32)
     codes[column.missing] = -1
-    return codes, [number_text(column.kind, float(value)) for value in distinct]
+    return codes
 
 
 def _refuse_gap(table: Table, column: str, codes: Array, strict: bool) -> None:

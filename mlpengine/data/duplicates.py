@@ -4,8 +4,9 @@ from hashlib import sha256
 
 import numpy as np
 
-from mlpengine.data.categories import coded
+from mlpengine.data.categories import codes_into
 from mlpengine.data.table import Table
+from mlpengine.spec import Array
 
 
 def duplicate_rows(table: Table) -> int:
@@ -33,16 +34,26 @@ def same_columns(table: Table) -> dict[str, str]:
     Two columns tell the same if their cells are equal in the same pairs of rows, under whatever
     names, and values repeat: columns with more distinct values than half the rows are left out.
     """
-    seen: dict[bytes, str] = {}
+    earlier: dict[bytes, str] = {}
     same: dict[str, str] = {}
     for name, column in table.columns.items():
-        codes, _ = coded(column)
-        if not 1 < len(np.unique(codes)) <= table.n_rows / 2:
+        distinct = column.distinct()
+        count = len(distinct) + bool(column.missing.any())
+        if not 1 < count <= table.n_rows / 2:
             continue
-        # number the values in order of first appearance, whatever they are called
-        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-        pattern = np.argsort(np.argsort(first)).astype(np.int32)[place].tobytes()
-        found = seen.setdefault(sha256(pattern).digest(), name)
-        if found != name:
-            same[name] = found
+        digest = sha256(_pattern(codes_into(distinct, column)).tobytes()).digest()
+        twin = earlier.setdefault(digest, name)
+        if twin != name:
+            same[name] = twin
     return same
+
+
+def _pattern(codes: Array) -> Array:
+    """Return codes renumbered in order of first appearance, whatever they stand for."""
+    shifted = codes + 1
+    first = np.full(int(shifted.max()) + 1, len(codes))
+    first[shifted[::-1]] = np.arange(len(codes))[::-1]  # the last assignment remains
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    pattern: Array = rank[shifted]
+    return pattern

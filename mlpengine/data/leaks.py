@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlpengine.data.categories import coded
+from mlpengine.data.categories import codes_into
 from mlpengine.data.kinds import Task
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column
@@ -86,13 +86,14 @@ class Neighbors:
 
 def neighbors(column: Column) -> Neighbors:
     """Return which rows are alike in a column: of equal value, or nearest in a long one."""
-    codes, texts = coded(column)
-    codes = np.where(codes < 0, len(texts), codes)
+    distinct = column.distinct()
+    codes = codes_into(distinct, column)
+    codes = np.where(codes < 0, np.iinfo(np.int32).max, codes)
     # rows of equal value in random order, so that the order of the file tells nothing
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
     ordered = codes[order]
-    if column.kind == "text" or len(texts) <= FEW_VALUES:
+    if column.kind == "text" or len(distinct) <= FEW_VALUES:
         start = np.searchsorted(ordered, ordered, "left")
         return Neighbors(order, start, np.searchsorted(ordered, ordered, "right"))
     place = np.arange(len(codes))

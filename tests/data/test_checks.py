@@ -108,6 +108,18 @@ def test_shares_match_their_definition(many):
     assert share_of_squares(near, values) == pytest.approx(1 - errors / spread)
 
 
+def test_values_are_compared_without_being_spelled_out(monkeypatch):
+    def refuse(kind, value):
+        raise AssertionError(f"{value!r} is written as text")
+
+    monkeypatch.setattr("mlpengine.data.categories.number_text", refuse)
+    values = G.normal(size=N)
+    assert same_columns(Table({"a": Column(np.round(values)), "b": Column(-np.round(values))})) == {
+        "b": "a"
+    }
+    assert len(neighbors(Column(values)).order) == N
+
+
 def test_duplicates():
     columns = {"a": Column(np.array([0.0, -0.0, np.nan, np.nan, 1, 0])),
                "b": text(np.array([0, 0, 1, 1, 0, 1]))}  # fmt: skip
