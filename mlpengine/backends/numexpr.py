@@ -58,14 +58,14 @@ def silu_backward(_op: GradOp, dy: Array, y: Array, *, out: Slots, gate: Array) 
     """One pass where NumPy makes four."""
     (dx,) = out
     if dx is not None:
-        yield from fused("dy * (gate + y - y * gate)", dx, dy=dy, y=y, gate=gate)
+        yield from fused("dy * (y - y * gate + gate)", dx, dy=dy, y=y, gate=gate)
 
 
 def relu_backward(_op: GradOp, dy: Array, y: Array, *, out: Slots, **_work: Array) -> Calls:
     """One pass where NumPy makes two."""
     (dx,) = out
     if dx is not None:
-        yield from fused("where(y > zero, dy, zero * dy)", dx, dy=dy, y=y, zero=0.0)
+        yield from fused("where(y != zero, dy, zero)", dx, dy=dy, y=y, zero=0.0)
 
 
 RULES: Mapping[tuple[str, Direction], Callable[..., Calls]] = {

@@ -19,7 +19,7 @@ ELEMENTWISE = {
     "softplus": "(x > 0 ? x : 0) + LOG1P(EXP(x > 0 ? -x : x))",
     "elu": "x > 0 ? x : {alpha} * EXPM1(x)",
     "selu": "x > 0 ? {scale} * x : {scale_alpha} * EXPM1(x)",
-    "gelu": "(real)0.5 * x * ERFC(x * (real)-0.70710678118654752)",
+    "gelu": "x < -40 ? 0 : (real)0.5 * x * ERFC(x * (real)-0.70710678118654752)",
     "gelu_tanh": ("x / (1 + EXP((real)-1.5957691216057308 * (x + (real)0.044715 * x * x * x)))"),
 }
 """Each activation as C on a number x; ``x`` appears in it as a variable."""

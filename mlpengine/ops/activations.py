@@ -15,7 +15,7 @@ class Relu(Unary, name="relu"):
     """Rectifier, y = max(x, 0); NaN stays NaN.
 
     Shapes: x (...), y (...).
-    Backward: dx = dy where y > 0 and 0 elsewhere, so it is 0 at x = 0.
+    Backward: dx = dy where x > 0 or is NaN, and 0 elsewhere, so it is 0 at x = 0.
     """
 
     in_place = ("forward", "backward")
@@ -29,7 +29,7 @@ class Relu(Unary, name="relu"):
     def backward(self, dy: Array, y: Array, *, out: Slots, active: Array) -> Calls:
         (dx,) = out
         if dx is not None:
-            yield call(np.greater, y, constant(0.0, y), active)
+            yield call(np.not_equal, y, constant(0.0, y), active)
             yield from masked(dy, active, dx)
 
 

@@ -83,8 +83,11 @@ def _check_operands(
     loss: SoftmaxCrossEntropy, output: Spec, target: Spec, weight: Spec | None
 ) -> None:
     need_floats(loss.name, output=output, weight=weight)
-    if len(output.shape) != 2 or not output.shape[1]:
-        raise ShapeError(f"{loss.name}: output must be (batch, classes) ({listing(output=output)})")
+    if len(output.shape) != 2 or output.shape[1] < 2:
+        raise ShapeError(
+            f"{loss.name}: output must be (batch, classes) with two classes or more "
+            f"({listing(output=output)}); one output takes bce_with_logits"
+        )
     if target.dtype != _target_spec(loss, output, target).dtype:
         raise DtypeError(
             f"{loss.name}: target must be int64 indices, or probabilities of the output's dtype "

@@ -169,10 +169,12 @@ class Min(Extreme, name="min"):
 
 
 class LogSumExp(Reduction, name="logsumexp"):
-    """Logarithm of a sum, y = max(x) + log(sum(exp(x - max(x)))) over `axis`.
+    """Logarithm of a sum, y = m + log(sum(exp(x - m))) over `axis`, m = max(x).
+
+    m is bounded to finite numbers, so that y is -inf where every x is, and inf where one x is.
 
     Shapes: x (...), y: x without the axes, or with 1 in their place.
-    Backward: dx = dy * exp(x - max(x)) / sum(exp(x - max(x))), the softmax.
+    Backward: dx = dy * exp(x - m) / sum(exp(x - m)), the softmax.
     Raises: ShapeError where there is nothing to sum.
     """
 
@@ -188,7 +190,9 @@ class LogSumExp(Reduction, name="logsumexp"):
 
     def forward(self, x: Array, *, out: Array, terms: Array, total: Array, logs: Array) -> Calls:
         y, total, logs = (self.kept(v, x) for v in (out, total, logs))
+        largest = float(np.finfo(x.dtype).max)
         yield call(np.maximum.reduce, x, self.axes(x), None, y, True)
+        yield call(y.clip, constant(-largest, x), constant(largest, x), y)
         yield call(np.subtract, x, y, terms)
         yield call(np.exp, terms, terms)
         yield from summed(terms, total)

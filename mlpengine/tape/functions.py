@@ -90,9 +90,10 @@ def reshape(x: X, *shape: Any) -> X:
 def cat(values: Sequence[Any], axis: int = 0) -> Any:
     """Return the values joined along an existing axis."""
     shapes = [np.shape(v) for v in values]
-    flows = all(getattr(v, "wants_grad", False) for v in values)
+    constant = [i for i, v in enumerate(values) if not getattr(v, "wants_grad", False)]
+    scattered = bool(constant) and constant[-1] - constant[0] >= len(constant)
     fits = all(-len(s) <= axis < len(s) for s in shapes)
-    sizes = tuple(s[axis] for s in shapes) if fits and not flows else None
+    sizes = tuple(s[axis] for s in shapes) if fits and scattered else None
     return apply(ops.Cat(axis, sizes), *values)
 
 

@@ -188,6 +188,8 @@ class TrainingStep:
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
         step = self.optimizer.steps + 1
+        with np.errstate(all="ignore"):
+            replay(bound.loss.forward)  # raises where the target is the reason
         place = locate_nonfinite(bound.scratch, bound.grads)
         raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
 

@@ -61,6 +61,17 @@ def test_exported_c_predicts_the_same(activation, dtype, tmp_path):
     np.testing.assert_allclose(out, mlp.predict(x), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exported_gelu_is_0_at_minus_infinity(dtype, tmp_path):
+    mlp = Mlp([1, 1], output_activation="gelu", dtype=dtype)
+    mlp.params.flat[:] = 1, 0
+    predict = exported(mlp, tmp_path)
+    x, out = np.array([-np.inf], dtype), np.ones(1, dtype)
+    predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
+    predict(x.ctypes.data, out.ctypes.data)
+    assert out[0] == 0
+
+
 def test_every_elementwise_activation_can_be_exported():
     assert {n for n in ACTIVATIONS if "softmax" not in n} - {"identity"} <= ELEMENTWISE.keys()
 

@@ -13,6 +13,7 @@ from mlpengine import (
     CompileError,
     DataError,
     IndexRangeError,
+    MeanAbsoluteError,
     MeanSquaredError,
     Mlp,
     NumericalError,
@@ -78,7 +79,10 @@ def test_steps_agree_with_numpy(case):
 
 def test_the_comparison_notices_another_step():
     case = CASES[0]
-    compiled, plain = case.step("compiled"), StepCase("x", case.sizes, 32, "relu").step("numpy")
+    compiled, plain = (
+        case.step("compiled"),
+        StepCase("x", case.sizes, 32, "relu", MeanSquaredError()).step("numpy"),
+    )
     shifted = compiled.mlp.params.flat + 1e-3
     compiled.mlp.params.flat += 0.1
     with pytest.raises(AssertionError):
@@ -177,6 +181,27 @@ def test_a_label_out_of_range_is_named():
     with pytest.raises(IndexRangeError, match="row 5 has 10"):
         step(x, y)
     assert step.mlp.params.flat.tobytes() == before.tobytes()
+
+
+def test_a_binary_target_outside_0_to_1_is_named():
+    case = next(c for c in CASES if c.name == "bce")
+    step = case.step("compiled")
+    x, y, weights = case.data(case.batch)
+    before = step.mlp.params.flat.copy()
+    for value in (-0.25, 2.0):
+        y[7, 1] = value
+        with pytest.raises(IndexRangeError, match=rf"row 7 has {value:g}"):
+            step(x, y, weights)
+    assert step.mlp.params.flat.tobytes() == before.tobytes()
+
+
+def test_a_row_whose_absolute_errors_exceed_the_dtype_together_has_a_loss():
+    mlp = Mlp([2, 2], seed=0)
+    mlp.params.flat[:] = 0
+    step = TrainingStep(mlp, MeanAbsoluteError(), Sgd(mlp), 1, backend="compiled")
+    assert step.executor == "compiled"
+    value = step(np.ones((1, 2), "f4"), np.full((1, 2), 3e38, "f4"))
+    assert value == pytest.approx(3e38, rel=1e-6)
 
 
 def test_a_layer_without_a_compiled_rule_splits_the_program():

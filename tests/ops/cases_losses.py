@@ -169,7 +169,7 @@ CASES = [
     ),
     by_class("of classes", plain=plain_cross_entropy),
     by_class("of classes, weighted", weighted=True),
-    by_class("of one class", 1),
+    by_class("of two classes", 2),
     by_class("of 40 classes", 40, plain=plain_cross_entropy),
     by_class("of 300 classes", 300, label_smoothing=0.1, class_weights=(0.5, 2.0, 1.0) * 100),
     by_class("smoothed", label_smoothing=0.1),

@@ -28,7 +28,7 @@ class Edge:
 
 
 EDGES = [
-    Edge(ops.Relu(), [[0.0, -0.0, NAN, INF, -INF]], [0, 0, NAN, INF, 0], [[0, 0, 0, 2, 0]]),
+    Edge(ops.Relu(), [[0.0, -0.0, NAN, INF, -INF]], [0, 0, NAN, INF, 0], [[0, 0, 2, 2, 0]]),
     Edge(ops.LeakyRelu(0.1), [[0.0, NAN, -INF]], [0, NAN, -INF], [[0.2, 0.2, 0.2]]),
     Edge(ops.LeakyRelu(0.0), [[-1.0, 1.0]], [0, 1], [[0, 2]]),
     Edge(ops.Elu(0.5), [[0.0, NAN, -INF, INF]], [0, NAN, -0.5, INF], [[1, NAN, 0, 2]]),
@@ -72,6 +72,9 @@ EDGES = [
     Edge(ops.Mean(0), [np.zeros((0, 2))], [NAN, NAN], [np.zeros((0, 2))]),
     Edge(ops.Sum(0), [np.zeros((0, 2))], [0, 0], [np.zeros((0, 2))]),
     Edge(ops.LogSumExp(), [[800.0, 800.0]], 800 + np.log(2), [[1, 1]]),
+    Edge(ops.LogSumExp(), [[-INF, -INF]], -INF),
+    Edge(ops.LogSumExp(), [[INF, 1.0]], INF),
+    Edge(ops.LogSumExp(0), [[[-INF, 1.0, INF], [-INF, -INF, NAN]]], [-INF, 1, NAN]),
     Edge(ops.MeanAbsoluteError(), [[1.0, 2.0], [1.0, 4.0]], 1, [[0, -1], [0, 1]]),
     Edge(ops.Huber(1.0), [[1.0, 9.0], [0.0, 0.0]], 4.5, [[1, 1], [-1, -1]]),
     Edge(

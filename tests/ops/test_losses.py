@@ -218,7 +218,19 @@ def test_an_ignored_index_may_lie_outside_but_others_must_not():
     assert loss(np.zeros((2, 2)), labels[:2], np.zeros((2, 2))) == pytest.approx(np.log(2) / 2)
 
 
+@every_dtype
+@pytest.mark.parametrize("value", [2.0, -0.5, np.inf, -np.inf])
+def test_a_binary_target_outside_0_to_1_is_named_with_its_row(value, dtype):
+    loss, output = BinaryCrossEntropyWithLogits(), np.zeros((3, 2), dtype)
+    target = np.array([[0.0, 1.0], [-0.0, 0.5], [1.0, value]], dtype)
+    with pytest.raises(IndexRangeError, match=rf"must lie in 0 to 1 \(row 2 has {value:g}\)"):
+        loss(output, target, np.empty_like(output))
+    target[2, 1] = np.nan
+    assert np.isnan(loss(output, target))
+
+
 REFUSED = [
+    (SoftmaxCrossEntropy(), (3, 1), np.zeros(3, int), None, ShapeError, "takes bce_with_logits"),
     (MeanSquaredError(), (3, 1), np.zeros(3), None, ShapeError, r"shape of output .*float64\[3\]"),
     (MeanSquaredError(), (3,), np.zeros((3, 1)), None, ShapeError, "shape of output"),
     (MeanSquaredError(), (3,), 0.0, None, ShapeError, "shape of output"),

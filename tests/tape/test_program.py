@@ -416,6 +416,16 @@ def test_a_flat_vector_is_tiled_by_its_views():
     assert repr(flat) == "Flat(float64[10] in 2 views)"
 
 
+def test_joined_rows_fit_another_batch_size_where_one_part_needs_no_gradient():
+    tape = Tape()
+    a = tape.input((5, 3), "float64", name="a", wants_grad=True)
+    b = tape.input((5, 3), "float64", name="b")
+    program = Program(tape, (cat([a, b]) * 2.0).sum(), batch_size=2)
+    assert program.forward(a=np.ones((2, 3)), b=np.ones((2, 3))) == 24
+    program.backward()
+    np.testing.assert_array_equal(program.grad(program.tape.inputs[0]), np.full((2, 3), 2.0))
+
+
 def test_operands_that_need_no_gradient_are_not_given_one():
     tape, w = tape_of(w=X)
     data = tape.input((5, 3), "float64", name="x")

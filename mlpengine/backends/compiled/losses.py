@@ -41,7 +41,8 @@ ENTRIES = {
         "const vec log_q = larger(o, splat(0)) + soft; "
         "entry = (splat(1) - t) * log_q - splat(@positive_weight) * t * log_p; "
         "const vec p = v_exp(log_p); "
-        "slope = p - t + splat(@positive_weight - 1) * (p - splat(1)) * t;"
+        "slope = p - t + splat(@positive_weight - 1) * (p - splat(1)) * t; "
+        "entry = choose((t < splat(0)) | (t > splat(1)), splat(NAN), entry);"
     ),
 }
 
@@ -82,7 +83,7 @@ def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> str:
         "vec entry, slope;\n"
         f"{with_options(rule.code, kernel.op)}\n"
         "if (n < LANES) entry = choose(first_lanes(n), entry, splat(0));\n"
-        "row += (double)sum_lanes(entry);"
+        "row += wide_sum_lanes(entry);"
     )
     if slot is not None:
         scale = literal(np.float64(rule.slope_scale / entries), layout.itemsize)

@@ -7,6 +7,16 @@ INLINE vec v_sqrt(vec x) {
   return y;
 }
 
+/* The sum of the lanes in double, where their sum in real overflows. */
+INLINE double wide_sum_lanes(vec v) {
+  double sum = (double)sum_lanes(v);
+  if (sum - sum != 0) {
+    sum = 0;
+    for (long i = 0; i < LANES; i++) sum += (double)v[i];
+  }
+  return sum;
+}
+
 /* 1 where `mask` is set and 0 elsewhere: to multiply with, so that a NaN is not hidden. */
 INLINE vec one_where(ivec mask) { return choose(mask, splat(1), splat(0)); }
 
@@ -32,12 +42,17 @@ INLINE vec v_unit_slope(vec y, real depth, real scale) {
 #define SQRT_HALF 0.70710678118654752440
 #define NORMAL_PEAK 0.39894228040143267794 /* 1 / sqrt(2 pi) */
 
-/* x Phi(x) as max(x, 0) - |x| Phi(-|x|), which cancels nowhere; and its derivative. */
-INLINE vec v_normal_tail(vec x) { return splat(0.5) * v_erfc(v_abs(x) * splat((real)SQRT_HALF)); }
-INLINE vec v_gelu(vec x) { return larger(x, splat(0)) - v_abs(x) * v_normal_tail(x); }
+/* x Phi(x) as max(x, 0) - z Phi(-z), z = |x|, which cancels nowhere; and its derivative.  From 39 on
+   Phi(-z) is 0 in either type, so z is bounded there: an infinite z would make NaN of z Phi(-z). */
+INLINE vec v_normal_tail(vec z) { return splat(0.5) * v_erfc(z * splat((real)SQRT_HALF)); }
+INLINE vec v_gelu_size(vec x) { return smaller(v_abs(x), splat(39)); }
+INLINE vec v_gelu(vec x) {
+  vec z = v_gelu_size(x);
+  return larger(x, splat(0)) - z * v_normal_tail(z);
+}
 INLINE vec v_gelu_slope(vec x) {
-  vec density = splat((real)NORMAL_PEAK) * v_exp(splat((real)-0.5) * x * x);
-  vec below = v_normal_tail(x) - v_abs(x) * density;
+  vec z = v_gelu_size(x), density = splat((real)NORMAL_PEAK) * v_exp(splat((real)-0.5) * z * z);
+  vec below = v_normal_tail(z) - z * density;
   return choose(x > splat(0), splat(1) - below, below);
 }
 

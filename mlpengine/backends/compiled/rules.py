@@ -42,7 +42,7 @@ def _table(rows: Mapping[tuple[str, Direction], str]) -> dict[tuple[str, Directi
 ELEMENTWISE = _table(
     {
         ("relu", "forward"): "y = larger(x, splat(0))",
-        ("relu", "backward"): "dx = dy * one_where(y > splat(0))",
+        ("relu", "backward"): "dx = choose(y != splat(0), dy, splat(0))",
         ("leaky_relu", "forward"): "y = larger(x, x * splat(@alpha))",
         ("leaky_relu", "backward"): "dx = dy * choose(x > splat(0), splat(1), splat(@alpha))",
         ("tanh", "forward"): "y = v_tanh(x)",
@@ -50,7 +50,7 @@ ELEMENTWISE = _table(
         ("sigmoid", "forward"): "y = v_sigmoid(x)",
         ("sigmoid", "backward"): "dx = dy * y * (splat(1) - y)",
         ("silu", "forward"): "gate = v_sigmoid(x); y = x * gate",
-        ("silu", "backward"): "dx = dy * (gate + y - y * gate)",
+        ("silu", "backward"): "dx = dy * (y - y * gate + gate)",
         ("softplus", "forward"): "y = larger(x, splat(0)) + v_log1p_exp_of_minus_abs(x)",
         ("softplus", "backward"): "dx = dy * v_exp(x - y)",
         ("elu", "forward"): (
