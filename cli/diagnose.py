@@ -22,6 +22,7 @@ from mlpengine.train.diagnose import facts
 from mlpengine.train.model import Model, load_model
 from mlpengine.train.samples import read_diagnostics
 from mlpengine.train.threads import pinned
+from mlpengine.wording import plural
 
 from .session import RESOLVED
 
@@ -104,7 +105,11 @@ def _before(
     }
     lines = [f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks]
     if seen:
-        lines += ["", f"after {probe_steps} steps on trial, which are undone:", table(seen)]
+        lines += [
+            "",
+            f"after {plural(probe_steps, 'step')} on trial, which are undone:",
+            table(seen),
+        ]
     return found, [*lines, *_spoken(verdicts, checks)]
 
 

@@ -13,6 +13,7 @@ from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.model import Model, load_model
 from mlpengine.train.task import Classification, MultiLabel, Task
+from mlpengine.wording import plural
 
 from .tables import SUFFIXES, plain, write_table
 
@@ -67,7 +68,7 @@ def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> N
     elif path is None:
         write_table(None, columns, numbers)
     else:
-        click.echo(f"wrote {out} ({table.n_rows:,} rows: {', '.join(columns)})", err=True)
+        click.echo(f"wrote {out} ({plural(table.n_rows, 'row')}: {', '.join(columns)})", err=True)
 
 
 def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:

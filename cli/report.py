@@ -10,6 +10,7 @@ from mlpengine.spec import Array
 from mlpengine.train.loop import Result
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.task import Classification, Part, Regression, Task
+from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from .session import Session
@@ -41,7 +42,7 @@ def report(
     best = f"; weights of epoch {result.best_epoch}" if result.best_epoch else ""
     rate = f", {result.samples_per_second:,.0f} samples/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
-    lines += ["", f"{result.epochs} epochs in {result.seconds:.1f} s{rate}{ending}{best}"]
+    lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
     if result.ending == "interrupted" and session.checkpointers:
         lines.append(f"go on with: mlpengine train --resume {path}")
     return "\n".join([*lines, f"{path}/model.safetensors", *map(str, map(shortest, files))])

@@ -10,6 +10,7 @@ from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.nn import Mlp
 from mlpengine.train.native import emit_c as c_of
+from mlpengine.wording import plural
 
 from .session import RESOLVED
 
@@ -94,8 +95,8 @@ def layer_facts(mlp: Mlp, number: int, batch: int) -> dict[str, Any]:
 def table(found: dict[str, Any]) -> str:
     """Return a summary for a person."""
     lines = [
-        f"{found['features']} features, {found['outputs']} outputs, loss {found['loss']}, "
-        f"{found['dtype']}, dropout {found['dropout']:g}",
+        f"{plural(found['features'], 'feature')}, {plural(found['outputs'], 'output')}, "
+        f"loss {found['loss']}, {found['dtype']}, dropout {found['dropout']:g}",
         "",
         f"{'layer':>5}  {'weight':<14}{'activation':<14}{'output':<14}{'parameters':>12}"
         f"{'FLOPs a step':>16}",
@@ -110,10 +111,10 @@ def table(found: dict[str, Any]) -> str:
     lines += [
         "",
         f"parameters  {found['parameters']:,}",
-        f"FLOPs       {found['flops_per_step']:,} a step of {found['batch_size']} rows, "
+        f"FLOPs       {found['flops_per_step']:,} a step of {plural(found['batch_size'], 'row')}, "
         f"{found['flops_per_prediction']:,} a prediction",
         f"bytes       {sizes}",
         f"steps       {found['steps_per_epoch']:,} an epoch, by {found['executor']}, "
-        f"{found['threads']} thread{'s' if found['threads'] > 1 else ''}",
+        f"{plural(found['threads'], 'thread')}",
     ]
     return "\n".join(lines)

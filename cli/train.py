@@ -11,6 +11,7 @@ from mlpengine.config.build import Experiment, build
 from mlpengine.errors import RunError, UsageError
 from mlpengine.train.run_directory import RunDirectory
 from mlpengine.train.threads import pinned
+from mlpengine.wording import plural
 
 from .pictures import pictures
 from .profiling import Profiler, rehearse
@@ -146,18 +147,20 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
 def opening(experiment: Experiment, session: Session | None = None) -> str:
     """Return what is about to be trained, in three lines."""
     config, mlp = experiment.file.config, experiment.model.mlp
-    rows = ", ".join(f"{count:,} {name}" for name, count in experiment.tables.rows.items())
+    counts = experiment.tables.rows
+    parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
     sizes = "-".join(map(str, mlp.sizes))
-    threads = f"{experiment.threads} thread{'s' if experiment.threads > 1 else ''}"
+    threads = plural(experiment.threads, "thread")
     lines = [
-        f"data     {config.data.source}: {rows} rows, {mlp.sizes[0]} features",
-        f"network  {sizes}, {len(mlp.params):,} parameters, {mlp.dtype}, {threads}",
+        f"data     {config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
+        f"network  {sizes}, {plural(len(mlp.params), 'parameter')}, {mlp.dtype}, {threads}",
     ]
     if session:
         lines.append(f"run      {session.directory.path}")
     if session and session.resumed:
         done = len(session.loop.history.rows)
-        lines.append(f"resumed  {session.resumed.path.name}, after {done} whole epochs")
+        lines.append(f"resumed  {session.resumed.path.name}, after {plural(done, 'whole epoch')}")
     return "\n".join(lines)
 
 
@@ -169,8 +172,9 @@ def rehearsed(experiment: Experiment, as_json: bool) -> str:
     return (
         f"{opening(experiment)}\n"
         f"steps    {found['steps_per_epoch']:,} an epoch, {found['steps']:,} in all\n"
-        f"memory   {found['bytes']:,} bytes planned for a step of {found['batch_size']} rows\n"
-        f"time     about {found['seconds']:.3g} s for {found['epochs']} epochs "
+        f"memory   {found['bytes']:,} bytes planned for a step of "
+        f"{plural(found['batch_size'], 'row')}\n"
+        f"time     about {found['seconds']:.3g} s for {plural(found['epochs'], 'epoch')} "
         f"({found['seconds_per_step'] * 1e6:.0f} microseconds a step)\n"
         "nothing was written"
     )

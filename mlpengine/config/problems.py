@@ -1,14 +1,14 @@
 """What is wrong with a config, in words: pydantic's findings with key paths and suggestions."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from mlpengine.config.reader import Document, KeyPath, dotted
+from mlpengine.wording import suggestion
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -57,12 +57,6 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
         value = _value_at(path, document.data)
         text = f"must be {' or '.join(texts)} (got {shown(value)})"
         document.report(path, text + suggestion(value, names[path]))
-
-
-def suggestion(wrong: Any, names: Iterable[str]) -> str:
-    """Return `` - did you mean 'x'?`` for the nearest of `names`, or nothing."""
-    near = get_close_matches(str(wrong).lower(), list(names), 1, 0.6)
-    return f" - did you mean {near[0]!r}?" if near else ""
 
 
 def shown(value: Any) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mlpengine.data import Table, profile
 from mlpengine.data.checks import Profile
+from mlpengine.wording import plural
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
@@ -44,8 +45,8 @@ def propose(table: Table, target: Sequence[str], *, source: str, schema: str) ->
     size = next(size for size in SIZES if table.n_rows <= size.rows)
     lines = [
         f"{SCHEMA_LINE}{schema}",
-        f"# Predicts {', '.join(target)} from {table.source}: {table.n_rows:,} rows, "
-        f"{len(table.names)} columns.",
+        f"# Predicts {', '.join(target)} from {table.source}: {plural(table.n_rows, 'row')}, "
+        f"{plural(len(table.names), 'column')}.",
         "seed: 0",
         "",
         "data:",

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlpengine.config.load import ConfigFile
-from mlpengine.config.problems import suggestion
 from mlpengine.config.reader import KeyPath
 from mlpengine.data import (
     DATASETS,
@@ -18,6 +17,7 @@ from mlpengine.data import (
 from mlpengine.data.splits import PARTS
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import suggestion
 
 
 @dataclass(frozen=True)

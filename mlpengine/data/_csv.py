@@ -20,6 +20,7 @@ from mlpengine.data._files import Opener, encoding_error, readable
 from mlpengine.data.table import MAX_COLUMNS, Column, Table
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 DELIMITERS = (",", ";", "\t")
 MAX_LINE = 1 << 24
@@ -171,8 +172,9 @@ class _Pass:
             row = self.records + first
             place = f"line {row + self.first_line}" if self.regular else f"record {row + 1}"
             raise DataError(
-                f"{self.where}: {place}: {width} cells are needed, as in the header "
-                f"({len(rows[first])} found); quote cells that hold {self.delimiter!r}"
+                f"{self.where}: {place}: {plural(width, 'cell is', 'cells are')} needed, "
+                f"as in the header ({len(rows[first])} found); "
+                f"quote cells that hold {self.delimiter!r}"
             )
         self.records += len(rows)
         return rows

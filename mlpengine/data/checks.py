@@ -14,6 +14,7 @@ from mlpengine.data.table import Column, Table, number_text
 from mlpengine.data.targets import ClassTarget
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 MOSTLY_MISSING = 0.5
 SMALL_CLASS = 10
@@ -70,7 +71,9 @@ class Profile:
             f"column {name!r}: tells the same as {other!r}" for name, other in self.same.items()
         ]
         if self.target_missing:
-            lines.append(f"target: missing in {self.target_missing} rows, which cannot be used")
+            lines.append(
+                f"target: missing in {plural(self.target_missing, 'row')}, which cannot be used"
+            )
         if self.duplicates:
             lines.append(
                 f"{self.duplicates} of {self.n_rows} rows repeat an earlier row; after a random "
@@ -79,15 +82,17 @@ class Profile:
         few = {name: n for name, n in self.classes.items() if n < max(
             SMALL_CLASS, RARE_CLASS * self.n_rows)}  # fmt: skip
         lines += [
-            f"class {name!r}: only {count} rows; consider class weights, or merging it"
-            for name, count in few.items()
+            f"class {name!r}: only {plural(rows, 'row')}; consider class weights, or merging it"
+            for name, rows in few.items()
         ]
         return lines
 
     def lines(self) -> list[str]:
         """Return the whole report as lines of text."""
         width = max((len(column.name) for column in self.columns), default=0)
-        report = [f"{self.source}: {self.n_rows} rows, {len(self.columns)} columns"]
+        report = [
+            f"{self.source}: {plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
+        ]
         for column in self.columns:
             gaps = f", {column.missing} missing" if column.missing else ""
             report.append(
@@ -96,7 +101,7 @@ class Profile:
             )
         if self.task:
             report.append(f"task: {self.task}")
-        report += [f"  class {name}: {count} rows" for name, count in self.classes.items()]
+        report += [f"  class {name}: {plural(rows, 'row')}" for name, rows in self.classes.items()]
         return report + [f"warning: {line}" for line in self.warnings()]
 
 
@@ -188,7 +193,8 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
         elif column.constant:
             reasons[column.name] = f"constant ({column.summary})"
         elif column.kind == "text":
-            reasons[column.name] = f"{column.distinct} different texts, almost one per row"
+            texts = plural(column.distinct, "different text")
+            reasons[column.name] = f"{texts}, almost one per row"
         elif column.kind == "mixed":
             reasons[column.name] = "numbers with a few texts among them; mend the texts"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):

@@ -16,6 +16,7 @@ from mlpengine.data.table import Table
 from mlpengine.data.targets import Label, Target, fit_target, row_weights, target_from_state
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 
 class Preprocessor:
@@ -101,10 +102,11 @@ class Preprocessor:
         for name, kind in self.kinds.items():
             column = table[name]
             if kind == "text":
-                count = len(column.distinct())
+                levels = len(column.distinct())
                 problems.append(
-                    f"{table.where(name)}: {count} different texts in {table.n_rows} rows cannot "
-                    "be learned from; put it under drop, or under categorical"
+                    f"{table.where(name)}: {plural(levels, 'different text')} in "
+                    f"{plural(table.n_rows, 'row')} cannot be learned from; "
+                    "put it under drop, or under categorical"
                 )
             elif kind == "mixed":
                 try:

@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 PARTS = ("train", "validation", "test")
 
@@ -52,9 +53,9 @@ def split_rows(
         )
     for name, values in named.items():
         if np.shape(values) != (n_rows,):
-            raise DataError(f"split: {name} needs one entry per row ({n_rows} rows)")
+            raise DataError(f"split: {name} needs one entry per row ({plural(n_rows, 'row')})")
     if n_rows < used:
-        raise DataError(f"split: {used} parts need at least {used} rows ({n_rows} found)")
+        raise DataError(f"split: {used} parts need at least as many rows (there are {n_rows})")
     generator = np.random.Generator(np.random.PCG64(seed))
     if times is not None:
         part = _by_time(np.asarray(times), shares)

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 Kind = Literal["number", "boolean", "date", "text"]
 
@@ -131,7 +132,8 @@ class Table:
         return self.n_rows
 
     def __repr__(self) -> str:
-        return f"Table({self.source!r}, {self.n_rows} rows, {len(self.columns)} columns)"
+        size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
+        return f"Table({self.source!r}, {size})"
 
     def require(self, names: Iterable[str], purpose: str = "") -> None:
         """Check that these columns exist.
@@ -262,7 +264,7 @@ def _matrix_columns(
     if len(labels) != columns.shape[1] or len(set(labels)) != len(labels):
         raise DataError(
             f"{source}: one distinct name per column is needed "
-            f"({len(set(labels))} distinct names, {columns.shape[1]} columns)"
+            f"({len(set(labels))} distinct names for {plural(columns.shape[1], 'column')})"
         )
     return {
         name: column_of(columns[:, i], f"{source}: column {name!r}")

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.data.kinds import Task, is_binary, task_of
+from mlpengine.data.kinds import Task, first_text, is_binary, task_of
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 Label = str | int | float | bool
 
@@ -228,7 +229,7 @@ def row_weights(table: Table, column: str) -> Array:
 
     Raises: DataError naming the first weight that is missing, negative or not finite.
     """
-    values = _numbers(table, column)
+    values = _numbers(table, column, "the sample weight")
     if (values < 0).any() or not values.sum() > 0:
         row = int(np.argmin(values))
         raise DataError(
@@ -254,25 +255,28 @@ def _text(label: Label) -> str:
     return label if isinstance(label, str) else number_text("number", float(label))
 
 
-def _complete(table: Table, name: str) -> None:
+def _complete(table: Table, name: str, role: str = "the target") -> None:
     missing = np.flatnonzero(table[name].missing)
     if len(missing):
+        others = f" and in {plural(len(missing) - 1, 'other row')}" if len(missing) > 1 else ""
         raise DataError(
-            f"{table.where(name, int(missing[0]))}: the target is missing here and in "
-            f"{len(missing) - 1} other rows; fill them or delete the rows"
+            f"{table.where(name, int(missing[0]))}: {role} is missing here{others}; "
+            "fill the cells or delete the rows"
         )
 
 
-def _numbers(table: Table, name: str) -> Array:
-    _complete(table, name)
+def _numbers(table: Table, name: str, role: str = "the target") -> Array:
+    _complete(table, name, role)
     column = table[name]
     if column.kind not in ("number", "boolean"):
-        raise DataError(f"{table.where(name, 0)}: numbers are needed ({column.cell(0)!r})")
+        row = first_text(column) if column.kind == "text" else 0
+        cell = "" if row is None else f" ({column.cell(row)!r})"
+        raise DataError(f"{table.where(name, row)}: {role} must be a number{cell}")
     values = column.values.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(values) < 1e38))
     if len(wrong):
         raise DataError(
-            f"{table.where(name, int(wrong[0]))}: must be finite and within float32 "
+            f"{table.where(name, int(wrong[0]))}: {role} must be finite and within float32 "
             f"({values[wrong[0]]})"
         )
     return values

@@ -20,6 +20,7 @@ from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 LOOKED_AT = 1024
 """Rows that are enough to look at units and losses."""
@@ -144,11 +145,12 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
         if best < limit:
             break
     good = best < limit
-    text = f"{len(x)} rows learned by heart: loss {power(best)}, from {power(constant)}"
+    text = f"{plural(len(x), 'row')} learned by heart: loss {power(best)}, from {power(constant)}"
     if not good:
         text = (
-            f"{len(x)} rows cannot be learned by heart: loss {power(best)} after {FEW_STEPS} steps "
-            f"(wanted {power(limit)}) - look for equal rows with different targets, or for units "
+            f"{plural(len(x), 'row')} cannot be learned by heart: loss {power(best)} "
+            f"after {FEW_STEPS} steps (wanted {power(limit)}) - "
+            "look for equal rows with different targets, or for units "
             "that pass nothing on; a larger network may help"
         )
     return Check("few_rows", good, text, {"loss": best, "constant": constant})

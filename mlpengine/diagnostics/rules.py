@@ -13,6 +13,7 @@ from mlpengine.diagnostics.observer import Diagnostics
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdicts import Verdict, percent, power
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 GUIDE_RATIO = 1e-3
 """The update ratio of a network that learns well, to an order of magnitude."""
@@ -99,7 +100,7 @@ def start(seen: Diagnostics) -> Verdict | None:
 def nonfinite(seen: Diagnostics) -> Verdict | None:
     """The run ended at a number that is not finite, or left out the steps that had one."""
     skipped = seen.skipped
-    finding = f"{skipped} steps had numbers that are not finite and were left out"
+    finding = f"{plural(skipped, 'step')} had numbers that are not finite and had no update"
     if not (seen.failure or skipped):
         return None
     advice = "look at the rows it names, lower lr, or clip the gradients"
@@ -243,8 +244,8 @@ def nothing_learned(seen: Diagnostics) -> Verdict | None:
         return None
     train = seen.epochs[-1][0]
     finding = (
-        f"after {len(seen.epochs)} epochs the training loss is {power(train)}, that of a constant "
-        f"prediction {power(seen.baseline)}"
+        f"after {plural(len(seen.epochs), 'epoch')} the training loss is {power(train)}, "
+        f"that of a constant prediction {power(seen.baseline)}"
     )
     advice = "check that the target depends on the features, and try other lr"
     share = train / seen.baseline

@@ -22,6 +22,7 @@ from mlpengine.train.best import EarlyStopping
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Part, Task
 from mlpengine.train.threads import choose_threads, pinned
+from mlpengine.wording import plural
 
 
 class MlpEstimator(BaseEstimator):  # type: ignore[misc]
@@ -164,8 +165,8 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             weights = np.full(n_rows, weights)
         if weights.shape != (n_rows,) or weights.min() < 0 or not weights.sum() > 0:
             raise DataError(
-                f"sample_weight: needs {n_rows} weights, none of them negative and not all zero "
-                f"(shape {weights.shape}, smallest {weights.min():g})"
+                f"sample_weight: needs {plural(n_rows, 'weight')}, none of them negative "
+                f"and not all zero (shape {weights.shape}, smallest {weights.min():g})"
             )
         return weights
 

@@ -9,6 +9,7 @@ from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
 from mlpengine.ops import GradOp, Selu
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 ELEMENTWISE = {
     "relu": "x > 0 || x != x ? x : 0",
@@ -87,7 +88,7 @@ def export_c(mlp: Mlp, *, name: str = "predict") -> str:
     elif last == 1:
         body.append("  (void)b;")
     return FILE.format(
-        title=f"{'-'.join(map(str, mlp.sizes))}, {mlp.params.flat.size:,} parameters",
+        title=f"{'-'.join(map(str, mlp.sizes))}, {plural(mlp.params.flat.size, 'parameter')}",
         name=name,
         real=real,
         suffix="f" if real == "float" else "",

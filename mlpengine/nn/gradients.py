@@ -11,6 +11,7 @@ from mlpengine.tape.binding import Arena
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 from mlpengine.tape.program import Backward
+from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from mlpengine.nn.mlp import Mlp
@@ -121,7 +122,7 @@ class Gradients:
         if rows == self.batch_size:
             return self
         if not 0 <= rows < self.batch_size:
-            raise ShapeError(f"gradients: take up to {self.batch_size} rows (got {rows})")
+            raise ShapeError(f"gradients: take up to {plural(self.batch_size, 'row')} (got {rows})")
         if rows not in self._smaller:
             self._smaller[rows] = Gradients(self.mlp, rows, parent=self)
         return self._smaller[rows]

@@ -27,6 +27,7 @@ from mlpengine.tape.binding import replay
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.forward import Checkpointing
 from mlpengine.tape.program import write_into
+from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp
@@ -77,7 +78,7 @@ class Mlp:
         each = _one_each(activation, hidden)
         if len(each) != hidden:
             raise UsageError(
-                f"mlp: needs one activation for each of {hidden} hidden layers (got {len(each)})"
+                f"mlp: needs one activation for each hidden layer (got {len(each)} for {hidden})"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
         self.layers = plan_layers(self.sizes, ops, self.dropout)
@@ -213,7 +214,7 @@ class Mlp:
 
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)
-        return f"Mlp({arrows}, {len(self.params):,} parameters, {self.dtype.name})"
+        return f"Mlp({arrows}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
 
 
 def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> list[Activation]:

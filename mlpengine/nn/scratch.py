@@ -8,6 +8,7 @@ from mlpengine.spec import Array
 from mlpengine.tape.forward import Checkpointing, ForwardPlan
 from mlpengine.tape.program import Forward
 from mlpengine.tape.tape import Tape
+from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from mlpengine.nn.mlp import Mlp
@@ -74,7 +75,7 @@ class Scratch:
         if rows == self.batch_size:
             return self
         if not 0 <= rows < self.batch_size:
-            raise ShapeError(f"scratch: takes up to {self.batch_size} rows (got {rows})")
+            raise ShapeError(f"scratch: takes up to {plural(self.batch_size, 'row')} (got {rows})")
         if rows not in self._smaller:
             self._smaller[rows] = Scratch(
                 self.mlp,

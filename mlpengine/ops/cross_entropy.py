@@ -9,6 +9,7 @@ from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._loss import VALUE, need_row_weights
 from mlpengine.ops._softmax_loss import SoftmaxLoss
 from mlpengine.spec import Array, Calls, Spec, call
+from mlpengine.wording import plural
 
 TABLE_CLASSES = 256
 """Up to here the target's row is taken from a table of one row per class, 0.25 MB of float32."""
@@ -97,7 +98,7 @@ def _check_operands(
     if weights is not None and len(weights) != output.shape[1]:
         raise ShapeError(
             f"{loss.name}: needs one class weight per class "
-            f"({listing(output=output)}, {len(weights)} class weights)"
+            f"({listing(output=output)}, {plural(len(weights), 'class weight')})"
         )
     need_row_weights(loss.name, output, weight)
 

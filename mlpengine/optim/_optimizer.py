@@ -15,6 +15,7 @@ from mlpengine.optim._state import State, check_state
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.spec import Array, Call, Calls, call
 from mlpengine.tape.flat import Flat
+from mlpengine.wording import plural
 
 ScheduleLike: TypeAlias = Callable[[int], float]
 """From the number of steps made so far to a factor of the learning rate."""
@@ -180,7 +181,8 @@ class Optimizer(ABC):
             self.schedule.load_state_dict({name: state[f"schedule.{name}"] for name in names})
 
     def __repr__(self) -> str:
-        return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {len(self.params)} parameters)"
+        size = plural(len(self.params), "parameter")
+        return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {size})"
 
     @abstractmethod
     def _betas(self) -> list[float]:

@@ -26,6 +26,7 @@ from mlpengine.optim._state import State, check_state
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
+from mlpengine.wording import plural
 
 Apply: TypeAlias = Callable[[], tuple[float, float]]
 """Clip now; return the norm before and the norm after."""
@@ -126,8 +127,9 @@ class PercentileClip(_ScaledByNorm):
         values = state["norms"].tolist()
         if len(values) > self.history or not all(isfinite(v) and v >= 0.0 for v in values):
             raise CheckpointError(
-                f"PercentileClip: saved 'norms' must be at most {self.history} finite "
-                f"numbers of at least 0 (got {len(values)} numbers)"
+                f"PercentileClip: saved 'norms' must be at most "
+                f"{plural(self.history, 'finite number')} of at least 0 "
+                f"(got {plural(len(values), 'number')})"
             )
         self._norms, self._sorted = deque(values), sorted(values)
 

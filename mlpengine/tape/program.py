@@ -182,7 +182,7 @@ class Program:
             parts = list(seed)  # type: ignore[arg-type]
             if len(parts) != len(self.outputs):
                 raise ShapeError(
-                    f"backward: needs a seed for each of {len(self.outputs)} outputs "
+                    f"backward: needs a seed for each output ({len(self.outputs)} of them) "
                     f"(got {len(parts)})"
                 )
         for node, part in zip(self.outputs, parts, strict=True):

@@ -82,7 +82,7 @@ class Checkpoints:
                 _log.warning("warning: %s; the checkpoint before it is taken", error)
         if paths:
             raise CheckpointError(
-                f"{self.path}: every checkpoint is damaged ({len(paths)} of them); train again"
+                f"{self.path}: every checkpoint is damaged ({len(paths)} in all); train again"
             )
         return None
 

@@ -7,6 +7,7 @@ from mlpengine.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.spec import Array
 from mlpengine.train.nonfinite import SHOWN_ROWS, bad_rows
 from mlpengine.train.step import TrainingStep
+from mlpengine.wording import plural
 
 Action = Literal["stop", "skip"]
 
@@ -43,7 +44,9 @@ class NonfiniteRule:
         if self.action == "stop":
             raise NumericalError(text) from error
         if self.skipped == self.limit:
-            raise NumericalError(f"{text}; {self.skipped} steps were skipped already") from error
+            raise NumericalError(
+                f"{text}; {plural(self.skipped, 'step was', 'steps were')} skipped already"
+            ) from error
         self.skipped += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def test_a_directory_in_use_is_not_used_again(mlpengine, config):
 def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
     found = mlpengine("train", config)
     lines = found.err.splitlines()
-    assert lines[0].startswith("data     penguins: 241 train, 52 validation, 51 test rows")
+    assert lines[0].startswith("data     penguins: 344 rows (241 train, 52 validation, 51 test), ")
     assert lines[1].startswith("network  ")
     header = next(line for line in lines if "train loss" in line)
     for title in ("epoch", "val loss", "accuracy", "macro f1", "grad norm", "lr", "rows/s", "left"):

@@ -29,7 +29,7 @@ UNFIT = {
     "misspelled column": ("source: rows.csv, target: yy", "has no column 'yy'"),
     "dropped column": ("source: rows.csv, target: y, drop: [d]", "has no column 'd'"),
     "group column": ("source: rows.csv, target: y, split: {group: d}", "has no column 'd'"),
-    "task": ("source: rows.csv, target: c, task: regression", "numbers are needed"),
+    "task": ("source: rows.csv, target: c, task: regression", "the target must be a number"),
     "class weights": (
         "source: rows.csv, target: a, task: regression, class_weights: balanced",
         "data.class_weights: only classification has class weights",
@@ -153,7 +153,7 @@ def test_labels_weights_and_files_of_their_own(mlpengine, tmp_path):
         "report: false\n"
     )
     found = mlpengine("train", "c.yaml", "--json")
-    assert "30 train, 30 validation, 30 test rows, 1 features" in found.err
+    assert "90 rows (30 train, 30 validation, 30 test), 1 feature\n" in found.err
     assert list(json.loads(found.out)["test"]) == ["loss", "accuracy", "macro_f1"]
 
 

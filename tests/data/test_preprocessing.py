@@ -303,9 +303,9 @@ FITS = {
     "missing": (HEAD + ROWS + ",1,u,2\n", {"missing": "error"}, "column 'a': is missing"),
     "missing category": (HEAD + ROWS + "1,1,,2\n", {"missing": "error"}, "column 'w': is missing"),
     "missing target": (HEAD + ROWS + "1,1,u,\n", {}, "line 32, column 'y': the target is missing"),
-    "infinite target": (HEAD + ROWS + "1,1,u,inf\n", {}, "line 32, column 'y': must be finite"),
+    "infinite target": (HEAD + ROWS + "1,1,u,inf\n", {}, "'y': the target must be finite"),
     "one bad cell": (HEAD + ROWS + "1o,1,u,2\n", {}, "line 32, column 'a': a number is needed"),
-    "text target": (HEAD + ROWS, {"target": "w", "task": "regression"}, "numbers are needed"),
+    "text target": (HEAD + ROWS, {"target": "w", "task": "regression"}, "must be a number"),
     "no such target": (HEAD + ROWS, {"target": "z"}, "the config needs column 'z'"),
     "no such column": (HEAD + ROWS, {"drop": ["aa"]}, "column 'aa' (did you mean 'a'?)"),
     "nothing left": (HEAD + ROWS, {"drop": ["a", "b", "w"]}, "no column is left"),
@@ -313,6 +313,17 @@ FITS = {
     "date target": ("a,y\n1,2020-01-01\n", {"task": "classification"}, "cannot be a class"),
     "two class columns": (HEAD + ROWS, {"target": ["w", "b"], "task": "classification"}, "has one"),
     "not yes or no": (HEAD + ROWS, {"target": ["a", "b"], "task": "multilabel"}, "line 4, column"),
+    "no weight": (
+        HEAD + ROWS + ",1,u,2\n,1,u,2\n",
+        {"weight": "a"},
+        "line 32, column 'a': the sample weight is missing here and in 1 other row;",
+    ),
+    "infinite weight": (
+        HEAD + ROWS + "inf,1,u,2\n",
+        {"weight": "a"},
+        "line 32, column 'a': the sample weight must be finite",
+    ),
+    "weight of text": (HEAD + ROWS, {"weight": "w"}, "'w': the sample weight must be a number"),
     "weights": (HEAD + ROWS + "-1,1,u,2\n", {"weight": "a"}, "line 32, column 'a': sample weights"),
 }  # fmt: skip
 

@@ -128,7 +128,7 @@ class Emitter:
     def _call(self, phase: str, name: str, count: int) -> None:
         if phase == "rows":
             if count != self.batch:
-                raise UnsupportedError(f"{count} rows in a program over {self.batch}")
+                raise UnsupportedError(f"row count {count} in a program over {self.batch}")
             call = f"{name}(table, workspace, first, last);"
         else:
             more = ", begin, end" if phase == "reduce" else ""
