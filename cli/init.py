@@ -9,8 +9,7 @@ import click
 from mlpengine.config.proposal import propose
 from mlpengine.data import DATASETS, read_table
 from mlpengine.errors import UsageError
-from mlpengine.nn.tensors import write_atomically
-from mlpengine.train.files import writing
+from mlpengine.files import write_atomically
 
 from .schema import SCHEMA_FILE, write_schema
 
@@ -55,8 +54,7 @@ def command(
     if path is None:
         click.echo(json.dumps({"config": text}) if as_json else text, nl=as_json)
         return
-    with writing(path):
-        write_atomically(path, text.encode())
+    write_atomically(path, text.encode())
     write_schema(path.with_name(SCHEMA_FILE))
     if as_json:
         click.echo(json.dumps({"out": str(path), "config": text}))

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from mlpengine.config import json_schema
-from mlpengine.nn.tensors import write_atomically
-from mlpengine.train.files import writing
+from mlpengine.files import write_atomically
 
 SCHEMA_FILE = "mlpengine.schema.json"
 
@@ -40,5 +39,4 @@ def schema_text() -> str:
 
 def write_schema(path: Path) -> None:
     """Write the schema, whole or not at all."""
-    with writing(path):
-        write_atomically(path, schema_text().encode())
+    write_atomically(path, schema_text().encode())

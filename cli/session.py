@@ -5,7 +5,9 @@ import logging
 import sys
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
@@ -16,13 +18,13 @@ import click
 from mlpengine.config.build import Experiment
 from mlpengine.diagnostics.verdicts import Verdict
 from mlpengine.errors import MissingExtraError, NumericalError, RunError
+from mlpengine.files import remove_unfinished
 from mlpengine.spec import Array
 from mlpengine.train.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
     Checkpointer,
     Checkpoints,
-    remove_unfinished,
 )
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE, LoopDiagnostics
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
@@ -32,6 +34,7 @@ from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Part
 
 GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
+ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
 DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
 """What of the environment may change the last bits of a result."""
 
@@ -47,12 +50,17 @@ class Files:
 
     def on_start(self, loop: Loop) -> None:
         """Start both files, with the epochs that a checkpoint remembers."""
-        self._metrics = CsvLog(self._path / METRICS_FILE, loop.history.columns)
-        times = ("epoch", "seconds", "samples_per_second")
-        self._timings = CsvLog(self._path / TIMINGS_FILE, times)
-        self._logs = [self._metrics, self._timings]
-        for row in loop.history.rows:
-            self.on_epoch(loop, row)
+        rows, path = loop.history.rows, self._path
+        self._metrics = CsvLog.restored(
+            path / METRICS_FILE, loop.history.columns, [row.values() for row in rows]
+        )
+        self._logs.append(self._metrics)
+        self._timings = CsvLog.restored(
+            path / TIMINGS_FILE,
+            ("epoch", "seconds", "samples_per_second"),
+            [[row.epoch, row.seconds, row.samples_per_second] for row in rows],
+        )
+        self._logs.append(self._timings)
 
     def on_epoch(self, loop: Loop, row: EpochRow) -> None:
         """Write one line to each."""
@@ -93,6 +101,10 @@ class Session:
         if found:
             experiment = replace(experiment, threads=found.header["environment"]["threads"])
         self.experiment = experiment
+        resolved = directory.path / RESOLVED
+        self._config = (
+            resolved.read_bytes() if resolved.is_file() else experiment.file.resolved().encode()
+        )
         self.surroundings = {
             **environment(experiment.threads),
             "executor": experiment.step.executor,
@@ -110,8 +122,9 @@ class Session:
         """Write what the run is made of; the resolved config comes last, resuming needs it."""
         file = self.experiment.file
         self.directory.write(GIVEN, file.document.raw)
-        self.directory.write_json("environment.json", {**self.surroundings, "command": sys.argv})
-        self.directory.write(RESOLVED, file.resolved())
+        digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
+        self.directory.write_json(ENVIRONMENT, {**self.surroundings, **digest, "command": sys.argv})
+        self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
         """Train, and give the terminal back however that ends."""
@@ -185,6 +198,7 @@ class Session:
             return []
         header = {
             "model": self.experiment.model.describe(),
+            CONFIG_DIGEST: sha256(self._config).hexdigest(),
             "environment": self.surroundings,
             "data": fingerprints(self.experiment.parts),
         }
@@ -214,7 +228,23 @@ class Session:
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
     """Return the newest whole checkpoint of a run, after removing what was half written."""
     remove_unfinished(directory.path)
+    remove_unfinished(directory.path / CHECKPOINTS)
     return Checkpoints(directory.path / CHECKPOINTS).newest()
+
+
+def check_config(directory: RunDirectory, found: Checkpoint | None) -> None:
+    """Check that the config is the one that the run began with.  Raises: RunError if it is not."""
+    header: Any = found.header if found else None
+    if header is None:
+        with suppress(OSError, ValueError):
+            header = json.loads((directory.path / ENVIRONMENT).read_text(encoding="utf-8"))
+    expected = header.get(CONFIG_DIGEST) if isinstance(header, dict) else None
+    digest = sha256((directory.path / RESOLVED).read_bytes()).hexdigest()
+    if expected not in (None, digest):
+        raise RunError(
+            f"{directory.path / RESOLVED}: must be as it was when the run began (it was edited or "
+            "damaged); restore it, or train a new run with other settings"
+        )
 
 
 def fingerprints(parts: Mapping[str, Part]) -> dict[str, int]:

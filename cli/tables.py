@@ -10,9 +10,8 @@ import click
 import numpy as np
 
 from mlpengine.errors import MissingExtraError
-from mlpengine.nn.tensors import write_atomically
+from mlpengine.files import write_atomically
 from mlpengine.spec import Array
-from mlpengine.train.files import writing
 
 SUFFIXES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -37,8 +36,7 @@ def write_table(path: Path | None, columns: Mapping[str, Any], numbers: Array) -
             data = _parquet(columns)
         case _:
             data = csv_text(columns).encode()
-    with writing(path):
-        write_atomically(path, data)
+    write_atomically(path, data)
 
 
 def csv_text(columns: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from .pictures import pictures
 from .profiling import Profiler, rehearse
 from .progress import Progress, progress
 from .report import report
-from .session import RESOLVED, Session, find_checkpoint
+from .session import RESOLVED, Session, check_config, find_checkpoint
 from .stopping import Stopping, leave, stops
 
 EPILOG = """\b
@@ -122,8 +122,10 @@ def _resumed(directory: RunDirectory, watchers: list[Progress]) -> Session:
             f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to go "
             "on from: train again"
         )
+    checkpoint = find_checkpoint(directory)
+    check_config(directory, checkpoint)
     experiment = build(load_config(directory.path / RESOLVED))
-    return Session(experiment, directory, watchers, find_checkpoint(directory))
+    return Session(experiment, directory, watchers, checkpoint)
 
 
 def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import MissingExtraError, UsageError
-from mlpengine.nn.tensors import write_atomically
+from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 from mlpengine.train.history import History
 from mlpengine.train.metrics import confusion_matrix

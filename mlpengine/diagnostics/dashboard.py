@@ -16,7 +16,7 @@ import numpy as np
 from mlpengine.diagnostics.observer import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, FAST_RATIO, GUIDE_RATIO, SLOW_RATIO, all_verdicts
 from mlpengine.errors import MissingExtraError
-from mlpengine.nn.tensors import write_atomically
+from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D00", "#56B4E9")

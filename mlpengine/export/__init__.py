@@ -12,9 +12,9 @@ from mlpengine.errors import UsageError
 from mlpengine.export._feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
+from mlpengine.files import write_atomically
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import export_c
-from mlpengine.nn.tensors import write_atomically
 from mlpengine.train.model import Model
 
 __all__ = ["FORMATS", "Exported", "export", "onnx_inputs"]

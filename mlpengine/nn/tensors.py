@@ -7,7 +7,6 @@ shapes and bytes (safetensors does not notice a flipped bit).
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from mlpengine.errors import CheckpointError
+from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 
 METADATA_KEY = "mlpengine"
@@ -35,8 +35,8 @@ def digest(arrays: Mapping[str, Array], header: Mapping[str, Any]) -> str:
 def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
     """Write `arrays` and the JSON-able `header` to `path`.
 
-    The file appears whole or not at all: written beside, flushed to disk, verified, renamed.
-    Raises: CheckpointError if what the disk holds is not what was written; OSError.
+    The file appears whole or not at all.
+    Raises: CheckpointError for arrays that are not contiguous; RunError naming file and cause.
     """
     path = Path(path)
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
@@ -70,32 +70,3 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     if not same_text or digest(arrays, header) != metadata["sha256"]:
         raise CheckpointError(f"{path}: is damaged (its SHA-256 does not match its contents)")
     return arrays, header
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, and have it on disk when this returns.
-
-    A single ``os.write`` may write less than asked on a full disk and report success, so it is
-    repeated until every byte is out, and what the disk holds is compared before the rename.
-    """
-    beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if beside.read_bytes() != data:
-            raise CheckpointError(f"{path}: the disk does not hold what was written")
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from mlpengine.errors import CheckpointError
-from mlpengine.nn.tensors import read_tensors, write_atomically, write_tensors
-from mlpengine.train.files import making, writing
+from mlpengine.files import make_directory, remove_unfinished, write_atomically
+from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop
 from mlpengine.train.runs import Unseen
@@ -57,13 +57,11 @@ class Checkpoints:
         Raises: RunError naming the file and the cause; the checkpoints before are as they were.
         """
         path = self.path / f"step-{step:09d}.safetensors"
-        making(self.path)
+        make_directory(self.path)
         arrays, plain = pack(state)
-        with writing(path):
-            write_tensors(path, arrays, {"format": FORMAT, "state": plain, **header})
+        write_tensors(path, arrays, {"format": FORMAT, "state": plain, **header})
         for name in ["last", "best"] if best else ["last"]:
-            with writing(self.path / name):
-                write_atomically(self.path / name, f"{path.name}\n".encode())
+            write_atomically(self.path / name, f"{path.name}\n".encode())
         kept = {*self.paths()[-KEPT:], path, self.path / self._named("best")}
         for old in set(self.paths()) - kept:
             old.unlink(missing_ok=True)
@@ -109,12 +107,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         )
     plain = header.pop("state")
     return Checkpoint(path, unpack(arrays, plain), header)
-
-
-def remove_unfinished(directory: Path) -> None:
-    """Remove what processes that were killed had begun to write."""
-    for beside in directory.glob(".tmp-*"):
-        beside.unlink(missing_ok=True)
 
 
 class Checkpointer:

@@ -1,5 +1,6 @@
 """Diagnostics of a training run: an observer of the loop, and the file that it fills."""
 
+import logging
 from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
@@ -12,7 +13,7 @@ from mlpengine.diagnostics.baseline import best_constant, loss_of_constant
 from mlpengine.diagnostics.quantities import Columns
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
-from mlpengine.train.history import CsvLog, EpochRow
+from mlpengine.train.history import CsvLog, EpochRow, first_lines
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.runs import Unseen
 from mlpengine.train.task import Part
@@ -23,12 +24,14 @@ FACT_ROWS = 50_000
 AT_ONCE = 20
 """Samples that are written together."""
 
+_log = logging.getLogger("mlpengine")
+
 
 class SampleLog(CsvLog):
     """diagnostics.csv in long form: a line for each step, layer and quantity; NaN is left out."""
 
-    def __init__(self, path: Path, columns: Columns, *, keep: int = 0) -> None:
-        super().__init__(path, ("step", "layer", "quantity", "value"), keep=keep)
+    def __init__(self, path: Path, columns: Columns, *, kept: bytes = b"", rows: int = 0) -> None:
+        super().__init__(path, ("step", "layer", "quantity", "value"), kept=kept, rows=rows)
         self._middles = [f",{layer},{quantity}," for layer, quantity in columns]
         self._samples: list[tuple[int, list[float]]] = []
 
@@ -81,13 +84,11 @@ class LoopDiagnostics:
             steps_per_epoch=len(loop.batches),
             **facts(loop.step.loss, loop.step.mlp.sizes[-1], loop.train, loop.validation),
         )
-        keep = 0
         if self._state is not None:
             self.core.load_state_dict(self._state)
-            keep = self._state["lines"]
         self.core.begin(loop.steps)
         if self._path is not None:
-            self._log = SampleLog(self._path, self.core.columns, keep=keep)
+            self._log = self._open(self._path)
         self._spikes, self._pending = self.core.spikes, self.core.pending
         self._optimizer = loop.step.optimizer
 
@@ -138,6 +139,17 @@ class LoopDiagnostics:
         """Return the last sample as a table, a line a layer."""
         return self.core.table()
 
+    def _open(self, path: Path) -> SampleLog:
+        """Open the file, behind the lines that it had when the loaded state was saved."""
+        rows = self._state["lines"] if self._state else 0
+        kept = b""
+        if rows and not path.exists():
+            _log.warning("warning: %s is lost; it begins anew at this step", path)
+            rows = 0
+        elif rows and self._state:
+            kept = first_lines(path, rows, self._state.get("sha256"))
+        return SampleLog(path, self.core.columns, kept=kept, rows=rows)
+
     def _close(self) -> None:
         if self._log is not None:
             self._log.flush()
@@ -146,12 +158,12 @@ class LoopDiagnostics:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs; samples so far are written first."""
-        lines = 0
-        if self._log is not None:
-            self._log.flush()
-            self._log.sync()
-            lines = self._log.rows
-        return {**self.core.state_dict(), "lines": lines}
+        state = self.core.state_dict()
+        if self._log is None:
+            return {**state, "lines": 0}
+        self._log.flush()
+        self._log.sync()
+        return {**state, "lines": self._log.rows, "sha256": self._log.digest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Have the next run of the loop go on where `state_dict` was taken."""

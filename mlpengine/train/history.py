@@ -1,19 +1,23 @@
 """What happened epoch by epoch, in memory and in CSV files that a resumed run continues exactly."""
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlpengine.errors import CheckpointError
+from mlpengine.errors import CheckpointError, RunError
+from mlpengine.files import write_all, writing
 from mlpengine.spec import Array
-from mlpengine.train.files import writing
 
 METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"
+
+_log = logging.getLogger("mlpengine")
 
 
 @dataclass(frozen=True)
@@ -72,22 +76,50 @@ class History:
 
 
 class CsvLog:
-    """A CSV file that grows by whole lines; floats are written so that they read back exactly."""
+    """A CSV file that grows by whole lines; floats are written so that they read back exactly.
 
-    def __init__(self, path: Path, columns: Sequence[str], *, keep: int = 0) -> None:
-        """Start the file, or go on behind the first `keep` lines of an existing one."""
-        self.path, self.rows = path, keep
-        lines = path.read_bytes().splitlines(keepends=True)[: keep + 1] if keep else []
+    Args:
+        kept: bytes that the file begins with already, header included; what follows is cut off.
+        rows: lines in `kept`, without the header.
+    """
+
+    def __init__(
+        self, path: Path, columns: Sequence[str], *, kept: bytes = b"", rows: int = 0
+    ) -> None:
+        self.path, self.rows = path, rows
+        self._hash = sha256(kept)
         with writing(path):
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-            os.ftruncate(self._file, sum(map(len, lines)))  # never empty in between
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(path, flags, 0o666)
+            os.ftruncate(self._file, len(kept))  # never empty in between
             os.lseek(self._file, 0, os.SEEK_END)
-        if not lines:
-            self._put((",".join(columns) + "\n").encode())
+        if not kept:
+            self._put(csv_line(columns))
+
+    @classmethod
+    def restored(cls, path: Path, columns: Sequence[str], rows: list[list[Any]]) -> "CsvLog":
+        """Return the log with these rows in it, rewritten with a warning if it held others."""
+        text = b"".join(map(csv_line, [columns, *rows]))
+        same = rows and path.is_file() and path.read_bytes().startswith(text)
+        if rows and not same:
+            _log.warning(
+                "warning: %s does not hold what the checkpoint says (it was edited, damaged or "
+                "lost); it is written again",
+                path,
+            )
+        log = cls(path, columns, kept=text if same else b"", rows=len(rows))
+        if rows and not same:
+            log._put(text[len(csv_line(columns)) :])
+        return log
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file as far as it was written, as hex."""
+        return self._hash.hexdigest()
 
     def append(self, values: Sequence[Any]) -> None:
         """Write one line."""
-        self._put((",".join(map(cell, values)) + "\n").encode())
+        self._put(csv_line(values))
         self.rows += 1
 
     def sync(self) -> None:
@@ -97,13 +129,32 @@ class CsvLog:
 
     def close(self) -> None:
         """Close the file; nothing can be appended any more."""
-        os.close(self._file)
+        with writing(self.path):
+            os.close(self._file)
 
     def _put(self, data: bytes) -> None:
-        view = memoryview(data)
+        self._hash.update(data)
         with writing(self.path):
-            while view:
-                view = view[os.write(self._file, view) :]
+            write_all(self._file, data)
+
+
+def first_lines(path: Path, rows: int, digest: str | None) -> bytes:
+    """Return the header and the first `rows` lines of a log, as they were when `digest` was taken.
+
+    Raises: RunError if they have changed since.
+    """
+    kept = b"".join(path.read_bytes().splitlines(keepends=True)[: rows + 1])
+    if digest is not None and sha256(kept).hexdigest() != digest:
+        raise RunError(
+            f"{path}: must hold the {rows} lines that it had at the checkpoint (it was edited or "
+            "damaged); restore it, or remove it to go on without them"
+        )
+    return kept
+
+
+def csv_line(values: Sequence[Any]) -> bytes:
+    """Return one line of a CSV file."""
+    return (",".join(map(cell, values)) + "\n").encode()
 
 
 def cell(value: object) -> str:

@@ -10,7 +10,6 @@ from mlpengine.errors import CheckpointError, MlpEngineError, RunError
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
-from mlpengine.train.files import writing
 from mlpengine.train.task import Task, task_for
 
 MODEL_FILE = "model.safetensors"
@@ -63,8 +62,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
-        with writing(Path(path)):
-            write_tensors(path, self.mlp.params.views, self.describe())
+        write_tensors(path, self.mlp.params.views, self.describe())
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from mlpengine.errors import RunError, UsageError
-from mlpengine.nn.tensors import write_atomically
-from mlpengine.train.files import writing
+from mlpengine.files import write_atomically
 from mlpengine.train.threads import blas_name, cores
 
 try:
@@ -89,8 +88,7 @@ class RunDirectory:
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file of the run, whole or not at all."""
         data = content.encode() if isinstance(content, str) else content
-        with writing(self.path / name):
-            write_atomically(self.path / name, data)
+        write_atomically(self.path / name, data)
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a mapping as readable JSON."""

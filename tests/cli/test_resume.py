@@ -62,12 +62,14 @@ def test_a_run_that_died_goes_on(number, mlpengine, rows, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoints, "save", dying)
         assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
-    Path("died", ".tmp-1-model.safetensors").write_text("half")
+    for left in (".tmp-1-model.safetensors", "checkpoints/.tmp-1-step-000000005.safetensors"):
+        Path("died", left).parent.mkdir(exist_ok=True)
+        Path("died", left).write_text("half")
     found = mlpengine("train", "--resume", "died")
     assert found.code == 0
     assert ("resumed  step-" in found.err) == (number > 5)
     assert same("whole", "died")
-    assert not list(Path("died").glob(".tmp-*"))
+    assert not list(Path("died").rglob(".tmp-*"))
 
 
 def test_a_finished_run_stays_as_it_is(mlpengine, rows):
@@ -128,6 +130,55 @@ def test_without_checkpoints_a_run_begins_again(mlpengine, rows):
     assert not Path("a", "checkpoints").exists()
     assert mlpengine("train", "--resume", "a", "-q").code == 0
     assert [Path("a", f).read_bytes() for f in COMPARED] == before
+
+
+def flip(path, place, bit):
+    data = bytearray(path.read_bytes())
+    data[place] ^= bit
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("checkpoints", ["{every_steps: 5}", "false"])
+def test_a_config_that_changed_is_refused(checkpoints, mlpengine, rows, tmp_path):
+    mlpengine("train", "c.yaml", "--out", "a", "-q", "--set", f"training.checkpoint={checkpoints}")
+    path = tmp_path / "a" / "config.resolved.yaml"
+    flip(path, path.read_bytes().index(b"epochs: 8") + 8, 0x01)
+    assert b"epochs: 9" in path.read_bytes()
+    found = mlpengine("train", "--resume", "a", "-q")
+    assert found.code == 1
+    assert "config.resolved.yaml: must be as it was when the run began" in found.err
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "timings.csv"])
+def test_a_damaged_log_of_epochs_is_written_again(name, mlpengine, rows, tmp_path, caplog):
+    mlpengine("train", "c.yaml", "--out", "a", "-q")
+    path = tmp_path / "a" / name
+    before = path.read_bytes()
+    flip(path, len(before) // 2, 0x02)
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        assert mlpengine("train", "--resume", "a", "-q").code == 0
+    assert f"{name} does not hold what the checkpoint says" in caplog.text
+    assert path.read_bytes() == before
+
+
+def test_damaged_diagnostics_are_refused_and_may_be_removed(mlpengine, rows, tmp_path, caplog):
+    mlpengine("train", "c.yaml", "--out", "a", "-q")
+    path = tmp_path / "a" / "diagnostics.csv"
+    before = path.read_bytes()
+    damaged = {
+        "a flipped bit": lambda: flip(path, len(before) // 2, 0x02),
+        "lost lines": lambda: path.write_bytes(before[: before.rindex(b"\n", 0, -1) + 1]),
+    }
+    for damage in damaged.values():
+        path.write_bytes(before)
+        damage()
+        found = mlpengine("train", "--resume", "a", "-q")
+        assert found.code == 1
+        assert "diagnostics.csv: must hold the" in found.err
+    path.unlink()
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        assert mlpengine("train", "--resume", "a", "-q").code == 0
+    assert "diagnostics.csv is lost" in caplog.text
 
 
 def mounted(*options):

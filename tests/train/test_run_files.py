@@ -13,10 +13,10 @@ from threadpoolctl import threadpool_info
 
 from mlpengine import CheckpointError, Mlp, RunError
 from mlpengine.data import Preprocessor, read_table
+from mlpengine.files import writing
 from mlpengine.nn.tensors import write_tensors
 from mlpengine.train import run_directory, threads
-from mlpengine.train.files import writing
-from mlpengine.train.history import CsvLog, cell
+from mlpengine.train.history import CsvLog, cell, first_lines
 from mlpengine.train.model import Model
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory, environment
 from mlpengine.train.task import Classification
@@ -98,7 +98,7 @@ def test_a_log_goes_on_behind_the_rows_it_keeps(tmp_path):
     whole = path.read_bytes()
     with path.open("ab") as file:
         file.write(b"3,0.5\n4,0.")  # what a crash leaves behind
-    log = CsvLog(path, ["epoch", "loss"], keep=2)
+    log = CsvLog(path, ["epoch", "loss"], kept=first_lines(path, 2, None), rows=2)
     log.append([2, 2 / 3])
     log.sync()
     log.close()

@@ -1,0 +1,105 @@
+"""Files that appear whole or not at all, and errors that name the file they are about."""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import ENOSPC
+from pathlib import Path
+
+from mlpengine.errors import MlpEngineError, RunError
+
+TEMPORARY = ".tmp-"
+"""Prefix of files that are not complete yet; a process that is killed may leave one behind."""
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Turn an OSError into a RunError that names `path` and the cause."""
+    try:
+        yield
+    except MlpEngineError:
+        raise
+    except OSError as error:
+        advice = "; make room and start again" if error.errno == ENOSPC else ""
+        cause = error.strerror or error
+        raise RunError(f"{path}: cannot be written ({cause}){advice}") from error
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and its parents.  Raises: RunError naming it and the cause."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{directory}: cannot be made ({error.strerror})") from error
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Write a file whole or not at all, and have it on disk when this returns.
+
+    The bytes go to a new file of a random name in the same directory, which is opened once, so
+    that neither a link at that name nor a directory that is renamed redirects them; they are read
+    back and compared before the rename.  A device or a pipe is written to directly.
+
+    Raises: RunError naming the file and the cause.
+    """
+    path = Path(path)
+    with writing(path):
+        if _is_device(path):
+            path.write_bytes(data)
+            return
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _replace(directory, path.name, data)
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove the temporary files that killed processes left in a directory that is ours."""
+    for path in directory.glob(f"{TEMPORARY}*"):
+        with writing(path):
+            path.unlink(missing_ok=True)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte: on a full disk a single call may write fewer and report success."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _replace(directory: int, name: str, data: bytes) -> None:
+    temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        descriptor = os.open(temporary, _NEW, 0o666, dir_fd=directory)
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+            _verify(descriptor, data)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to report
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _verify(descriptor: int, data: bytes) -> None:
+    chunk, view = 2**20, memoryview(data)
+    for start in range(0, len(data), chunk):
+        if os.pread(descriptor, chunk, start) != view[start : start + chunk]:
+            raise OSError(None, "the disk does not hold what was written")
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

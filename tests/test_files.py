@@ -1,0 +1,95 @@
+"""Files that are written whole or not at all: links, threads, devices, errors with a name."""
+
+import errno
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mlpengine import Mlp, RunError
+from mlpengine.files import TEMPORARY, write_atomically
+
+
+def test_eight_threads_write_one_path(tmp_path):
+    path = tmp_path / "model.safetensors"
+    networks = [Mlp([3, 4, 1], seed=seed) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: networks[i % 8].save(path), range(64)))
+    weights = Mlp.load(path).params.flat.tobytes()
+    assert weights in [network.params.flat.tobytes() for network in networks]
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("temporary", [f"{TEMPORARY}{os.getpid()}-mine.csv", f"{TEMPORARY}0"])
+def test_a_link_of_somebody_else_is_not_followed(temporary, tmp_path, monkeypatch):
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0")
+    victim, folder = tmp_path / "victim", tmp_path / "shared"
+    victim.write_text("precious")
+    folder.mkdir()
+    (folder / temporary).symlink_to(victim)
+    try:
+        write_atomically(folder / "mine.csv", b"text")
+    except RunError as error:
+        assert error.__cause__.errno == errno.EEXIST
+    assert victim.read_text() == "precious"
+
+
+def test_a_directory_that_is_swapped_does_not_redirect(tmp_path, monkeypatch):
+    folder, moved, other = tmp_path / "out", tmp_path / "moved", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    (other / "a").write_text("precious")
+    real = os.fsync
+
+    def swapping(descriptor):
+        if not moved.exists():
+            folder.rename(moved)
+            folder.symlink_to(other)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", swapping)
+    write_atomically(folder / "a", b"new")
+    assert (moved / "a").read_bytes() == b"new"
+    assert (other / "a").read_text() == "precious"
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    path, received = tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: received.append(path.read_bytes()), daemon=True)
+    reader.start()
+    write_atomically(path, b"text")
+    assert path.is_fifo()
+    reader.join(10)
+    assert received == [b"text"]
+
+
+def test_a_name_of_the_greatest_length(tmp_path):
+    write_atomically(tmp_path / ("n" * 255), b"text")
+    assert os.listdir(tmp_path) == ["n" * 255]
+
+
+@pytest.mark.parametrize("name", ["open", "write", "fsync", "close", "replace"])
+def test_an_error_names_the_file_and_leaves_the_one_before(name, tmp_path, monkeypatch):
+    path, real = tmp_path / "a.csv", getattr(os, name)
+    path.write_text("before")
+
+    def failing(*args, **options):
+        if name == "close":
+            real(*args, **options)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, failing)
+        with pytest.raises(RunError, match=r"a\.csv: cannot be written \(Input/output error\)"):
+            write_atomically(path, b"after")
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_a_disk_that_holds_something_else_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "pread", lambda *_: b"other")
+    with pytest.raises(RunError, match="the disk does not hold what was written"):
+        write_atomically(tmp_path / "a", b"bytes")
+    assert os.listdir(tmp_path) == []
