@@ -1,6 +1,5 @@
 """The command `mlpengine`: finds its subcommands when they are called, and ends cleanly."""
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from types import FrameType
 from typing import NoReturn
 
 import click
+
+from .streams import keep_streams
 
 COMMANDS = {
     "init": "Write a config for a table.",
@@ -103,6 +104,7 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
+    keep_streams()
     code = run(list(sys.argv[1:] if args is None else args))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the work is done: keep its exit code
@@ -119,7 +121,7 @@ def run(args: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
-        return _closed_pipe()
+        return 1  # quietly: the reader of our output has gone, as in ``| head``
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
         return SIGINT_CODE
@@ -155,13 +157,6 @@ def _explain(error: Exception) -> int:
 def _say(text: str) -> None:
     with suppress(OSError, ValueError):
         click.echo(text, err=True)
-
-
-def _closed_pipe() -> int:
-    """Leave quietly where the reader of our output has gone, as in ``| head``."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:

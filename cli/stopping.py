@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import click
@@ -31,9 +31,9 @@ class Stopping:
             os._exit(code)
         self.code = code
         if self._stop is None:
-            os.write(2, b"interrupted\n")
+            _say(b"interrupted\n")
             raise SystemExit(code)  # a callback from C may swallow it: then `attach` stops
-        os.write(2, b"\nstopping after this step; again to leave at once\n")
+        _say(b"\nstopping after this step; again to leave at once\n")
         self._stop()
 
 
@@ -47,6 +47,12 @@ def stops() -> Iterator[Stopping]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(text: bytes) -> None:
+    """Write at once, past the streams, which a handler may have interrupted."""
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, text)
 
 
 def leave(state: Stopping) -> None:

@@ -1,7 +1,7 @@
 """`mlpengine train`: from a config to a run directory with a model."""
 
 import json
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import click
@@ -143,7 +143,8 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
         files = [] if state.code else pictures(session, result)
     if profiler:
         click.echo(profiler.table(), err=True)
-    click.echo(json.dumps(outcome) if as_json else report(session, result, outcome, files))
+    with suppress(BrokenPipeError):  # the run is done, whether or not its reader has left
+        click.echo(json.dumps(outcome) if as_json else report(session, result, outcome, files))
 
 
 def opening(experiment: Experiment, session: Session | None = None) -> str:

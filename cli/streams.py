@@ -1,0 +1,67 @@
+"""Standard streams of a command that may lose its terminal, its reader or the space on a disk."""
+
+import io
+import os
+import stat
+import sys
+from contextlib import suppress
+from errno import EIO, EPIPE
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class Messages(io.FileIO):
+    """Standard error: what cannot be written is dropped, so that no message ends a command."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write what can be written; report what cannot be as written, too."""
+        size = memoryview(data).nbytes
+        with suppress(OSError):
+            return super().write(data) or size  # None where it would block
+        return size
+
+
+class Results(io.FileIO):
+    """Standard output: the first failure is raised with a name, what follows is dropped.
+
+    Raises: BrokenPipeError where the reader or the terminal is gone; OSError naming stdout.
+    """
+
+    _failed = False
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write, unless writing failed before."""
+        if self._failed:
+            return memoryview(data).nbytes
+        try:
+            return super().write(data)
+        except OSError as error:
+            self._failed = True
+            terminal = error.errno == EIO and stat.S_ISCHR(os.fstat(self.fileno()).st_mode)
+            number = EPIPE if terminal else error.errno
+            raise OSError(number, error.strerror, "stdout") from None
+
+
+def keep_streams() -> None:
+    """Replace stdout and stderr; open the null device for each standard stream that is closed.
+
+    Without the latter a file of a run would get its number, and messages would go into that file.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
+    for name, raw in (("stdout", Results(1, "w", False)), ("stderr", Messages(2, "w", False))):
+        before = getattr(sys, name)
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(raw),
+            encoding=getattr(before, "encoding", "utf-8"),
+            errors="surrogateescape" if name == "stdout" else "backslashreplace",
+            line_buffering=name == "stderr" or raw.isatty(),
+            write_through=getattr(before, "write_through", False),
+        )
+        setattr(sys, name, stream)

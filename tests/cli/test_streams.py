@@ -1,0 +1,119 @@
+"""Commands whose terminal, reader or disk goes away: training goes on, without a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from small import SMALL
+
+CONFIG = """\
+data: {source: digits}
+model: {hidden: [8]}
+training: {epochs: 25, backend: numpy}
+report: false
+"""
+COMMAND = [sys.executable, "-m", "mlpengine_cli.main"]
+TRAIN = [*COMMAND, "train", "c.yaml", "--out", "run"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    (tmp_path / "small.yaml").write_text(SMALL)
+    return tmp_path
+
+
+def start(folder, command, **streams):
+    return subprocess.Popen(command, cwd=folder, **streams)
+
+
+def leave_pipe(folder):
+    """Read three lines of both streams and close them, as ``2>&1 | head -3`` does."""
+    with start(folder, TRAIN, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        for _ in range(3):
+            process.stdout.readline()
+    return process.returncode
+
+
+def lose_terminal(folder):
+    """Close the other end of a terminal after the first line; its program ignores the hang-up."""
+    master, slave = os.openpty()
+    with start(folder, TRAIN, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        os.read(master, 100)
+        os.close(master)
+    return process.returncode
+
+
+def closed(which):
+    def run(folder):
+        command = ["sh", "-c", f'exec "$@" {which}', "sh", *TRAIN]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr
+        assert "Exception" not in done.stderr
+        return done.returncode
+
+    return run
+
+
+LOSSES = {
+    "the reader leaves": leave_pipe,
+    "the terminal is closed": lose_terminal,
+    "no stderr": closed("2>&-"),
+    "no stdout": closed(">&-"),
+    "no streams": closed("<&- >&- 2>&-"),
+    "a full disk for messages": closed("2>/dev/full"),
+}
+
+
+@pytest.mark.parametrize("case", LOSSES)
+def test_training_goes_on(case, folder):
+    assert LOSSES[case](folder) == 0
+    run = folder / "run"
+    assert json.loads((run / "result.json").read_text())["ending"] == "epochs"
+    lines = (run / "metrics.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["epoch", *map(str, range(1, 26))]
+
+
+@pytest.mark.parametrize("arguments", [["train", "small.yaml", "-q"], ["schema"]])
+def test_results_on_a_full_disk_are_an_error_that_names_stdout(arguments, folder):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=folder,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: stdout: No space left on device")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("which", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", [["schema"], ["check", "small.yaml"], ["predict", "no", "-"]])
+def test_a_closed_stream_is_no_traceback(arguments, which, folder):
+    command = ["sh", "-c", f'exec "$@" {which}', "sh", *COMMAND, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+    assert done.returncode == (0 if arguments[0] != "predict" else 1)
+
+
+def test_a_signal_without_a_terminal_is_answered(folder, monkeypatch):
+    stopping = import_module("mlpengine_cli.stopping")
+    calls = []
+
+    def gone(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "write", gone)
+    state = stopping.Stopping()
+    state.attach(lambda: calls.append("stop"))
+    state.handle(2, None)
+    assert (state.code, calls) == (130, ["stop"])
