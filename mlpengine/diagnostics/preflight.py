@@ -30,8 +30,8 @@ BY_HEART = 0.1
 """Share of the loss of a constant prediction that counts as learned by heart."""
 GRADIENT_ERROR = 1e-5
 HALF_WIDTH = 1e-6
-TOO_SLOW = 100.0
-"""So many times below the suggestion a learning rate is called too low."""
+TOO_SLOW, TOO_FAST = 100.0, 4.0
+"""Factors below the suggestion, and above the rate of the lowest loss, that are reported."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +211,6 @@ def suggest_lr(step: Step, rows: Rows, batch_size: int) -> tuple[Check, LrRange]
     numbers = {"suggestion": found.suggestion, "configured": configured}
     if isnan(found.suggestion):
         return Check("lr", True, f"no lr suggested: {found.reason}", numbers), found
-    near = found.suggestion / TOO_SLOW <= configured <= found.lowest
+    near = found.suggestion / TOO_SLOW <= configured <= TOO_FAST * found.lowest
     text = f"lr {configured:g}; {found.reason}: about {found.suggestion:g} suggested"
     return Check("lr", near, text, numbers), found
