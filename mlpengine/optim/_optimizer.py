@@ -114,6 +114,9 @@ class Optimizer(ABC):
     @lr.setter
     def lr(self, value: float) -> None:
         self._lr = number(self._where, "lr", value, least=0.0)
+        dtype = self.params.flat.dtype
+        if self._lr > float(np.finfo(dtype).max):
+            raise UsageError(f"{self._where}: lr must be a finite {dtype} (got {value:g})")
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` from `grads.flat`, which is only read."""

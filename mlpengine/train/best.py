@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 from mlpengine.errors import CheckpointError
@@ -31,9 +31,16 @@ class Best:
         self.waited = 0
 
     def update(self, params: Array, epoch: int, validation: dict[str, float]) -> float:
-        """Take note of an epoch; return what was compared: the monitored metric, less is better."""
+        """Compare an epoch with the best so far; return the monitored metric, less is better.
+
+        An epoch whose validation loss or monitored metric is not finite is never the best.
+        """
         value = self.sign * validation[self.rule.monitor] if validation else -inf
-        better = value < self.value - self.rule.min_delta or not validation or not self.epoch
+        better = not validation or (
+            value < self.value - self.rule.min_delta
+            and isfinite(value)
+            and isfinite(validation["loss"])
+        )
         if better:
             self.value, self.epoch, self.waited = value, epoch, 0
             self.weights[...] = params

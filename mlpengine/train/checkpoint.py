@@ -162,7 +162,7 @@ class Checkpointer:
         self._save(loop)
 
     def _save(self, loop: Loop) -> None:
-        if _position(loop) == self._saved:
+        if _position(loop) == self._saved or not loop.is_finite:
             return
         began = perf_counter()
         better = loop.best.epoch != self._best

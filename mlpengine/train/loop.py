@@ -1,8 +1,9 @@
 """The training loop: epochs, validation, early stopping, and those who watch."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf, nan
+from dataclasses import dataclass, replace
+from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any, Literal
 
@@ -15,10 +16,16 @@ from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.history import EpochRow, History
+from mlpengine.train.nonfinite import bad_rows, odd_value
 from mlpengine.train.runs import FEWEST, CompiledSteps, Unseen, compiled_steps
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import BoundStep, TrainingStep
 from mlpengine.train.task import Part, Task
+
+CHECKED_ROWS = 512
+"""Training rows for which the outputs of the final weights must be finite."""
+
+_log = logging.getLogger("mlpengine")
 
 Ending = Literal["epochs", "early", "interrupted"]
 
@@ -96,7 +103,9 @@ class Loop:
         self._samples = 0
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._stop = False
+        self._odd_validation = ""
         self._calls = {name: _methods(observers, name) for name in _METHODS}
+        self._may_skip = all(hasattr(o, "unseen") for o in observers if hasattr(o, "on_step"))
         self._states: dict[str, Any] = {
             getattr(observer, "name", ""): observer
             for observer in (*observers, self.nonfinite)
@@ -124,16 +133,20 @@ class Loop:
         self._notify("on_start")
         if rest := len(self.train) % self.step.batch_size:
             self.step.bound(rest)  # made here rather than within an epoch
-        with np.errstate(over="ignore", invalid="ignore"):  # the step finds them and names them
-            try:
-                ending = self._run_epochs()
-            except NumericalError as error:
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # the step finds and names them
+                try:
+                    ending = self._run_epochs()
+                except NumericalError:
+                    self._notify("on_stop")
+                    raise
                 self._notify("on_stop")
-                self._notify("on_error", error)
-                raise
-        self._notify("on_stop")
-        if self.best.epoch:
-            self.step.mlp.params.flat[...] = self.best.weights
+                if self.best.epoch:
+                    self.step.mlp.params.flat[...] = self.best.weights
+                self._check_result(ending)
+        except NumericalError as error:
+            self._notify("on_error", error)
+            raise
         rate = self._samples / self.seconds if self.seconds else 0.0
         done = len(self.history.rows)
         result = Result(ending, done, self.best.epoch, self.seconds, rate, self.history)
@@ -150,16 +163,46 @@ class Loop:
             began = perf_counter()
             if not self._learn():
                 return "interrupted"
+            if not self.is_finite:
+                raise NumericalError(
+                    f"step {self.steps}: weights must be finite after the update (lower the "
+                    f"learning rate, {self.step.optimizer.current_lr:g})"
+                )
             spent = perf_counter() - began
             self.seconds += spent
             self._samples += len(self.train)
             self._close_epoch(spent)
         return "epochs" if self.best.waited < patience else "early"
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all weights are finite."""
+        return bool(np.isfinite(self.step.mlp.params.flat).all())
+
+    def _check_result(self, ending: Ending) -> None:
+        """Refuse weights with which the next step would fail, or that no validation chose.
+
+        Raises: NumericalError.
+        """
+        output = self.step.mlp.predict(self.train.x[:CHECKED_ROWS])
+        bad = len(bad_rows(output))
+        if bad and (self.nonfinite.action == "stop" or bad == len(output)):
+            raise NumericalError(
+                f"step {self.steps}: outputs must be finite after the update "
+                f"({odd_value(self._head(), output)})"
+            )
+        if self._odd_validation and not self.best.epoch and ending != "interrupted":
+            raise NumericalError(f"no epoch can be the best: {self._odd_validation}")
+
+    def _head(self) -> Part:
+        """Return the first rows of the training part."""
+        part, rows = self.train, slice(CHECKED_ROWS)
+        return replace(part, x=part.x[rows], y=part.y[rows], truth=part.truth[rows], weights=None)
+
     def _learn(self) -> bool:
         """Learn from the batches of an epoch, or those left of it; return whether all are done."""
         step, observers, sums = self.step, self._calls["on_step"], self._sums
-        many = self.many if len(self._calls["unseen"]) == len(observers) else None
+        many = self.many if self._may_skip else None
         self.epoch = len(self.history.rows) + 1
         for indices in self.batches.epoch():
             rows = len(indices)
@@ -205,7 +248,7 @@ class Loop:
     def _failed(self, error: NumericalError, indices: Array) -> None:
         """Leave a step out that was not finite, or raise with the state as it was before it."""
         try:
-            self.nonfinite.met(error, self.step, indices)
+            self.nonfinite.met(error, self.step, indices, self.train.places)
         except NumericalError:
             self.batches.cursor -= len(indices)
             raise
@@ -219,7 +262,7 @@ class Loop:
             gather(train.weights, indices, bound.loss.sample_weight)
 
     def _close_epoch(self, spent: float) -> None:
-        validation = self.evaluator.run(self.validation) if self.validation else {}
+        validation = self._validate(self.validation) if self.validation else {}
         rows = len(self.train)
         loss, norm, learned, steps = self._sums
         row = EpochRow(
@@ -239,6 +282,15 @@ class Loop:
         if isinstance(schedule, PlateauSchedule):
             schedule.observe(value if validation else row.train_loss)
         self._notify("on_epoch", row)
+
+    def _validate(self, part: Part) -> dict[str, float]:
+        """Return loss and metrics; warn the first time that the loss is not finite."""
+        measured = self.evaluator.run(part)
+        if not self._odd_validation and not isfinite(measured["loss"]):
+            reason = odd_value(part, self.evaluator.output)
+            self._odd_validation = f"validation loss must be finite ({reason})"
+            _log.warning("warning: epoch %d: %s", self.epoch, self._odd_validation)
+        return measured
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps; weights and order are not copied."""

@@ -7,6 +7,7 @@ from mlpengine.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.spec import Array
 from mlpengine.train.nonfinite import SHOWN_ROWS, bad_rows
 from mlpengine.train.step import TrainingStep
+from mlpengine.train.task import Places
 from mlpengine.wording import plural
 
 Action = Literal["stop", "skip"]
@@ -33,14 +34,20 @@ class NonfiniteRule:
         self.action, self.limit = action, limit
         self.skipped = 0
 
-    def met(self, error: NumericalError, step: TrainingStep, rows: Array) -> None:
+    def met(
+        self,
+        error: NumericalError,
+        step: TrainingStep,
+        rows: Array,
+        places: Places | None = None,
+    ) -> None:
         """Count a step that failed with `error`, or raise what ends the run.
 
-        `rows` are the numbers of the batch's rows in the training part.
+        `rows` are the numbers of the batch's rows in the training part, `places` its origin.
         Raises: NumericalError naming step, layer, direction and those of the rows that are at
         fault.
         """
-        text = f"{error}{name_rows(step, rows)}"
+        text = f"{error}{name_rows(step, rows, places)}"
         if self.action == "stop":
             raise NumericalError(text) from error
         if self.skipped == self.limit:
@@ -61,17 +68,17 @@ class NonfiniteRule:
         self.skipped = skipped
 
 
-def name_rows(step: TrainingStep, rows: Array) -> str:
+def name_rows(step: TrainingStep, rows: Array, places: Places | None = None) -> str:
     """Return which training rows the first array that is not finite points to, if it points.
 
     The input comes first, then the activations in forward order, then the gradients of the rows
     in backward order.
     """
     for array in (step.scratch.input, *step.scratch.activations, *reversed(step.grads.d_hidden)):
-        places = bad_rows(array)
-        if places.size:
-            found = rows[places]
-            shown = ", ".join(str(row) for row in found[:SHOWN_ROWS])
-            more = f" and {len(found) - SHOWN_ROWS} more" if len(found) > SHOWN_ROWS else ""
-            return f"; training row{'s' if len(found) > 1 else ''} {shown}{more}"
+        bad = rows[bad_rows(array)]
+        if bad.size:
+            shown = ", ".join(str(row) for row in bad[:SHOWN_ROWS])
+            more = f" and {len(bad) - SHOWN_ROWS} more" if len(bad) > SHOWN_ROWS else ""
+            origin = f" ({places.row(int(bad[0]))})" if places else ""
+            return f"; training row{'s' if len(bad) > 1 else ''} {shown}{more}{origin}"
     return ""

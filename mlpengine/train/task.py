@@ -1,7 +1,7 @@
 """What a network's outputs mean: the form of targets that a loss takes, labels, units, metrics."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,19 +18,33 @@ RISING = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc",
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where the rows and columns of a part come from, for messages."""
+
+    rows: Table
+    features: Sequence[str]
+    targets: Sequence[str]
+
+    def row(self, row: int) -> str:
+        """Return file and line of a row, or what else is known of it."""
+        return f"{self.rows.source}: {self.rows.place(row)}"
+
+
+@dataclass(frozen=True)
 class Part:
     """The rows of one split, ready for the network.
 
     `x` may be a `Stream`, which stands for an array larger than memory and is gathered from.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
-    weights (rows,) or None.
+    weights (rows,) or None.  `places` is known of rows of a table.
     """
 
     x: Array
     y: Array
     truth: Array
     weights: Array | None = None
+    places: Places | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -200,6 +214,11 @@ def part_of(
         task.learning_target(data.target, dtype),
         task.truth(part, data.target),
         weights,
+        Places(
+            Table({}, part.source, first_line=part.first_line, origin=part.origin),
+            preprocessor.feature_names,
+            preprocessor.target.columns if preprocessor.target else (),
+        ),
     )
 
 

@@ -195,3 +195,35 @@ def test_a_signal_ends_training_after_the_step(number, code, tmp_path, config):
     result = json.loads(out)
     assert 2 <= result["epochs"] < 1_000_000
     assert Model.load(Path(result["run_dir"]) / "model.safetensors")
+
+
+ODD = """\
+data:
+  {source: rows.csv, target: y, task: regression, validation_source: other.csv, split: {test: 0}}
+model: {hidden: [4]}
+training: {epochs: 3, batch_size: 16}
+report: false
+"""
+
+
+def test_the_cell_that_makes_validation_infinite_is_named(mlpengine, tmp_path, caplog):
+    lines = [f"{i % 7 - 3},{i % 5},{i % 7 * 2.25 + 1}" for i in range(60)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
+    odd = ["a,b,y", *lines[:20]]
+    odd[8] = "1,2,1e25"
+    (tmp_path / "other.csv").write_text("\n".join(odd) + "\n")
+    (tmp_path / "odd.yaml").write_text(ODD)
+    found = mlpengine("train", "odd.yaml", "--out", "run", "-q")
+    assert found.code == 1
+    assert "other.csv: line 9, column 'y' holds" in found.err
+    assert not Path("run", "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(("lr", "code"), [("1e39", 2), ("1e38", 1)])
+def test_a_learning_rate_beyond_the_dtype_is_no_model(lr, code, mlpengine, config):
+    settings = ["--set", f"optimizer={{name: sgd, lr: {lr}}}", "--set", "training.batch_size=512"]
+    found = mlpengine("train", config, "--epochs", 1, "--out", "run", "-q", *settings)
+    assert found.code == code
+    assert "must be" in found.err
+    assert "Traceback" not in found.err
+    assert not Path("run", "model.safetensors").exists()

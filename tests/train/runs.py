@@ -30,11 +30,15 @@ def make_loop(
     weights=False,
     dropout=0.0,
     seed=3,
+    optimizer=Adam,
+    backend="auto",
 ):
     mlp = Mlp([4, 8, CLASSES], dropout=dropout, seed=seed)
-    optimizer = Adam(mlp, lr=lr, schedule=schedule)
+    bound = optimizer(mlp, lr=lr, schedule=schedule)
     train = part(rows, 1, noise=noise, weights=weights)
-    step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, batch_size, weighted=weights)
+    step = TrainingStep(
+        mlp, SoftmaxCrossEntropy(), bound, batch_size, weighted=weights, backend=backend
+    )
     return Loop(
         step,
         Classification(CLASSES),

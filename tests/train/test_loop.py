@@ -4,8 +4,22 @@ import numpy as np
 import pytest
 from runs import EarlyStopping, make_loop
 
-from mlpengine import MlpEngineError, NumericalError
+from mlpengine import (
+    Adam,
+    MeanSquaredError,
+    Mlp,
+    MlpEngineError,
+    NumericalError,
+    Sgd,
+    TrainingStep,
+)
+from mlpengine.data.targets import NumberTarget
 from mlpengine.optim import PlateauSchedule
+from mlpengine.train.best import Best
+from mlpengine.train.checkpoint import Checkpointer, Checkpoints
+from mlpengine.train.loop import Loop
+from mlpengine.train.runs import Unseen
+from mlpengine.train.task import Part, Regression
 
 
 class Watcher:
@@ -158,3 +172,70 @@ def test_a_plateau_lowers_the_learning_rate(validation):
     rates = [row.lr for row in loop.run().history.rows]
     assert rates[0] == 2.0
     assert rates[-1] < 2.0
+
+
+def odd_validation(value, *, place, **options):
+    """Return a regression loop with one odd value in its validation part."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for rows in (60, 20):
+        x = rng.standard_normal((rows, 2)).astype("float32")
+        y = (x @ np.float32([[1.0], [-0.5]])).astype("float32")
+        parts.append(Part(x, y, y.astype("float64")))
+    (parts[1].x if place == "feature" else parts[1].y)[7, 0] = value
+    mlp = Mlp([2, 8, 1], seed=1)
+    target = NumberTarget(["y"], [0.0], [1.0])
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=1e-2), 20)
+    return Loop(step, Regression(target), *parts, **options)
+
+
+@pytest.mark.parametrize("place", ["feature", "target"])
+def test_no_epoch_is_the_best_if_no_validation_loss_is_finite(place, caplog):
+    loop = odd_validation(1e25, place=place, epochs=3)
+    message = rf"validation loss must be finite \({place} 0 of row 7 is 1e\+25\)"
+    with pytest.raises(NumericalError, match=f"no epoch can be the best: {message}"):
+        loop.run()
+    assert loop.best.epoch == 0
+    assert len([r for r in caplog.records if "validation loss must be" in r.message]) == 1
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("monitor", ["loss", "accuracy"])
+def test_an_epoch_that_is_not_finite_is_never_the_best(odd, monitor):
+    best = Best(np.zeros(1, np.float32), EarlyStopping(monitor=monitor))
+    losses = [odd, 0.5, odd, 0.4]
+    for epoch, loss in enumerate(losses, start=1):
+        best.update(np.float32([epoch]), epoch, {"loss": loss, "accuracy": -loss})
+    assert (best.epoch, best.weights.item()) == (4, 4.0)
+
+
+def test_weights_that_an_update_made_infinite_are_neither_kept_nor_saved(tmp_path):
+    store = Checkpoints(tmp_path)
+    saver = Checkpointer(store, {}, every_epochs=1)
+    loop = make_loop(rows=16, epochs=1, lr=3e38, observers=[saver], optimizer=Sgd)
+    loop.train.x[...] *= 1e4
+    with pytest.raises(NumericalError, match="step 1: weights must be finite after the update"):
+        loop.run()
+    assert loop.best.epoch == 0
+    assert store.newest() is None
+
+
+@pytest.mark.parametrize("validation", [True, False])
+def test_outputs_of_the_final_weights_are_looked_at(validation):
+    loop = make_loop(rows=16, epochs=1, lr=1e38, validation=validation, optimizer=Sgd)
+    with pytest.raises(NumericalError, match="step 1: outputs must be finite after the update"):
+        loop.run()
+
+
+def test_one_observer_that_sees_every_step_is_enough():
+    """One has only `on_step`, another only `unseen`: as many of each, yet steps must be seen."""
+
+    class Resting:
+        def unseen(self, loop):
+            return Unseen()
+
+    watcher = Watcher()
+    make_loop(
+        rows=16 * 30, epochs=1, observers=[watcher, Resting()], backend="compiled", validation=False
+    ).run()
+    assert watcher.events.count("step") == 30
