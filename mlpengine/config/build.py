@@ -143,6 +143,8 @@ def build(file: ConfigFile) -> Experiment:
         threads=threads,
         checkpointing=config.training.checkpointing,
     )
+    if short := len(parts["train"]) % batch_size:
+        step.bound(short)  # from here on `step.executor` is that of the whole run
     model = Model(mlp, tables.preprocessor, name)
     return Experiment(file, tables, task, parts, model, loss, step, threads)
 

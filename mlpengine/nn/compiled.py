@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.backends.compiled import UnsupportedError, compile_program
-from mlpengine.errors import CompileError
+from mlpengine.errors import CompileError, UsageError
 from mlpengine.spec import Array
 from mlpengine.tape.memory import write_into
 
@@ -27,6 +27,8 @@ class CompiledMlp:
     """
 
     def __init__(self, mlp: "Mlp", batch_size: int) -> None:
+        if batch_size < 1:
+            raise UsageError(f"compile: batch_size must be at least 1 (got {batch_size})")
         self._scratch = mlp.scratch(batch_size, training=False, backend="numpy")
         names = {
             int(v.ctypes.data): f"p_{n.replace('.', '_')}" for n, v in mlp.params.views.items()

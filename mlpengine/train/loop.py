@@ -95,6 +95,8 @@ class Loop:
         self.batches = Batches(len(train), step.batch_size, seed=seed)
         self.batch_rows: Array = self.batches.order[:0]
         weights = train.weights if step.weighted else None
+        if short := len(train) % step.batch_size:
+            step.bound(short)  # made here rather than within an epoch, by the executor of all
         self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order)
         self.epoch = 0
         self.history = History(("loss", *task.headline) if validation else ())
@@ -131,8 +133,6 @@ class Loop:
     def run(self) -> Result:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
         self._notify("on_start")
-        if rest := len(self.train) % self.step.batch_size:
-            self.step.bound(rest)  # made here rather than within an epoch
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # the step finds and names them
                 try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlpengine.errors import CompileError, NumericalError, UsageError
+from mlpengine.errors import CompileError, NumericalError, ShapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
@@ -119,13 +119,21 @@ class TrainingStep:
     def bound(self, rows: int) -> BoundStep:
         """Return the step for `rows` rows: write ``scratch.input`` and ``loss.target``, then `run`.
 
-        Raises: ShapeError if `rows` exceeds the batch size.
+        One executor runs the steps of every number of rows: where one of them cannot be compiled
+        none is.  Ask for the numbers to come before training, so that no executor follows another.
+        Raises: ShapeError if `rows` exceeds the batch size, or is 0.
         """
         found = self._bound.get(rows)
         if found is None:
-            full = self._full
+            if rows < 1:
+                raise ShapeError("training step: x needs at least one row")
+            full, executor = self._full, self.executor
             found = self._bind(full.scratch.for_rows(rows), full.grads.for_rows(rows))
             self._bound[rows] = found
+            if self.executor != executor:
+                self._bound = {n: self._bind(b.scratch, b.grads) for n, b in self._bound.items()}
+                self._full = self._bound[self.batch_size]
+                found = self._bound[rows]
         return found
 
     def run(self, bound: BoundStep) -> float:

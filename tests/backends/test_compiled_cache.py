@@ -1,9 +1,15 @@
 """The cache of compiled programs: whose it is, what is damaged, who is at it at once."""
 
+import errno
+import json
+import logging
 import os
+import re
 import stat
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +17,7 @@ from compiled_table import CASES
 
 from mlpengine import CompileError
 from mlpengine.backends.compiled import cache
+from mlpengine.backends.compiled import target as targets
 from mlpengine.backends.compiled.executor import native_target
 from mlpengine.backends.compiled.target import compiler_command, find_target
 
@@ -42,16 +49,32 @@ def test_a_program_is_compiled_once(folder, monkeypatch):
     assert answer() == 42
 
 
-@pytest.mark.parametrize("kept_text", [None, "", "[]", "{", '{"command": ["cc"]}'])
-def test_a_compiler_is_asked_once_and_again_if_the_answer_is_lost(folder, monkeypatch, kept_text):
+WRONG_FIELDS = (
+    *({"vector_bytes": n} for n in (0, 33, None, "32", 16.0)),
+    *({"registers": n} for n in (None, -32, 1e9, True)),
+    *({"command": c} for c in (["other"], [None], "cc", [])),
+    {"version": 3},
+    {"cpu": None},
+    {"more": 1},
+)
+
+
+@pytest.mark.parametrize("damage", [None, "", "[]", "{", "\0", *WRONG_FIELDS], ids=str)
+def test_a_compiler_is_asked_once_and_again_if_the_answer_is_damaged(folder, monkeypatch, damage):
     target = native_target()
     (path,) = folder.iterdir()
-    if kept_text is not None:
-        path.write_text(kept_text)
+    if damage is not None:
+        fields = json.loads(path.read_text())
+        text = damage if isinstance(damage, str) else json.dumps({**fields, **damage})
+        path.write_text(text)
     cache._targets.clear()
-    if kept_text is None:
+    if damage is None:
         monkeypatch.setattr(cache, "find_target", None)  # asking again would fail
     assert native_target() == target
+
+
+def is_sound(path):
+    return cache.is_sound(path.name, path.read_bytes())
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
@@ -65,10 +88,10 @@ def test_a_damaged_file_is_built_again(folder, damage):
     path.unlink()  # the loaded file is left as it is
     path.write_bytes({"flip": content, "cut": content[:-100], "empty": b""}[damage])
     path.chmod(0o700)
-    assert not cache.is_sound(path)
+    assert not is_sound(path)
     cache._loaded.clear()
     assert answer(source) == 42
-    assert cache.is_sound(path)
+    assert is_sound(path)
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
@@ -120,15 +143,181 @@ def test_a_full_disk_is_a_compile_error(folder, monkeypatch):
     assert [p.suffix for p in folder.iterdir()] == [".json"]
 
 
-@pytest.mark.parametrize("compiler", ["/no/such/compiler", "false"])
-def test_numpy_runs_where_the_compiler_does_not(folder, monkeypatch, caplog, compiler):
+def test_a_library_that_cannot_serve_is_built_again(folder, tmp_path):
+    """Not a library, without the function, and that of another program: each with a good digest."""
+    native_target()
+    other = f"/* other */ {SOURCE}"
+    assert answer(other) == 42
+    stranger = kept(folder)[0].read_bytes()
+    text = tmp_path / "empty.c"
+    text.write_text("int nothing;\n")
+    subprocess.run(["cc", "-shared", "-fPIC", text, "-o", tmp_path / "empty.so"], check=True)
+    empty = (tmp_path / "empty.so").read_bytes()
+    for number, (content, signed) in enumerate(
+        [(b"no library", True), (empty, True), (stranger, False)]
+    ):
+        source = f"/* {number} */ {SOURCE}"
+        before = set(kept(folder))
+        answer(source)
+        (path,) = set(kept(folder)) - before
+        path.unlink()
+        path.write_bytes(content)
+        path.chmod(0o700)
+        if signed:
+            cache._sign(path, path.name)
+        cache._loaded.clear()
+        library = cache.load(source, native_target(), functions=("answer",))
+        assert library.answer() == 42
+        assert path.read_bytes() != content
+
+
+@pytest.mark.parametrize(
+    ("compiler", "message"),
+    [
+        ("/no/such/compiler", r"\$CC must be the command of a C compiler"),
+        ('cc "x', r"\$CC must be the command of a C compiler"),
+        ("false", "false --version must run"),
+        ("true", "true .* must run and answer"),
+    ],
+)
+def test_numpy_runs_where_the_compiler_does_not(folder, monkeypatch, caplog, compiler, message):
     monkeypatch.setenv("CC", compiler)
+    check_numpy_runs(caplog, f"compiler: {message}")
+
+
+def check_numpy_runs(caplog, message):
     step = CASES[0].step("compiled")
     assert step.executor == "numpy"
     (line,) = caplog.messages
-    assert line.startswith("backend: NumPy runs instead of compiled code (compiler:")
+    assert re.match(rf"backend: NumPy runs instead of compiled code \({message}", line), line
+    assert "\n" not in line
     x, y, _ = CASES[0].data(32)
     assert np.isfinite(step(x, y))
+
+
+def a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file"
+
+
+@pytest.mark.parametrize("name", ["MLPENGINE_CACHE", "XDG_CACHE_HOME"])
+@pytest.mark.parametrize(
+    "place",
+    [a_file, lambda at: a_file(at) / "below", lambda at: at / ("n" * 300), lambda _: "/proc/none"],
+    ids=["file", "below a file", "too long", "no such file system"],
+)
+def test_numpy_runs_where_the_cache_cannot_be_used(
+    folder, monkeypatch, caplog, tmp_path, name, place
+):
+    monkeypatch.delenv("MLPENGINE_CACHE")
+    monkeypatch.setenv(name, str(place(tmp_path)))
+    check_numpy_runs(caplog, "cache: .* must be a directory of this user ")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT])
+def test_numpy_runs_where_the_cache_cannot_be_made(folder, monkeypatch, caplog, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    check_numpy_runs(caplog, f"cache: .*{re.escape(os.strerror(number))}")
+
+
+def test_a_relative_cache_is_one_of_the_working_directory(folder, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLPENGINE_CACHE", "relative")
+    assert answer() == 42
+    assert kept(tmp_path / "relative")
+
+
+def test_a_path_that_is_not_utf8_is_a_cache(folder, monkeypatch, tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    monkeypatch.setenv("MLPENGINE_CACHE", path)
+    assert answer() == 42
+    assert kept(Path(path))
+
+
+@pytest.mark.parametrize(("mode", "refused"), [(0o777, True), (0o775, True), (0o1777, False)])
+def test_parents_that_others_can_write_to_are_refused(folder, tmp_path, monkeypatch, mode, refused):
+    (tmp_path / "parent").mkdir()
+    (tmp_path / "parent").chmod(mode)
+    (tmp_path / "link").symlink_to("parent/real")
+    for path in ("parent/programs", "link/programs"):
+        (tmp_path / "parent/real").mkdir(exist_ok=True)
+        monkeypatch.setenv("MLPENGINE_CACHE", str(tmp_path / path))
+        if refused:
+            with pytest.raises(CompileError, match="must not lie where others can replace it"):
+                answer()
+        else:
+            assert answer() == 42
+
+
+def test_a_directory_moved_to_the_path_is_not_loaded_from(folder, tmp_path, monkeypatch):
+    """Between the check of the file and its load another directory takes the place."""
+    source = f"/* moved */ {SOURCE}"
+    assert answer(source) == 42
+    cache._loaded.clear()
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    (wrong / kept(folder)[0].name).write_bytes(b"another library")
+    real = cache.is_sound
+
+    def swap(*args):
+        folder.rename(tmp_path / "aside")
+        wrong.rename(folder)
+        return real(*args)
+
+    monkeypatch.setattr(cache, "is_sound", swap)
+    monkeypatch.setattr(cache, "_build", None)
+    assert answer(source) == 42
+
+
+def test_what_a_killed_compiler_run_left_is_removed(folder):
+    native_target()
+    old, new = folder / ".build-old", folder / ".build-new"
+    for path in (old, new):
+        path.mkdir()
+        (path / "program.c").write_text(SOURCE)
+    (folder / ".target-old").write_text("{")
+    long_ago = time.time() - 2 * cache.STALE_SECONDS
+    for path in (old, folder / ".target-old"):
+        os.utime(path, (long_ago, long_ago))
+    answer("/* stale */" + SOURCE)
+    assert {p.name for p in folder.iterdir() if p.name.startswith(".")} == {".build-new"}
+
+
+def test_a_compiler_that_hangs_is_ended_with_its_children(folder, tmp_path, monkeypatch, caplog):
+    compiler = tmp_path / "hanging"
+    compiler.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {tmp_path}/child\nwait\n")
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.setattr(targets, "SECONDS", 1.0)
+    monkeypatch.setattr(targets, "NOTICE_SECONDS", 0.5)
+    with pytest.raises(CompileError, match=r"must run .*timed out"):
+        native_target()
+    assert [r.levelno for r in caplog.records] == [logging.WARNING]
+    assert "hanging still runs after 0.5 s; it is ended after 1 s" in caplog.text
+    state = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] in "ZX"  # dead, waiting for init
+
+
+def test_a_directory_of_one_process_goes_with_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = f"""
+import os
+from mlpengine.backends.compiled.cache import cache_directory
+folder = cache_directory()
+assert folder.is_dir() and str(folder).startswith({str(tmp_path)!r}), folder
+child = os.fork()
+if not child:
+    raise SystemExit
+os.waitpid(child, 0)
+assert folder.is_dir()
+"""
+    env = {k: v for k, v in os.environ.items() if k not in ("MLPENGINE_CACHE", "XDG_CACHE_HOME")}
+    env |= {"HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_compiler_that_does_not_answer_is_an_error():

@@ -19,10 +19,11 @@ from mlpengine import (
     NumericalError,
     Sgd,
     ShapeError,
+    SoftmaxCrossEntropy,
     TrainingStep,
     UsageError,
 )
-from mlpengine.backends.compiled import executor
+from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_program, executor
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.train.native import choose_backend, emit_c
 
@@ -215,8 +216,58 @@ def test_a_layer_without_a_compiled_rule_splits_the_program():
 def test_auto_compiles_where_it_pays(monkeypatch):
     assert choose_backend(10**6) == "compiled"
     assert choose_backend(100) == "auto"
-    monkeypatch.setenv("CC", "/no/such/compiler")
-    assert choose_backend(10**6) == "auto"
+    for compiler in ("/no/such/compiler", 'cc "x'):
+        monkeypatch.setenv("CC", compiler)
+        assert choose_backend(10**6) == "auto"
+
+
+@pytest.mark.parametrize("backend", ["compiled", "numpy"])
+@pytest.mark.parametrize("loss", [MeanSquaredError(), SoftmaxCrossEntropy()], ids=lambda v: v.name)
+def test_a_batch_of_no_rows_is_refused(backend, loss):
+    case = StepCase("empty", (3, 4, 2), 5, loss=loss)
+    step, (x, y, _) = case.step(backend), case.data(0)
+    before = step.mlp.params.flat.copy()
+    with pytest.raises(ShapeError, match=r"^training step: x needs at least one row"):
+        step(x, y)
+    assert step.mlp.params.flat.tobytes() == before.tobytes()
+    assert step.optimizer.steps == 0
+
+
+def test_a_network_of_no_rows_is_not_compiled():
+    with pytest.raises(UsageError, match=r"^compile: batch_size must be at least 1 \(got 0\)"):
+        Mlp([2, 1]).compile(0)
+
+
+@pytest.mark.parametrize("columns", [1, 3, 17, 40])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_deviations_whose_sum_overflows_have_a_mean(columns, dtype):
+    """All near the largest number: their mean is theirs, and each gradient 1 / entries."""
+    mlp = Mlp([1, columns], seed=0, dtype=dtype)
+    step = TrainingStep(mlp, MeanAbsoluteError(), Sgd(mlp, lr=0.0), 4, backend="compiled")
+    assert step.executor == "compiled"
+    huge = 0.9 * float(np.finfo(dtype).max)
+    x, y = np.zeros((4, 1), dtype), np.full((4, columns), -huge, dtype)
+    assert step(x, y) == pytest.approx(huge, rel=1e-6)
+    np.testing.assert_allclose(step.grads.d_output, 1 / (4 * columns), rtol=1e-6)
+
+
+def test_a_loss_over_many_classes_takes_no_stack():
+    """Three million classes: two rows of them are three times a thread's stack."""
+    classes = 3_000_000
+    loss = SoftmaxCrossEntropy()
+    output, slot = np.zeros((1, classes), "f4"), np.zeros((1, classes), "f4")
+    bound = loss.bind(output, slot)
+    bound.target[...] = 7
+    instruction = LossInstruction(loss, (output, bound.target, None), (slot, bound.value))
+    assert compile_program([instruction], dtype=output.dtype, batch=1).step() == FINISHED
+    assert bound.value == pytest.approx(np.log(classes), rel=1e-5)
+    assert slot[0, 7] == pytest.approx(-1.0)
+    np.testing.assert_allclose(slot[0, [0, -1]], 1 / classes, rtol=1e-4)
+
+
+def test_a_height_of_rows_that_no_case_computes_traps():
+    text = emit_c(CASES[0].step("compiled"))
+    assert text.count("switch (h)") == text.count("default: __builtin_trap()") > 0
 
 
 def test_a_step_needs_a_thread():

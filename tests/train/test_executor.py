@@ -4,8 +4,11 @@ import logging
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mlpengine import MeanSquaredError, Mlp, Sgd
+from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import build
 from mlpengine.train.checkpoint import Checkpoints
@@ -130,3 +133,54 @@ def test_auto_threads_are_chosen_by_the_shapes(train, monkeypatch):
     experiment = build(load_config(Path("auto.yaml")))
     assert experiment.step.threads == experiment.threads == 3
     assert seen == [((64, 8, 10), 32)]
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_one_executor_runs_all_steps(fails, train, steps, caplog, monkeypatch):
+    """The full batch or the short last one cannot be kept: no step is compiled, and it says so."""
+    kept = []
+
+    def full_disk(*_):
+        kept.append(None)
+        if len(kept) == fails:
+            raise OSError(28, "No space left on device")
+        return real(*_)
+
+    real = cache._sign
+    monkeypatch.setattr(cache, "_sign", full_disk)
+    monkeypatch.setattr(cache, "_loaded", {})
+    monkeypatch.setenv("MLPENGINE_CACHE", str(Path("programs").absolute()))
+    settings = ("--set", f"seed={40 + fails}")
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        die(train, "died", *settings)
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning.startswith("backend: NumPy runs instead of compiled code (compiled program: ")
+    assert recorded("died") == "numpy"
+    assert all(bound.whole is None for bound in steps[-1]._bound.values())
+    numpy = ("--set", "training.backend=numpy")
+    assert train("c.yaml", "--out", "plain", *settings, *numpy) == 0
+    die(train, "died-plain", *settings, *numpy)
+    weights = [newest(folder).state["weights"] for folder in ("died", "died-plain")]
+    assert {name: w.tobytes() for name, w in weights[0].items()} == {
+        name: w.tobytes() for name, w in weights[1].items()
+    }
+
+
+def test_a_short_batch_that_cannot_be_compiled_ends_compiling(caplog, monkeypatch):
+    """In a loop of one's own nothing tells the step before that it will come."""
+    mlps = [Mlp([3, 5, 2], seed=1) for _ in range(2)]
+    step, plain = (
+        TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 6, backend=backend)
+        for mlp, backend in zip(mlps, ("compiled", "numpy"), strict=True)
+    )
+    assert step.executor == "compiled"
+    full = step.bound(6)
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    rng = np.random.default_rng(0)
+    for rows in (4, 6, 4, 6):
+        x, y = (rng.standard_normal((rows, n)).astype("f4") for n in (3, 2))
+        assert step(x, y) == plain(x, y)
+        assert step.executor == "numpy"
+    assert mlps[0].params.flat.tobytes() == mlps[1].params.flat.tobytes()
+    assert step.bound(6).scratch is full.scratch
+    assert len(caplog.records) == 1

@@ -1,11 +1,13 @@
 """Compiled programs, kept per user: compiled once for each source, compiler, flags and processor.
 
-Nothing is executed that another user could have written: the directory and each file must belong to
-this user and be writable by nobody else.  A file ends in the SHA-256 of what stands before it (the
-loader ignores what follows the sections it knows), so a damaged one is found and built again.
-Files appear by renaming, whole or not at all.
+Nothing is executed that another user could have written.  The directory must belong to this user
+and be writable by nobody else, its parents by nobody who could put another in its place; files are
+read and loaded relative to the directory as it was opened.  A file ends in the SHA-256 of its name
+and what stands before (the loader ignores what follows the sections it knows), so a damaged one, or
+one of another program, is found and built again.  Files appear by renaming, whole or not at all.
 """
 
+import atexit
 import ctypes
 import hashlib
 import json
@@ -14,8 +16,9 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -25,29 +28,47 @@ from mlpengine.backends.compiled.target import (
     SECONDS,
     Target,
     compiler_stamp,
-    environment,
     find_target,
+    run_compiler,
 )
 from mlpengine.errors import CompileError
 
 DIGEST_BYTES = 32
 
-
-def load(source: str, target: Target, more_flags: Sequence[str] = ()) -> ctypes.CDLL:
-    """Return the library of `source`, from the cache or compiled now.
-
-    Raises: CompileError if it cannot be compiled, kept or loaded.
-    """
-    key = "\n".join([target.identity, *more_flags, source])
-    name = hashlib.sha256(key.encode()).hexdigest()
-    return _load(name, source, target, tuple(more_flags))
-
+STALE_SECONDS = 10 * SECONDS
+"""Age of a temporary file that no process can be writing any more."""
 
 _loaded: dict[str, ctypes.CDLL] = {}
 _targets: dict[str, Target] = {}
 
 
-def remembered_target(command: tuple[str, ...]) -> Target:
+def load(
+    source: str, target: Target, more_flags: Sequence[str] = (), functions: Sequence[str] = ()
+) -> ctypes.CDLL:
+    """Return the library of `source`, from the cache or compiled now; it exports `functions`.
+
+    Raises: CompileError if it cannot be compiled, kept or loaded.
+    """
+    key = "\n".join([target.identity, *more_flags, source])
+    name = f"{hashlib.sha256(key.encode()).hexdigest()}.so"
+    if name in _loaded:
+        return _loaded[name]
+    folder = cache_directory()
+    try:
+        with _opened(folder) as descriptor:
+            library = _load_kept(folder, descriptor, name, functions)
+            if library is None:
+                _build(folder / name, source, target, more_flags)
+                library = _load_kept(folder, descriptor, name, functions)
+    except OSError as error:
+        raise CompileError(f"compiled program: must be kept and loaded ({error})") from error
+    if library is None:
+        raise CompileError(f"compiled program: {folder / name} must be loadable once it is built")
+    _loaded[name] = library
+    return library
+
+
+def known_target(command: tuple[str, ...]) -> Target:
     """Return what `command` compiles for, asking it only the first time that it is met.
 
     Asking takes two processes, which is longer than loading a program.
@@ -56,17 +77,18 @@ def remembered_target(command: tuple[str, ...]) -> Target:
     stamp = hashlib.sha256(compiler_stamp(command).encode()).hexdigest()
     if stamp not in _targets:
         path = cache_directory() / f"{stamp}.json"
-        _targets[stamp] = _read_target(path) or _ask_target(command, path)
+        _targets[stamp] = _read_target(command, path) or _ask_target(command, path)
     return _targets[stamp]
 
 
-def _read_target(path: Path) -> Target | None:
+def _read_target(command: tuple[str, ...], path: Path) -> Target | None:
     try:
-        _require_private(path, os.lstat(path))
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        return Target(**{**fields, "command": tuple(fields["command"])})
+        with _opened(path.parent) as descriptor:
+            fields = json.loads(_read(path.parent, descriptor, path.name).decode())
+        target = Target(**{**fields, "command": tuple(fields["command"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
+    return target if target.command == command else None
 
 
 def _ask_target(command: tuple[str, ...], path: Path) -> Target:
@@ -79,92 +101,139 @@ def _ask_target(command: tuple[str, ...], path: Path) -> Target:
     return target
 
 
-def _load(name: str, source: str, target: Target, more_flags: tuple[str, ...]) -> ctypes.CDLL:
-    if name not in _loaded:
-        try:
-            path = cache_directory() / f"{name}.so"
-            if not is_sound(path):
-                _build(path, source, target, more_flags)
-            _loaded[name] = ctypes.CDLL(str(path))
-        except OSError as error:
-            raise CompileError(f"compiled program: must be kept and loaded ({error})") from error
-    return _loaded[name]
-
-
 def cache_directory() -> Path:
     """Return the directory of compiled programs, making it if need be.
 
-    It is $MLPENGINE_CACHE, or ``mlpengine`` in $XDG_CACHE_HOME or in ~/.cache; without a home it is
-    a directory that lasts as long as the process.
-    Raises: CompileError if it belongs to somebody else or others can write to it.
+    It is $MLPENGINE_CACHE, or ``mlpengine`` in $XDG_CACHE_HOME (unless that is relative) or in
+    ~/.cache; where the last cannot be had it is a directory that lasts as long as the process.
+    Raises: CompileError if it cannot be made, or others could write to it.
     """
-    named = os.environ.get("MLPENGINE_CACHE")
+    named, shared = (os.environ.get(name, "") for name in ("MLPENGINE_CACHE", "XDG_CACHE_HOME"))
     if named:
-        folder = Path(named)
-    elif os.environ.get("XDG_CACHE_HOME"):
-        folder = Path(os.environ["XDG_CACHE_HOME"]) / "mlpengine"
-    else:
-        try:
-            folder = Path.home() / ".cache" / "mlpengine"
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except (OSError, RuntimeError):
-            folder = _private_directory()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _require_private(folder, os.lstat(folder), stat.S_ISDIR)
+        return _private(Path(named).absolute())
+    if os.path.isabs(shared):
+        return _private(Path(shared) / "mlpengine")
+    try:
+        return _private(Path.home() / ".cache" / "mlpengine")
+    except (CompileError, RuntimeError):
+        return _temporary_directory()
+
+
+def _private(folder: Path) -> Path:
+    """Make `folder` if it is not there; refuse one that others could write to or replace."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_private(folder, os.lstat(folder), stat.S_IFDIR)
+        if os.name == "posix":
+            for parent in {*folder.parents, *folder.resolve().parents}:
+                _require_firm(folder, parent, os.stat(parent))
+    except OSError as error:
+        reason = error.strerror or error
+        raise CompileError(f"cache: {folder} must be a directory of this user ({reason})") from None
     return folder
 
 
 @cache
-def _private_directory() -> Path:
-    return Path(tempfile.mkdtemp(prefix="mlpengine-"))
+def _temporary_directory() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mlpengine-"))
+    atexit.register(_remove_own, folder, os.getpid())
+    return folder
 
 
-def _require_private(path: Path, found: os.stat_result, kind: object = stat.S_ISREG) -> None:
+def _remove_own(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # not a forked child
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
     """Raise CompileError unless `path` is ours alone to write."""
-    if not callable(kind) or not kind(found.st_mode):
+    if stat.S_IFMT(status.st_mode) != kind:
         raise CompileError(f"cache: {path} must not be a link or another kind of file")
-    if hasattr(os, "getuid") and found.st_uid != os.getuid():
-        raise CompileError(f"cache: {path} must belong to this user (owner {found.st_uid})")
-    if os.name == "posix" and found.st_mode & 0o022:
-        mode = stat.filemode(found.st_mode)
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        raise CompileError(f"cache: {path} must belong to this user (owner {status.st_uid})")
+    if os.name == "posix" and status.st_mode & 0o022:
+        mode = stat.filemode(status.st_mode)
         raise CompileError(f"cache: {path} must not be writable by others (mode {mode})")
 
 
-def is_sound(path: Path) -> bool:
-    """Return whether there is a file that ends in the digest of its contents.
+def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
+    """Raise CompileError if another user could replace what lies in `parent`."""
+    writable = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+    if writable or status.st_uid not in (0, os.getuid()):
+        raise CompileError(
+            f"cache: {folder} must not lie where others can replace it ({parent} has mode "
+            f"{stat.filemode(status.st_mode)}, owner {status.st_uid}); $MLPENGINE_CACHE names "
+            "another directory"
+        )
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """Open the directory for reading relative to it; None where the system cannot do that."""
+    if os.open not in os.supports_dir_fd:
+        yield None
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _require_private(folder, os.fstat(descriptor), stat.S_IFDIR)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read(folder: Path, descriptor: int | None, name: str) -> bytes:
+    """Return the contents of a file that is ours alone to write."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    path: str | Path = folder / name if descriptor is None else name
+    with open(os.open(path, flags, dir_fd=descriptor), "rb") as file:
+        _require_private(folder / name, os.fstat(file.fileno()), stat.S_IFREG)
+        return file.read()
+
+
+def _load_kept(
+    folder: Path, descriptor: int | None, name: str, functions: Sequence[str]
+) -> ctypes.CDLL | None:
+    """Return the library that is kept under `name`; None if it must be built.
 
     Raises: CompileError if it is not ours alone to write.
     """
     try:
-        with open(path, "rb") as file:
-            _require_private(path, os.lstat(path))
-            content = file.read()
+        content = _read(folder, descriptor, name)
     except FileNotFoundError:
-        return False
+        return None
+    if not is_sound(name, content) or any(f"{f}\0".encode() not in content for f in functions):
+        return None
+    # Whoever moves another directory to the path does not change what the descriptor names.
+    opened = Path(f"/proc/self/fd/{descriptor}", name)
+    try:
+        return ctypes.CDLL(str(opened if opened.exists() else folder / name))
+    except OSError:
+        return None
+
+
+def is_sound(name: str, content: bytes) -> bool:
+    """Return whether the content of a kept file ends in the digest of it and its name."""
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
-    return bool(body) and hashlib.sha256(body).digest() == digest
+    return bool(body) and _digest(name, body) == digest
 
 
-def _build(path: Path, source: str, target: Target, more_flags: tuple[str, ...]) -> None:
+def _digest(name: str, body: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + body).digest()
+
+
+def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -> None:
     """Compile into a directory of our own beside `path`, then rename."""
+    _remove_stale(path.parent)
     folder = Path(tempfile.mkdtemp(prefix=".build-", dir=path.parent))
     try:
         text, built = folder / "program.c", folder / "program.so"
         text.write_text(source, encoding="utf-8")
         command = [*target.command, *FLAGS, *more_flags, str(text), "-o", str(built), "-lm"]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-            env=environment(),
-            cwd=folder,
-        )
+        done = run_compiler(command, folder)
         if done.returncode:
             lines = [ln for ln in done.stderr.splitlines() if "error" in ln] or ["no message"]
             raise CompileError(f"compiler: must accept the program ({lines[0].strip()})")
-        _sign(built)
+        _sign(built, path.name)
         os.replace(built, path)
     except (OSError, subprocess.SubprocessError) as error:
         raise CompileError(f"compiled program: cannot be built in {folder} ({error})") from error
@@ -173,11 +242,22 @@ def _build(path: Path, source: str, target: Target, more_flags: tuple[str, ...])
             shutil.rmtree(folder)
 
 
-def _sign(path: Path) -> None:
+def _remove_stale(folder: Path) -> None:
+    """Remove what processes left that were killed while they compiled."""
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            if not entry.name.startswith((".build-", ".target-")):
+                continue
+            with suppress(OSError):
+                if time.time() - entry.lstat().st_mtime > STALE_SECONDS:
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def _sign(path: Path, name: str) -> None:
     """Append the digest, and make sure that all of it has reached the disk."""
     body = path.read_bytes()
     with open(path, "ab") as file:
-        file.write(hashlib.sha256(body).digest())
+        file.write(_digest(name, body))
         file.flush()
         os.fsync(file.fileno())
     os.chmod(path, 0o700)

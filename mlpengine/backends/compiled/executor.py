@@ -1,12 +1,14 @@
 """Replaying a generated program: one call into machine code."""
 
 import ctypes
+import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 import numpy as np
 
-from mlpengine.backends.compiled.cache import load, remembered_target
+from mlpengine.backends.compiled.cache import known_target, load
 from mlpengine.backends.compiled.lower import InstructionLike
 from mlpengine.backends.compiled.source import NUMBERS, Source, emit_program
 from mlpengine.backends.compiled.target import Target, compiler_command
@@ -18,6 +20,9 @@ from mlpengine.spec import Array
 FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM = range(5)
 """How a step ended; in all but the first nothing was updated."""
 
+FUNCTIONS = ("mlpengine_step", "mlpengine_open", "mlpengine_close")
+"""What every compiled program exports."""
+
 
 def native_target() -> Target:
     """Return what the installed compiler compiles for.
@@ -26,11 +31,14 @@ def native_target() -> Target:
     """
     command = compiler_command()
     if command is None:
+        named = os.environ.get("CC")
         raise CompileError(
-            "compiler: a C compiler must be on PATH or named by $CC; "
+            f"compiler: $CC must be the command of a C compiler (CC={named!r})"
+            if named
+            else "compiler: a C compiler must be on PATH or named by $CC; "
             "pip install 'mlpengine[compiled]' brings one"
         )
-    return remembered_target(command)
+    return known_target(command)
 
 
 class Executor:
@@ -38,6 +46,7 @@ class Executor:
 
     Attributes:
         source: the C text and the arrays it works on.
+        library: its machine code, which other executors may share.
         numbers: doubles by position of `NUMBERS`; the caller writes ``lr``, ``steps`` and
             ``clip_norm`` and reads ``loss`` and ``norm``.
         step: runs the whole program and returns how it ended.
@@ -45,8 +54,10 @@ class Executor:
 
     def __init__(self, source: Source, target: Target, update: Update | None) -> None:
         self.source = source
-        library = load(source.text, target)
+        self.library = library = load(source.text, target, functions=FUNCTIONS)
         raw = np.zeros(source.nbytes + 64, np.uint8)
+        library.mlpengine_open()
+        weakref.finalize(raw, library.mlpengine_close).atexit = False  # `step` may outlive this
         self._workspace = raw[-address_of(raw) % 64 :]
         self._table = np.array([address_of(a) for a in source.arrays], np.uintp)
         more = list(update.numbers) if update else []

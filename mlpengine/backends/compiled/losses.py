@@ -83,7 +83,9 @@ def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> str:
         "vec entry, slope;\n"
         f"{with_options(rule.code, kernel.op)}\n"
         "if (n < LANES) entry = choose(first_lanes(n), entry, splat(0));\n"
-        "row += wide_sum_lanes(entry);"
+        # Shares of the mean: no sum of entries that are near the largest number overflows.
+        "row += (double)sum_lanes(entry * splat((real)1 / LANES))"
+        f" * ({rule.value_scale / entries!r} * LANES);"
     )
     if slot is not None:
         scale = literal(np.float64(rule.slope_scale / entries), layout.itemsize)
@@ -91,7 +93,7 @@ def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> str:
             f"\nstore_first({slot.name} + i * {layout.stride(slot)} + j, "
             f"slope * splat({scale}{share}), n);"
         )
-    value = f"row_loss[i] = row * {rule.value_scale / entries!r}{share};"
+    value = f"row_loss[i] = row{share};"
     columns = _columns(output.columns, layout.lanes, body)
     return _row_loop(f"double row = 0;\n{columns}{value}")
 
@@ -108,23 +110,27 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> str:
         f"{_target_rows(kernel, layout)}"
         "if (n < LANES) q = choose(first_lanes(n), q, splat(0));\n"
         "if (n < LANES) o = choose(first_lanes(n), o, splat(0));\n"
-        "mass += q;\npicked += q * (o - splat(top));\n"
-        "store(probs + j, e);\nstore(wanted + j, q);"
+        "mass += q;\npicked += q * (o - splat(top));"
     )
     text = f"vec most = splat(-INFINITY);\n{_columns(columns, lanes, most)}"
     text += "const real top = max_lanes(most);\n"
     text += "vec sum = {0}, mass = {0}, picked = {0};\n"
+    if slot is not None:
+        at = f"{slot.name} + i * {layout.stride(slot)} + j"
+        parts += f"\nstore_first({at}, e, n);"
+        weighted = f" * splat({weight.name}[i])" if weight else ""
+        slope = (
+            f"{_target_rows(kernel, layout)}"
+            f"const vec e = load_first({at}, n);\n"
+            f"store_first({at}, (e * splat(weighed / total) - q){weighted}, n);"
+        )
     text += _check_label(kernel) + _columns(columns, lanes, parts)
     text += "const real total = sum_lanes(sum), weighed = sum_lanes(mass);\n"
     text += "const double whole = (double)v_log(splat(total))[0] * (double)weighed;\n"
     text += f"row_loss[i] = (whole - (double)sum_lanes(picked)){share};\n"
     if slot is not None:
-        weighted = f" * splat({weight.name}[i])" if weight else ""
-        value = f"(load(probs + j) * splat(weighed / total) - load(wanted + j)){weighted}"
-        at = f"{slot.name} + i * {layout.stride(slot)} + j"
-        text += _columns(columns, lanes, f"store_first({at}, {value}, n);")
-    size = padded_length(columns, lanes)
-    return f"real probs[{size}], wanted[{size}];\n{_column_scale(kernel, layout)}{_row_loop(text)}"
+        text += _columns(columns, lanes, slope)
+    return f"{_column_scale(kernel, layout)}{_row_loop(text)}"
 
 
 def _column_scale(kernel: LossRows, layout: Layout) -> str:

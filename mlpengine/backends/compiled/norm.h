@@ -34,7 +34,7 @@ static double norm_of(const real *x, long n, const double *sums, double least) {
   }
   if (total < LARGEST_SUM && smallest > least) return sqrt(total);
   const double norm = careful_norm(x, n);
-  meet(); /* before anybody scales what others still read; all came this way */
+  barrier(); /* before anybody scales what others still read; all came this way */
   return norm;
 }
 

@@ -144,6 +144,7 @@ for (long j = {start}; j < {stop}; j += {step}) {{
     h = tile_height(stop - i);
     switch (h) {{
 {cases}
+      default: __builtin_trap(); /* rows that no case computes */
     }}
   }}
 }}

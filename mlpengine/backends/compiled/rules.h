@@ -7,16 +7,6 @@ INLINE vec v_sqrt(vec x) {
   return y;
 }
 
-/* The sum of the lanes in double, where their sum in real overflows. */
-INLINE double wide_sum_lanes(vec v) {
-  double sum = (double)sum_lanes(v);
-  if (sum - sum != 0) {
-    sum = 0;
-    for (long i = 0; i < LANES; i++) sum += (double)v[i];
-  }
-  return sum;
-}
-
 /* 1 where `mask` is set and 0 elsewhere: to multiply with, so that a NaN is not hidden. */
 INLINE vec one_where(ivec mask) { return choose(mask, splat(1), splat(0)); }
 

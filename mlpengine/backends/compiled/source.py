@@ -100,10 +100,10 @@ def _preamble(target: Target, dtype: "np.dtype[np.floating]", threads: int, batc
         "float_math" if single else "double_math",
         "rules",
         "product",
-        "job",
+        "step_loop",
         "norm",
     ]
-    parts.append("team" if threads > 1 else "alone")
+    parts.append("thread_pool" if threads > 1 else "single_thread")
     folder = files(__package__)
     headers = [folder.joinpath(f"{part}.h").read_text(encoding="utf-8") for part in parts]
     return "\n".join([line for line in lines if line] + headers)
@@ -125,15 +125,15 @@ def _part(emitter: Emitter, update: Update | None, *, gathers: bool) -> str:
     names += ["grads", "chunk_sums"] if update else []
     lines = list(emitter.phases["prepare"])
     lines += ["if (thread == 0) bad_label[0] = 0;"] if loss else []
-    lines += ["meet();", f"for (long begin = 0; begin < {batch}; begin += {chunk}) {{"]
+    lines += ["barrier();", f"for (long begin = 0; begin < {batch}; begin += {chunk}) {{"]
     lines += [f"  const long end = MIN(begin + {chunk}, {batch}), length = end - begin;"]
     lines += ["  const long first = begin + length * thread / THREADS;"]
     lines += ["  const long last = begin + length * (thread + 1) / THREADS;"]
     if gathers:
         lines += ["  if (order) gather(table, workspace, order, job->data, first, last);"]
-    lines += ["  rows(table, workspace, first, last);", "  meet();"]
+    lines += ["  rows(table, workspace, first, last);", "  barrier();"]
     lines += [f"  {call}" for call in emitter.phases["reduce"]]
-    lines += ["  meet();" if emitter.phases["reduce"] else "", "}"]
+    lines += ["  barrier();" if emitter.phases["reduce"] else "", "}"]
     if loss:
         lines.append("if (bad_label[0]) return BAD_LABEL;")
         lines.append(f"const double loss = sum_in_order(row_loss, {batch});")
@@ -174,7 +174,7 @@ def _apply(update: Update, *, loss: bool) -> list[str]:
     return [
         f"for (long c = thread; c * CHUNK < {size}; c += THREADS)",
         f"  chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, {size} - c * CHUNK));",
-        "meet();",
+        "barrier();",
         f"const double norm = norm_of(grads, {size}, chunk_sums, {least!r});",
         "const double clip = numbers[4], steps = numbers[3];",
         "if (thread == 0) numbers[1] = norm;",
@@ -191,7 +191,7 @@ def _apply(update: Update, *, loss: bool) -> list[str]:
 
 
 PART = """\
-/* What one thread of the team does in a step. */
+/* What one thread does in a step. */
 static long part(const struct job *job, const long thread, const int64_t *order) {{
   void *const *table = job->table;
   char *const workspace = job->workspace;

@@ -1,16 +1,21 @@
 """The compiler and the processor that code is generated for."""
 
+import logging
 import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from mlpengine.errors import CompileError
+
+_log = logging.getLogger("mlpengine")
 
 FLAGS = (
     "-O2",
@@ -25,8 +30,14 @@ FLAGS = (
 )
 """No -ffast-math: a NaN must stay visible, and linking with it would change the whole process."""
 
-SECONDS = 120
+SECONDS = 120.0
 """After which a compiler counts as hung."""
+
+NOTICE_SECONDS = 10.0
+"""After which a line says that the compiler is still at work."""
+
+VECTORS = ((64, 32), (32, 16), (16, 32), (16, 16))
+"""Bytes of a vector register and how many there are, of the processors that code is made for."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,8 @@ class Target:
         cpu: the processor, with its features.
         vector_bytes: size of a vector register: 16, 32 or 64.
         registers: how many vector registers there are.
+
+    Raises: ValueError for what no compiler answers, as a damaged file may.
     """
 
     command: tuple[str, ...]
@@ -46,6 +59,12 @@ class Target:
     cpu: str
     vector_bytes: int
     registers: int
+
+    def __post_init__(self) -> None:
+        texts = (*self.command, self.version, self.cpu)
+        sizes = (self.vector_bytes, self.registers)
+        if sizes not in VECTORS or {*map(type, sizes)} != {int} or {*map(type, texts)} != {str}:
+            raise ValueError(f"target: {self} is of no processor")
 
     @property
     def tile_rows(self) -> int:
@@ -69,7 +88,10 @@ def compiler_command() -> tuple[str, ...] | None:
     """
     named = os.environ.get("CC")
     if named:
-        words = tuple(shlex.split(named))
+        try:
+            words = tuple(shlex.split(named))
+        except ValueError:  # a quotation that does not end
+            return None
         return words if words and shutil.which(words[0]) else None
     for name in ("cc", "gcc", "clang"):
         found = shutil.which(name)
@@ -101,19 +123,59 @@ def find_target(command: tuple[str, ...]) -> Target:
 
 def _ask(command: list[str]) -> str:
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SECONDS, check=True, env=environment()
-        )
+        done = run_compiler(command)
     except (OSError, subprocess.SubprocessError) as error:
         raise CompileError(f"compiler: {shlex.join(command[:4])} must run ({error})") from error
-    if not done.stdout.strip():
-        raise CompileError(f"compiler: {shlex.join(command[:4])} must answer (got nothing)")
+    if done.returncode or not done.stdout.strip():
+        raise CompileError(
+            f"compiler: {shlex.join(command[:4])} must run and answer (exit code {done.returncode})"
+        )
     return done.stdout
 
 
-def environment() -> dict[str, str]:
-    """Return the environment for the compiler: this one, with messages in English."""
-    return {**os.environ, "LC_ALL": "C"}
+def run_compiler(
+    command: list[str], folder: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run the compiler in a process group of its own, which ends with it or with `SECONDS`.
+
+    Raises: OSError or subprocess.SubprocessError if it cannot run or does not end.
+    """
+    # Messages are in English; nothing waits for input.
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        env={**os.environ, "LC_ALL": "C"},
+        cwd=folder,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            try:
+                out, err = process.communicate(timeout=min(NOTICE_SECONDS, SECONDS))
+            except subprocess.TimeoutExpired:
+                _log.warning(
+                    "compiler: %s still runs after %g s; it is ended after %g s",
+                    shlex.join(command[:1]),
+                    NOTICE_SECONDS,
+                    SECONDS,
+                )
+                out, err = process.communicate(timeout=SECONDS - NOTICE_SECONDS)
+        except BaseException:
+            _end_group(process)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _end_group(process: "subprocess.Popen[str]") -> None:
+    if os.name == "posix":
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
 
 
 def compiler_stamp(command: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ struct job {
 
 enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM }; /* how a step ended */
 
-static void meet(void);
+static void barrier(void);
 static long part(const struct job *job, const long thread, const int64_t *order);
 
 /* What one thread does of it; returns how many steps were finished.  All see the same status. */
@@ -25,7 +25,7 @@ static long work(const struct job job, const long thread) {
       job.losses[done] = job.numbers[0];
       job.norms[done] = job.numbers[1];
     }
-    meet();
+    barrier();
     if (thread == 0) job.numbers[3] += !status;
   }
   if (thread == 0) job.numbers[6] = (double)status;

@@ -1,0 +1,150 @@
+"""The threads of a compiled step: forks, starts that fail, and their end."""
+
+import ctypes
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled_table import StepCase
+
+from mlpengine import CompileError, MeanSquaredError
+from mlpengine.train.native import emit_c
+
+CASE = StepCase("shared", (128, 256, 10), 64, "relu", MeanSquaredError())
+"""Large enough for two threads."""
+
+
+def thread_count() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.fixture
+def many_threads(monkeypatch):
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+
+
+FORKS = """
+import os, signal, sys, threading, multiprocessing
+import numpy as np
+from mlpengine import Mlp, Adam, MeanSquaredError, TrainingStep
+from mlpengine.train.native import emit_c
+
+signal.alarm(60)  # ends this process if it hangs
+mlp = Mlp((128, 256, 10), activation="relu", seed=3)
+step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 64, backend="compiled", threads=2)
+assert "#define THREADS 2\\n" in emit_c(step)
+rng = np.random.default_rng(0)
+x, y = rng.standard_normal((64, 128), np.float32), rng.standard_normal((64, 10), np.float32)
+
+def in_child(task):
+    signal.alarm(30)
+    return step(x, y)
+
+def forked():
+    child = os.fork()
+    if not child:
+        try:
+            value = in_child(0)
+            os._exit(0 if np.isfinite(value) else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+def between():
+    for _ in range(3):
+        forked()
+        step(x, y)
+
+def during():
+    order, done = np.tile(np.arange(64), 500), threading.Event()
+    def work():
+        while not done.is_set():
+            step.run_many(x, y, order)
+    worker = threading.Thread(target=work)
+    worker.start()
+    for _ in range(5):
+        forked()
+    done.set()
+    worker.join()
+    assert np.isfinite(step(x, y))
+
+def pool():
+    with multiprocessing.get_context("fork").Pool(2) as processes:
+        values = processes.map(in_child, range(4), chunksize=1)
+    assert np.isfinite(values).all()
+
+step(x, y)
+{"between": between, "during": during, "pool": pool}[sys.argv[1]]()
+"""
+
+
+@pytest.mark.parametrize("when", ["between", "during", "pool"])
+def test_a_forked_child_makes_steps(when):
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, when]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+FAILING_CREATE = """\
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+long fail_at = 0;
+static int failing_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*main)(void *), void *argument) {
+  if (fail_at && !--fail_at) return EAGAIN;
+  return pthread_create(thread, attributes, main, argument);
+}
+#define pthread_create failing_create
+"""
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 3])
+def test_threads_start_all_or_none(fail_at, monkeypatch, tmp_path, many_threads):
+    (tmp_path / "failing.h").write_text(FAILING_CREATE)
+    monkeypatch.setenv("CC", f"cc -include {tmp_path}/failing.h")
+    x, y, _ = CASE.data(64)
+    alone, step = CASE.step("compiled"), CASE.step("compiled", threads=4)
+    assert "#define THREADS 4\n" in emit_c(step)
+    library = step.bound(64).whole.library
+    before = thread_count()
+    weights = step.mlp.params.flat.copy()
+    for run in (lambda: step(x, y), lambda: step.run_many(x, y, np.arange(64))):
+        ctypes.c_long.in_dll(library, "fail_at").value = fail_at
+        with pytest.raises(CompileError, match="the system must start its threads"):
+            run()
+        assert thread_count() == before
+        assert step.mlp.params.flat.tobytes() == weights.tobytes()
+        assert step.optimizer.steps == 0
+    assert [step(x, y) for _ in range(3)] == [alone(x, y) for _ in range(3)]
+    assert thread_count() == before + 3
+
+
+def test_threads_end_with_the_step(many_threads):
+    x, y, _ = CASE.data(64)
+    before = thread_count()
+    for _ in range(12):
+        step, twin = (CASE.step("compiled", threads=3) for _ in range(2))
+        step(x, y)
+        assert thread_count() == before + 2
+        del step
+        gc.collect()
+        assert thread_count() == before + 2  # its twin may still want them
+        twin(x, y)
+        del twin
+        gc.collect()
+        assert thread_count() == before
+
+
+def test_a_call_of_no_steps_leaves_the_threads_alone(many_threads):
+    alone, step = CASE.step("compiled"), CASE.step("compiled", threads=3)
+    x, y, _ = CASE.data(64)
+    order, nothing = np.arange(64), np.arange(0)
+    for _ in range(200):
+        assert step.run_many(x, y, nothing)[0].size == 0
+        step.run_many(x, y, order)
+        alone.run_many(x, y, order)
+    assert step.mlp.params.flat.tobytes() == alone.mlp.params.flat.tobytes()
