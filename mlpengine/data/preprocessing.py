@@ -10,6 +10,7 @@ from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import FeatureKind, Task, kind_of
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options, check
+from mlpengine.data.saved import check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Filling, Scaling
 from mlpengine.data.table import Table
@@ -271,21 +272,17 @@ class Preprocessor:
     def from_state(cls, state: Mapping[str, Any]) -> "Preprocessor":
         """Return the fitted preprocessor that `state_dict` described.
 
-        Raises: DataError if the state is not one that `state_dict` wrote.
+        Raises: CheckpointError if the state is not one that `state_dict` wrote; DataError for
+            options that are wrong.
         """
-        try:
-            if state["version"] != 1:
-                raise DataError(f"preprocessor: version 1 can be read ({state['version']!r})")
-            found = cls(**state["options"])
-            found.kinds = dict(state["kinds"])
-            found.numbers = Numbers.from_state(state["numbers"])
-            found.categories = [Category.from_state(one) for one in state["categories"]]
-            found.target = None if state["target"] is None else target_from_state(state["target"])
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(f"preprocessor: the saved state is damaged ({error!r})") from error
-        return found
+        check_state(state)
+        preprocessor = cls(**state["options"])
+        preprocessor.kinds = dict(state["kinds"])
+        preprocessor.numbers = Numbers.from_state(state["numbers"])
+        preprocessor.categories = [Category.from_state(one) for one in state["categories"]]
+        if state["target"] is not None:
+            preprocessor.target = target_from_state(state["target"])
+        return preprocessor
 
 
 def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:

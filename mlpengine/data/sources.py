@@ -16,6 +16,9 @@ LIMIT = 1e100
 _DAY = 86_400.0
 # length, and how far into its first period 1970 began: a Thursday, with weeks from Monday
 _PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
+PARTS = frozenset(f"{period} {wave}" for period in _PERIODS for wave in ("sin", "cos"))
+"""What a `Source` may take of a date."""
+
 _CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
 
 

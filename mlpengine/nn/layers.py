@@ -10,6 +10,7 @@ import numpy as np
 from mlpengine.errors import UsageError
 from mlpengine.ops import REGISTRY, Dropout, GradOp, Linear
 from mlpengine.spec import Spec
+from mlpengine.structure import conform
 from mlpengine.tape.tape import Node, Tape
 
 ACTIVATIONS = (
@@ -26,6 +27,9 @@ ACTIVATIONS = (
     "softplus",
     "tanh",
 )
+
+_ROWS = Spec((2, 3), np.dtype("float32"))
+"""What an op must map to its own shape and dtype to serve as an activation."""
 
 Activation = str | GradOp | None
 """A name of `ACTIVATIONS`, an op with its own options such as ``LeakyRelu(0.2)``, or None."""
@@ -56,14 +60,28 @@ def describe_activation(op: GradOp | None) -> dict[str, Any]:
 
 
 def activation_from(description: dict[str, Any]) -> GradOp | None:
-    """Return the activation that `describe_activation` described."""
+    """Return the activation that `describe_activation` described.
+
+    Raises: UsageError for an op that is unknown or no activation; CheckpointError for options
+        that are not those of the op.
+    """
     options = dict(description)
-    name = options.pop("name")
-    if name == "identity":
+    name = options.pop("name", None)
+    if name == "identity" and not options:
         return None
-    if name not in REGISTRY:
+    if not isinstance(name, str) or name not in REGISTRY:
         raise UsageError(f"activation: op {name!r} is not registered; import its module first")
-    return REGISTRY[name](**options)
+    kind = REGISTRY[name]
+    if is_dataclass(kind):
+        conform(options, kind, f"activation {name}")
+    try:
+        op = kind(**options)
+        fits = op.infer(_ROWS) == _ROWS
+    except (TypeError, ValueError, IndexError) as error:
+        raise UsageError(f"activation: {name} cannot be one ({error})") from error
+    if not fits:
+        raise UsageError(f"activation: {name} does not return the shape that it is given")
+    return op
 
 
 @dataclass(frozen=True)

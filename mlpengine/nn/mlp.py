@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from mlpengine.errors import CheckpointError, ShapeError, TapeError, UsageError
+from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.layers import (
@@ -20,9 +20,10 @@ from mlpengine.nn.layers import (
     plan_layers,
 )
 from mlpengine.nn.scratch import Scratch
-from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array, floating
+from mlpengine.spec import Array, Spec, floating
+from mlpengine.structure import conform
 from mlpengine.tape.binding import replay
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.forward import Checkpointing
@@ -31,6 +32,9 @@ from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp
+
+SHOWN = 20
+"""Parameters that a message lists."""
 
 PREDICT_ROWS = 256
 """Rows that `Mlp.predict` passes through the net at once."""
@@ -162,17 +166,7 @@ class Mlp:
         Raises: CheckpointError listing every missing, unknown or misshapen name.
         """
         arrays = {name: np.asarray(value) for name, value in state.items()}
-        problems = [f"{name} is missing" for name in self.params.views if name not in arrays]
-        for name, array in arrays.items():
-            spec = self.params.specs.get(name)
-            if spec is None:
-                problems.append(f"{name} is unknown")
-            elif array.shape != spec.shape:
-                problems.append(f"{name} must be {spec.shape} (got {array.shape})")
-            elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-                problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
-        if problems:
-            raise CheckpointError(f"load_state_dict: {'; '.join(problems)}")
+        _check_arrays(self.params.specs, arrays)
         for name, array in arrays.items():
             self.params.views[name][...] = array
 
@@ -187,8 +181,11 @@ class Mlp:
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> "Mlp":
-        """Return a network of the architecture that `describe` described, all weights zero."""
-        *hidden, last = (activation_from(a) for a in description["activations"])
+        """Return a network of the architecture that `describe` described, all weights zero.
+
+        Raises: CheckpointError or UsageError if the description is not one.
+        """
+        *hidden, last = _described_activations(description)
         return cls(
             description["sizes"],
             activation=hidden,
@@ -197,6 +194,21 @@ class Mlp:
             dtype=description["dtype"],
             initializer="zeros",
         )
+
+    @classmethod
+    def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> "Mlp":
+        """Return the described network with these parameters.
+
+        Nothing is allocated before the parameters are known to fit.
+
+        Raises: CheckpointError or UsageError if the description is none, or they do not fit it.
+        """
+        ops = _described_activations(description)
+        layers = plan_layers(_checked_sizes(description["sizes"]), ops, description["dropout"])
+        _check_arrays(parameter_specs(layers, np.dtype(description["dtype"])), state)
+        mlp = cls.from_description(description)
+        mlp.load_state_dict(state)
+        return mlp
 
     def save(self, path: str | Path) -> None:
         """Write architecture and parameters to a safetensors file, whole or not at all."""
@@ -208,13 +220,56 @@ class Mlp:
         arrays, header = read_tensors(path)
         if "mlp" not in header:
             raise CheckpointError(f"{path}: does not describe a network")
-        mlp = cls.from_description(header["mlp"])
-        mlp.load_state_dict(arrays)
+        try:
+            mlp = cls.restored(header["mlp"], arrays)
+        except MlpEngineError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        check_finite(arrays, path)
         return mlp
 
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)
         return f"Mlp({arrows}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
+
+
+class Architecture(TypedDict):
+    """What `Mlp.describe` returns."""
+
+    sizes: list[int]
+    activations: list[dict[str, Any]]
+    dropout: float
+    dtype: Literal["float32", "float64"]
+
+
+def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None]:
+    """Check the structure of a description, and return its activations, the last layer's too."""
+    conform(description, Architecture, "mlp")
+    ops = [activation_from(one) for one in description["activations"]]
+    if len(ops) != len(description["sizes"]) - 1:
+        raise CheckpointError(
+            f"mlp: needs one activation for each layer (got {len(ops)} for "
+            f"{len(description['sizes']) - 1})"
+        )
+    return ops
+
+
+def _check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
+    """Check that arrays are the parameters that `specs` describes.
+
+    Raises: CheckpointError listing what is missing, unknown or misshapen.
+    """
+    problems = [f"{name} is missing" for name in specs if name not in arrays]
+    for name, array in arrays.items():
+        spec = specs.get(name)
+        if spec is None:
+            problems.append(f"{name} is unknown")
+        elif array.shape != spec.shape:
+            problems.append(f"{name} must be {spec.shape} (got {array.shape})")
+        elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+            problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
+    if problems:
+        more = f"; {len(problems) - SHOWN:,} more" if len(problems) > SHOWN else ""
+        raise CheckpointError(f"parameters: {'; '.join(problems[:SHOWN])}{more}")
 
 
 def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> list[Activation]:

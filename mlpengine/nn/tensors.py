@@ -21,6 +21,11 @@ from mlpengine.spec import Array
 
 METADATA_KEY = "mlpengine"
 
+_UNREADABLE = (
+    *(SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError),
+    *(AttributeError, KeyError),  # safetensors, for dtypes that NumPy lacks
+)
+
 
 def digest(arrays: Mapping[str, Array], header: Mapping[str, Any]) -> str:
     """Return the SHA-256 over the header and over names, dtypes, shapes and bytes, as hex."""
@@ -59,14 +64,29 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     try:
         with safe_open(str(path), "numpy") as file:
             text = (file.metadata() or {}).get(METADATA_KEY, "null")
-            metadata = json.loads(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError) as error:
+        metadata = json.loads(text, parse_constant=_refuse_constant)
+        same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
+    except _UNREADABLE as error:
         raise CheckpointError(f"{path}: is not a readable safetensors file ({error})") from error
     header: Any = metadata.get("header") if isinstance(metadata, dict) else None
     if not isinstance(header, dict) or metadata.keys() != {"header", "sha256"}:
         raise CheckpointError(f"{path}: was not written by mlpengine")
-    same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
     if not same_text or digest(arrays, header) != metadata["sha256"]:
         raise CheckpointError(f"{path}: is damaged (its SHA-256 does not match its contents)")
     return arrays, header
+
+
+def check_finite(arrays: Mapping[str, Array], where: str | Path) -> None:
+    """Check that arrays hold finite numbers.  Raises: CheckpointError naming the first other."""
+    for name, array in arrays.items():
+        wrong = ~np.isfinite(array)
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise CheckpointError(
+                f"{where}: {name} must be finite ({array[place]} at {list(place)})"
+            )
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")

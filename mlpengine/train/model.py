@@ -8,7 +8,9 @@ from typing import Any
 from mlpengine.data import Preprocessor
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError
 from mlpengine.nn import Mlp
-from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
+from mlpengine.ops import REGISTRY, Loss
+from mlpengine.spec import Array
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
 from mlpengine.train.task import Task, task_for
 
@@ -40,10 +42,12 @@ class Model:
         }
 
     @classmethod
-    def from_description(cls, description: Mapping[str, Any], where: Path) -> "Model":
-        """Return the model that `describe` described, all weights zero.
+    def restored(
+        cls, description: Mapping[str, Any], state: Mapping[str, Array], where: Path
+    ) -> "Model":
+        """Return the model that `describe` described, with these parameters.
 
-        Raises: CheckpointError, naming `where`, if the description is not one.
+        Raises: CheckpointError, naming `where`, if the description or the parameters are none.
         """
         missing = {"mlp", "preprocessing", "loss"} - description.keys()
         if missing:
@@ -51,10 +55,10 @@ class Model:
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
-            mlp = Mlp.from_description(description["mlp"])
-            model = cls(mlp, preprocessor, str(description["loss"]))
+            mlp = Mlp.restored(description["mlp"], state)
+            model = cls(mlp, preprocessor, _loss_name(description["loss"]))
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
-        except (KeyError, TypeError, ValueError, AttributeError, MlpEngineError) as error:
+        except MlpEngineError as error:
             raise CheckpointError(f"{where}: is not a whole model ({error})") from error
         if not fits:
             raise CheckpointError(f"{where}: preprocessing and network do not fit each other")
@@ -68,8 +72,8 @@ class Model:
     def load(cls, path: str | Path) -> "Model":
         """Read a model.  Raises: CheckpointError if the file is damaged or holds no such thing."""
         arrays, header = read_tensors(path)
-        model = cls.from_description(header, Path(path))
-        model.mlp.load_state_dict(arrays)
+        model = cls.restored(header, arrays, Path(path))
+        check_finite(arrays, path)
         return model
 
 
@@ -86,10 +90,21 @@ def load_model(run: Path) -> Model:
     found = Checkpoints(run / CHECKPOINTS).newest()
     if found is None:
         raise RunError(f"{run}: holds no model and no checkpoint; is it the directory of a run?")
-    model = Model.from_description(found.header.get("model", {}), found.path)
-    weights = found.state["best"]["weights"] if found.state["best"]["epoch"] else None
-    if weights is None:
-        model.mlp.load_state_dict(found.state["weights"])
-    else:
-        model.mlp.params.flat[...] = weights
+    where, state = found.path, found.state
+    try:
+        model = Model.restored(found.header.get("model", {}), state["weights"], where)
+        if state["best"]["epoch"]:
+            best = state["best"]["weights"]
+            if best.shape != model.mlp.params.flat.shape:
+                raise CheckpointError(f"{where}: the best weights are of another network")
+            model.mlp.params.flat[...] = best
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{where}: is not the checkpoint of a model ({error!r})") from error
+    check_finite(model.mlp.params.views, where)
     return model
+
+
+def _loss_name(name: object) -> str:
+    if not isinstance(name, str) or not issubclass(REGISTRY.get(name, object), Loss):
+        raise CheckpointError(f"loss: must be the name of one (got {name!r})")
+    return name

@@ -5,7 +5,7 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from mlpengine.data import Column, Preprocessor, Table, gather, read_table, split_rows
-from mlpengine.errors import DataError
+from mlpengine.errors import CheckpointError, DataError
 
 NAN = float("nan")
 
@@ -179,7 +179,7 @@ def test_state_survives_json_exactly(options):
 )  # fmt: skip
 def test_a_damaged_state_is_refused(damage):
     state = fitted_on(some_table()).state_dict() | damage
-    with pytest.raises(DataError, match="preprocessor: "):
+    with pytest.raises(CheckpointError, match="preprocessing"):
         Preprocessor.from_state(state)
 
 

@@ -1,0 +1,143 @@
+"""What the saved state of a preprocessor must look like, whoever wrote the file that holds it."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+from mlpengine.data.kinds import FeatureKind
+from mlpengine.data.options import Options
+from mlpengine.data.sources import PARTS
+from mlpengine.errors import CheckpointError
+from mlpengine.structure import conform
+
+Label = str | int | float | bool
+
+
+class NumbersState(TypedDict):
+    """What `Numbers.state_dict` returns."""
+
+    sources: list[tuple[str, str, str]]
+    center: list[float]
+    factor: list[float]
+    fill: list[float]
+    flagged: list[int]
+    strict: bool
+    clip: NotRequired[bool]
+
+
+class CategoryState(TypedDict):
+    """What `Category.state_dict` returns."""
+
+    column: str
+    levels: list[str]
+    gaps: bool
+    embedded: bool
+    strict: bool
+    text: bool
+
+
+class ClassState(TypedDict):
+    """What `ClassTarget.state_dict` returns."""
+
+    task: Literal["classification"]
+    columns: tuple[str]
+    classes: list[Label]
+
+
+class NumberState(TypedDict):
+    """What `NumberTarget.state_dict` returns."""
+
+    task: Literal["regression"]
+    columns: list[str]
+    center: list[float]
+    scale: list[float]
+
+
+class MultiLabelState(TypedDict):
+    """What `MultiLabelTarget.state_dict` returns."""
+
+    task: Literal["multilabel"]
+    columns: list[str]
+
+
+class PreprocessorState(TypedDict):
+    """What `Preprocessor.state_dict` returns."""
+
+    version: int
+    options: Options
+    kinds: dict[str, FeatureKind]
+    numbers: NumbersState
+    categories: list[CategoryState]
+    target: ClassState | NumberState | MultiLabelState | None
+
+
+def check_state(state: Mapping[str, Any]) -> None:
+    """Check the structure of a preprocessor's state, and that its parts agree with each other.
+
+    Raises: CheckpointError naming the first place that is wrong.
+    """
+    if isinstance(state, dict) and state.get("version", 1) != 1:
+        raise CheckpointError(f"preprocessing: version 1 can be read (got {state['version']!r})")
+    conform(state, PreprocessorState, "preprocessing")
+    kinds, target = state["kinds"], state["target"]
+    _check_numbers(state["numbers"], kinds)
+    for category in state["categories"]:
+        _distinct(category["levels"], f"the levels of {category['column']!r}")
+    encoded = [category["column"] for category in state["categories"]]
+    _demand(
+        encoded == [name for name, kind in kinds.items() if kind == "category"],
+        "categories must be the columns of that kind, in their order",
+    )
+    if target is not None:
+        _check_target(target, kinds)
+
+
+def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:
+    sources = numbers["sources"]
+    for name in ("center", "factor", "fill"):
+        _demand(
+            len(numbers[name]) == len(sources),  # type: ignore[literal-required]
+            f"numbers.{name} must have one entry for each source",
+        )
+    for column, part, minus in sources:
+        dates = (not part or part in PARTS) and (not minus or kinds.get(minus) == "date")
+        plain = not part and not minus
+        _demand(
+            column in kinds and (plain or (kinds[column] == "date" and dates)),
+            f"numbers.sources must be columns or parts of dates ({(column, part, minus)})",
+        )
+    usable = {name for name, kind in kinds.items() if kind not in ("category", "text", "mixed")}
+    _demand(
+        {source[0] for source in sources} == usable
+        and not any(kind in ("text", "mixed") for kind in kinds.values()),
+        "numbers.sources and categories must be the columns in kinds",
+    )
+    _distinct([tuple(source) for source in sources], "numbers.sources")
+    _distinct(numbers["flagged"], "numbers.flagged")
+    _demand(
+        all(0 <= number < len(sources) for number in numbers["flagged"]),
+        "numbers.flagged must be numbers of sources",
+    )
+
+
+def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -> None:
+    columns = target["columns"]
+    _distinct(columns, "target.columns")
+    _demand(bool(columns), "target.columns must name a column")
+    _demand(not kinds.keys() & set(columns), "target.columns must not be among the features")
+    match target["task"]:
+        case "classification":
+            _distinct([str(label) for label in target["classes"]], "target.classes")
+            _demand(len(target["classes"]) > 1, "target.classes must be two or more")
+        case "regression":
+            sizes = {len(columns), len(target["center"]), len(target["scale"])}
+            _demand(len(sizes) == 1, "target.center and target.scale must have an entry a column")
+            _demand(min(target["scale"]) > 0.0, "target.scale must be positive")
+
+
+def _distinct(values: list[Any], what: str) -> None:
+    _demand(len(set(values)) == len(values), f"{what} must be distinct")
+
+
+def _demand(true: bool, text: str) -> None:
+    if not true:
+        raise CheckpointError(f"preprocessing: {text}")
