@@ -211,7 +211,7 @@ def test_threads_predict_with_a_scratch_each():
         (lambda: Mlp([3, 0, 1]), UsageError, "from 1"),
         (lambda: Mlp([3, 2.5, 1]), UsageError, "whole numbers"),
         (lambda: Mlp([3, 4, 1], activation="rulu"), UsageError, "rulu"),
-        (lambda: Mlp([3, 4, 1], activation=["relu", "relu"]), UsageError, "1 hidden layers"),
+        (lambda: Mlp([3, 4, 1], activation=["relu", "relu"]), UsageError, "got 2 for 1"),
         (lambda: Mlp([3, 4, 1], dropout=1.0), UsageError, "below 1"),
         (lambda: Mlp([3, 4, 1], initializer="he"), UsageError, "he_normal"),
         (lambda: Mlp([3, 4, 1], dtype="int32"), DtypeError, "float32 or float64"),
