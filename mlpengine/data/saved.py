@@ -95,7 +95,7 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
     sources = numbers["sources"]
     for name in ("center", "factor", "fill"):
         _demand(
-            len(numbers[name]) == len(sources),  # type: ignore[literal-required]
+            len(numbers[name]) == len(sources),
             f"numbers.{name} must have one entry for each source",
         )
     for column, part, minus in sources:
