@@ -25,7 +25,7 @@ INLINE vec exp_parts(vec x, ivec *n, vec *r) {
 INLINE vec v_exp(vec x) {
   ivec n;
   vec r;
-  vec p = exp_parts(smaller(larger(x, splat(-105.0f)), splat(89.0f)), &n, &r);
+  vec p = exp_parts(vmin(vmax(x, splat(-105.0f)), splat(89.0f)), &n, &r);
   return scale_by_power(p * (r * r) + r + splat(1.0f), n);
 }
 
@@ -33,7 +33,7 @@ INLINE vec v_exp(vec x) {
 INLINE vec v_expm1(vec x) {
   ivec n;
   vec r;
-  vec p = exp_parts(smaller(larger(x, splat(-105.0f)), splat(88.0f)), &n, &r);
+  vec p = exp_parts(vmin(vmax(x, splat(-105.0f)), splat(88.0f)), &n, &r);
   vec scale = scale_by_power(splat(1.0f), n);
   return scale * (p * (r * r) + r) + (scale - splat(1.0f));
 }
@@ -54,9 +54,9 @@ INLINE vec v_log(vec x) {
   vec square = f * f;
   vec tail = p * (square * f) + k * splat(1.42860682030941723e-6f) - splat(0.5f) * square;
   vec y = k * splat(0.693145751953125f) + (f + tail);
-  y = choose(x < splat(1.17549435e-38f), splat(-INFINITY), y);
-  y = choose(x < splat(0.0f), splat(NAN), y);
-  return choose((x == splat(INFINITY)) | (x != x), x, y);
+  y = select(x < splat(1.17549435e-38f), splat(-INFINITY), y);
+  y = select(x < splat(0.0f), splat(NAN), y);
+  return select((x == splat(INFINITY)) | (x != x), x, y);
 }
 
 /* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  Beyond 10 it is 1 to the last digit, and
@@ -66,7 +66,7 @@ INLINE vec v_tanh(vec x) {
   vec r;
   ivec sign = (ivec)x & (bits)0x80000000;
   vec size = (vec)((ivec)x ^ sign);
-  vec p = exp_parts(smaller(size + size, splat(20.0f)), &n, &r);
+  vec p = exp_parts(vmin(size + size, splat(20.0f)), &n, &r);
   vec scale = (vec)((n + 127) << 23);
   vec e = scale * (p * (r * r) + r) + (scale - splat(1.0f));
   vec d = e + splat(2.0f), lost = e - (d - splat(2.0f));
@@ -77,7 +77,7 @@ INLINE vec v_tanh(vec x) {
 
 /* 1 - erf(x) for x from 0; beyond 4, where it is below 2e-8, it counts as 0. */
 INLINE vec v_erfc(vec x) {
-  vec size = smaller(x, splat(4.0f));
+  vec size = vmin(x, splat(4.0f));
   vec z = size * size;
   vec p = splat(7.88911951995e-05f);
   p = p * z + splat(-8.02084127465e-04f);
@@ -94,6 +94,6 @@ INLINE vec v_erfc(vec x) {
   q = q * size + splat(-6.38093513685e-01f);
   q = q * size + splat(-1.12712252864f);
   q = q * size + splat(-3.32682343935e-04f);
-  vec far = choose(x > splat(4.0f), splat(0.0f), v_exp(q));
-  return choose(size < splat(1.0f), near, far);
+  vec far = select(x > splat(4.0f), splat(0.0f), v_exp(q));
+  return select(size < splat(1.0f), near, far);
 }

@@ -28,21 +28,21 @@ class EntryRule:
 
 ENTRIES = {
     "mse": EntryRule("slope = o - t; entry = slope * slope;", slope_scale=2.0),
-    "mae": EntryRule("entry = v_abs(o - t); slope = choose(o == t, splat(0), (o - t) / entry);"),
+    "mae": EntryRule("entry = v_abs(o - t); slope = select(o == t, splat(0), (o - t) / entry);"),
     "huber": EntryRule(
         "const vec d = o - t; "
-        "slope = larger(smaller(d, splat(@delta)), splat(-@delta)); "
+        "slope = vmax(vmin(d, splat(@delta)), splat(-@delta)); "
         "entry = slope * (d + d - slope);",
         value_scale=0.5,
     ),
     "bce_with_logits": EntryRule(
         "const vec soft = v_log1p_exp_of_minus_abs(o); "
-        "const vec log_p = smaller(o, splat(0)) - soft; "
-        "const vec log_q = larger(o, splat(0)) + soft; "
+        "const vec log_p = vmin(o, splat(0)) - soft; "
+        "const vec log_q = vmax(o, splat(0)) + soft; "
         "entry = (splat(1) - t) * log_q - splat(@positive_weight) * t * log_p; "
         "const vec p = v_exp(log_p); "
         "slope = p - t + splat(@positive_weight - 1) * (p - splat(1)) * t; "
-        "entry = choose((t < splat(0)) | (t > splat(1)), splat(NAN), entry);"
+        "entry = select((t < splat(0)) | (t > splat(1)), splat(NAN), entry);"
     ),
 }
 
@@ -82,7 +82,7 @@ def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> str:
         f"vec t = load_first({target.name} + i * {layout.stride(target)} + j, n);\n"
         "vec entry, slope;\n"
         f"{with_options(rule.code, kernel.op)}\n"
-        "if (n < LANES) entry = choose(first_lanes(n), entry, splat(0));\n"
+        "if (n < LANES) entry = select(first_lanes(n), entry, splat(0));\n"
         # Shares of the mean: no sum of entries that are near the largest number overflows.
         "row += (double)sum_lanes(entry * splat((real)1 / LANES))"
         f" * ({rule.value_scale / entries!r} * LANES);"
@@ -103,13 +103,13 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> str:
     lanes, columns = layout.lanes, output.columns
     share = f" * {weight.name}[i]" if weight else ""
     o = f"{output.name} + i * {layout.stride(output)} + j"
-    low = "if (n < LANES) o = choose(first_lanes(n), o, splat(-INFINITY));"
-    most = f"vec o = load_first({o}, n);\n{low}\nmost = larger(o, most);"
+    low = "if (n < LANES) o = select(first_lanes(n), o, splat(-INFINITY));"
+    most = f"vec o = load_first({o}, n);\n{low}\nmost = vmax(o, most);"
     parts = (
         f"vec o = load_first({o}, n);\n{low}\nvec e = v_exp(o - splat(top));\nsum += e;\n"
         f"{_target_rows(kernel, layout)}"
-        "if (n < LANES) q = choose(first_lanes(n), q, splat(0));\n"
-        "if (n < LANES) o = choose(first_lanes(n), o, splat(0));\n"
+        "if (n < LANES) q = select(first_lanes(n), q, splat(0));\n"
+        "if (n < LANES) o = select(first_lanes(n), o, splat(0));\n"
         "mass += q;\npicked += q * (o - splat(top));"
     )
     text = f"vec most = splat(-INFINITY);\n{_columns(columns, lanes, most)}"

@@ -68,23 +68,23 @@ INLINE vec splat(real x) { return x - (vec){0}; }
 /* Where `mask` is set a, else b, lane by lane; the larger and the smaller one, where a NaN in `a`
    stays.  Compilers do not find the single instructions by themselves. */
 #if defined(WITH_MASKS) && !defined(__clang__)
-INLINE vec choose(ivec mask, vec a, vec b) {
+INLINE vec select(ivec mask, vec a, vec b) {
   return __builtin_ia32_blendmps_512_mask(b, a, __builtin_ia32_cvtd2mask512(mask));
 }
-INLINE vec larger(vec a, vec b) {
+INLINE vec vmax(vec a, vec b) {
   return __builtin_ia32_maxps512_mask(b, a, (vec){0}, (uint16_t)-1, 4);
 }
-INLINE vec smaller(vec a, vec b) {
+INLINE vec vmin(vec a, vec b) {
   return __builtin_ia32_minps512_mask(b, a, (vec){0}, (uint16_t)-1, 4);
 }
 #elif defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT)
-INLINE vec choose(ivec mask, vec a, vec b) { return __builtin_ia32_blendvps256(b, a, (vec)mask); }
-INLINE vec larger(vec a, vec b) { return __builtin_ia32_maxps256(b, a); }
-INLINE vec smaller(vec a, vec b) { return __builtin_ia32_minps256(b, a); }
+INLINE vec select(ivec mask, vec a, vec b) { return __builtin_ia32_blendvps256(b, a, (vec)mask); }
+INLINE vec vmax(vec a, vec b) { return __builtin_ia32_maxps256(b, a); }
+INLINE vec vmin(vec a, vec b) { return __builtin_ia32_minps256(b, a); }
 #else
-INLINE vec choose(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
-INLINE vec larger(vec a, vec b) { return choose(a < b, b, a); }
-INLINE vec smaller(vec a, vec b) { return choose(a > b, b, a); }
+INLINE vec select(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
+INLINE vec vmax(vec a, vec b) { return select(a < b, b, a); }
+INLINE vec vmin(vec a, vec b) { return select(a > b, b, a); }
 #endif
 
 /* 1 / x for normal x, to 11 bits or better: the start of a division by Newton's rule. */

@@ -1,6 +1,6 @@
 /* What several rules are made of, for either type of number. */
 
-INLINE vec v_abs(vec x) { return larger(x, -x); }
+INLINE vec v_abs(vec x) { return vmax(x, -x); }
 INLINE vec v_sqrt(vec x) {
   vec y;
   UNROLL for (long i = 0; i < LANES; i++) y[i] = sizeof(real) == 4 ? sqrtf(x[i]) : sqrt(x[i]);
@@ -8,11 +8,11 @@ INLINE vec v_sqrt(vec x) {
 }
 
 /* 1 where `mask` is set and 0 elsewhere: to multiply with, so that a NaN is not hidden. */
-INLINE vec one_where(ivec mask) { return choose(mask, splat(1), splat(0)); }
+INLINE vec one_where(ivec mask) { return select(mask, splat(1), splat(0)); }
 
 /* e / (1 + e) with e = exp(x); above the bound, where exp would overflow, it is 1 already. */
 INLINE vec v_sigmoid(vec x) {
-  vec e = v_exp(smaller(x, splat(EXP_LIMIT)));
+  vec e = v_exp(vmin(x, splat(EXP_LIMIT)));
   return e / (splat(1) + e);
 }
 
@@ -26,7 +26,7 @@ INLINE vec v_log1p_exp_of_minus_abs(vec x) {
 
 /* The derivative of an exponential unit from its value: `scale` above 0, y + depth elsewhere. */
 INLINE vec v_unit_slope(vec y, real depth, real scale) {
-  return smaller(y, splat(0)) + choose(y > splat(0), splat(scale), splat(depth));
+  return vmin(y, splat(0)) + select(y > splat(0), splat(scale), splat(depth));
 }
 
 #define SQRT_HALF 0.70710678118654752440
@@ -35,15 +35,15 @@ INLINE vec v_unit_slope(vec y, real depth, real scale) {
 /* x Phi(x) as max(x, 0) - z Phi(-z), z = |x|, which cancels nowhere; and its derivative.  From 39 on
    Phi(-z) is 0 in either type, so z is bounded there: an infinite z would make NaN of z Phi(-z). */
 INLINE vec v_normal_tail(vec z) { return splat(0.5) * v_erfc(z * splat((real)SQRT_HALF)); }
-INLINE vec v_gelu_size(vec x) { return smaller(v_abs(x), splat(39)); }
+INLINE vec v_gelu_size(vec x) { return vmin(v_abs(x), splat(39)); }
 INLINE vec v_gelu(vec x) {
   vec z = v_gelu_size(x);
-  return larger(x, splat(0)) - z * v_normal_tail(z);
+  return vmax(x, splat(0)) - z * v_normal_tail(z);
 }
 INLINE vec v_gelu_slope(vec x) {
   vec z = v_gelu_size(x), density = splat((real)NORMAL_PEAK) * v_exp(splat((real)-0.5) * z * z);
   vec below = v_normal_tail(z) - z * density;
-  return choose(x > splat(0), splat(1) - below, below);
+  return select(x > splat(0), splat(1) - below, below);
 }
 
 /* The same with Phi(x) as (1 + tanh(u)) / 2 = sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). */

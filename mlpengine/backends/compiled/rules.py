@@ -41,25 +41,22 @@ def _table(rows: Mapping[tuple[str, Direction], str]) -> dict[tuple[str, Directi
 
 ELEMENTWISE = _table(
     {
-        ("relu", "forward"): "y = larger(x, splat(0))",
-        ("relu", "backward"): "dx = choose(y != splat(0), dy, splat(0))",
-        ("leaky_relu", "forward"): "y = larger(x, x * splat(@alpha))",
-        ("leaky_relu", "backward"): "dx = dy * choose(x > splat(0), splat(1), splat(@alpha))",
+        ("relu", "forward"): "y = vmax(x, splat(0))",
+        ("relu", "backward"): "dx = select(y != splat(0), dy, splat(0))",
+        ("leaky_relu", "forward"): "y = vmax(x, x * splat(@alpha))",
+        ("leaky_relu", "backward"): "dx = dy * select(x > splat(0), splat(1), splat(@alpha))",
         ("tanh", "forward"): "y = v_tanh(x)",
         ("tanh", "backward"): "dx = dy * (splat(1) - y * y)",
         ("sigmoid", "forward"): "y = v_sigmoid(x)",
         ("sigmoid", "backward"): "dx = dy * y * (splat(1) - y)",
         ("silu", "forward"): "gate = v_sigmoid(x); y = x * gate",
         ("silu", "backward"): "dx = dy * (y - y * gate + gate)",
-        ("softplus", "forward"): "y = larger(x, splat(0)) + v_log1p_exp_of_minus_abs(x)",
+        ("softplus", "forward"): "y = vmax(x, splat(0)) + v_log1p_exp_of_minus_abs(x)",
         ("softplus", "backward"): "dx = dy * v_exp(x - y)",
-        ("elu", "forward"): (
-            "y = larger(x, splat(0)) + splat(@alpha) * v_expm1(smaller(x, splat(0)))"
-        ),
+        ("elu", "forward"): ("y = vmax(x, splat(0)) + splat(@alpha) * v_expm1(vmin(x, splat(0)))"),
         ("elu", "backward"): "dx = dy * v_unit_slope(y, @alpha, 1)",
         ("selu", "forward"): (
-            "y = splat(@scale) * (larger(x, splat(0)) "
-            "+ splat(@alpha) * v_expm1(smaller(x, splat(0))))"
+            "y = splat(@scale) * (vmax(x, splat(0)) + splat(@alpha) * v_expm1(vmin(x, splat(0))))"
         ),
         ("selu", "backward"): "dx = dy * v_unit_slope(y, @alpha * @scale, @scale)",
         ("gelu", "forward"): "y = v_gelu(x); slope = v_gelu_slope(x)",
