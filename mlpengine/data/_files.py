@@ -25,9 +25,9 @@ _BLOCK = 1 << 20
 class GuardedGzip(gzip.GzipFile):
     """A gzip file that refuses to unpack into far more than a table ever would."""
 
-    def read1(self, size: int = -1) -> bytes:
-        """Return some unpacked bytes."""
-        block = super().read1(size)
+    def read(self, size: int | None = -1) -> bytes:
+        """Return that many unpacked bytes, fewer at the end."""
+        block = super().read(size)
         refuse_bomb(self.tell(), self.fileobj.tell(), str(self.name))  # type: ignore[union-attr]
         return block
 
@@ -66,7 +66,7 @@ def _open_gzip(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a gzip file after unpacking its start once, which is cheaper than parsing a bomb."""
     stream = GuardedGzip(path, "rb")
     try:
-        while stream.tell() <= BOMB_BYTES and stream.read1(_BLOCK):
+        while stream.tell() <= BOMB_BYTES and stream.read(_BLOCK):
             pass
         stream.seek(0)
     except BaseException:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlpengine.data import Table, read_table
-from mlpengine.data._csv import number_lines, sniff
+from mlpengine.data._csv import sniff
 from mlpengine.errors import DataError
 
 DAY = "2020-02-03"
@@ -141,8 +141,8 @@ def test_refuses_within_bounded_memory():
 
 def test_reading_takes_less_memory_than_four_times_the_file(tmp_path):
     generator = np.random.default_rng(0)
-    numbers = generator.normal(60, 9, (30_000, 7)).round(2).tolist()
-    words = generator.choice(["Ideal", "Premium", "Good"], (30_000, 3)).tolist()
+    numbers = generator.normal(60, 9, (60_000, 7)).round(2).tolist()
+    words = generator.choice(["Ideal", "Premium", "Good"], (60_000, 3)).tolist()
     rows = (
         "{},{},{},{},{},{},{},{},{},{}\n".format(*a, *b)
         for a, b in zip(numbers, words, strict=True)
@@ -155,7 +155,7 @@ def test_reading_takes_less_memory_than_four_times_the_file(tmp_path):
     table = read_table(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert table.n_rows == 30_000
+    assert table.n_rows == 60_000
     assert peak < 4 * size
 
 
@@ -177,23 +177,6 @@ def test_slices_meet_without_a_seam():
     np.testing.assert_array_equal(table["n"].values, np.arange(40_000.0))
     assert table["t"].cell(7000) == "t0"
     assert table["t"].cell(7001) == "u"
-
-
-def test_fast_and_exact_paths_agree():
-    values = np.random.default_rng(0).normal(size=(500, 4)) * 10.0 ** np.arange(-3, 1)
-    lines = [",".join(map(repr, row.tolist())) + "\n" for row in values]
-    np.testing.assert_array_equal(number_lines(lines, ",", 4), values.T)
-    quoted = read('a,b,c,d\n"1",2,3,4\n' + "".join(lines))
-    plain = read("a,b,c,d\n1,2,3,4\n" + "".join(lines))
-    for name in "abcd":
-        np.testing.assert_array_equal(quoted[name].values, plain[name].values)
-
-
-@pytest.mark.parametrize(
-    "line", ['"1",2\n', "\n", "1\n", "1,2,3\n", "x,2\n", ",2\n", "1_0,2\n", "9007199254740993,2\n"]
-)
-def test_fast_path_gives_way(line):
-    assert number_lines(["1,2\n", line], ",", 2) is None
 
 
 @pytest.mark.parametrize(
