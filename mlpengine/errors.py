@@ -9,6 +9,7 @@
     ├── GradcheckError            a gradient disagrees with its differences   (AssertionError)
     ├── UsageError                the command or the call is wrong; exit code 2
     │   ├── ConfigError           a config file is wrong                      (ValueError)
+    │   ├── FormulaError          a formula cannot be read                    (ValueError)
     │   └── DataError             a data file or array is wrong               (ValueError)
     ├── CheckpointError           a checkpoint or model file cannot be used   (ValueError)
     ├── RunError                  a run directory cannot be used              (OSError)
@@ -63,6 +64,17 @@ class ConfigError(UsageError, ValueError):
 
 class DataError(UsageError, ValueError):
     """A data file or array is wrong; the message names the file, column and first bad row."""
+
+
+class FormulaError(UsageError, ValueError):
+    """The text of a formula cannot be read, or a formula is used where it has no meaning.
+
+    `position` counts the characters before the mistake; None where there is no text.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class CheckpointError(MlpEngineError, ValueError):

@@ -1,0 +1,104 @@
+"""Element-wise functions as data: one formula, from which every target is derived.
+
+A formula is a graph of `Expr` nodes, built by Python's operators and the functions here, or read
+from text by a white list::
+
+    >>> from mlpengine.formula import gradients, parse, tanh, softplus, to_text, variable
+    >>> x, dy = variable("x"), variable("dy")
+    >>> mish = x * tanh(softplus(x))
+    >>> parse("x * tanh(softplus(x))", ["x"]) is mish
+    True
+    >>> to_text(mish)
+    'x * tanh(softplus(x))'
+    >>> (dx,) = gradients(mish, dy, [x])
+
+`parse(text, names)` raises `FormulaError`, whose `position` is the character that cannot be read.
+`variables(formula)` are the names that a formula reads; `formula.is_mask` says whether it is a
+comparison.  `evaluate(formula, {"x": array})` computes it once; the targets compile it:
+
+* `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
+* `c_statements(outputs, given, itemsize)`: C that serves vectors (kind ``vec``) and numbers
+  (kind ``real``, after the macros `SCALARS`);
+* `numexpr_text(formula, names)`; `onnx_node(formula, given, add_node, add_constant)`.
+
+`gradients` differentiates; `saved_for_backward` says what forward keeps.  The functions are the
+rows of `FUNCTIONS`; to add one, add a row.
+"""
+
+from mlpengine.formula.calls import Plan, evaluate, plan
+from mlpengine.formula.graph import (
+    FUNCTIONS,
+    Expr,
+    Function,
+    clip,
+    constant,
+    cos,
+    equal,
+    exp,
+    expm1,
+    gradients,
+    log,
+    log1p,
+    log2,
+    make,
+    maximum,
+    minimum,
+    normal_cdf,
+    not_equal,
+    order,
+    saved_for_backward,
+    sigmoid,
+    sign,
+    sin,
+    softplus,
+    sqrt,
+    tanh,
+    variable,
+    variables,
+    where,
+)
+from mlpengine.formula.targets import SCALARS, c_number, c_statements, numexpr_text, onnx_node
+from mlpengine.formula.text import FUNCTION_NAMES, parse, to_text
+
+__all__ = [
+    "FUNCTIONS",
+    "FUNCTION_NAMES",
+    "SCALARS",
+    "Expr",
+    "Function",
+    "Plan",
+    "c_number",
+    "c_statements",
+    "clip",
+    "constant",
+    "cos",
+    "equal",
+    "evaluate",
+    "exp",
+    "expm1",
+    "gradients",
+    "log",
+    "log1p",
+    "log2",
+    "make",
+    "maximum",
+    "minimum",
+    "normal_cdf",
+    "not_equal",
+    "numexpr_text",
+    "onnx_node",
+    "order",
+    "parse",
+    "plan",
+    "saved_for_backward",
+    "sigmoid",
+    "sign",
+    "sin",
+    "softplus",
+    "sqrt",
+    "tanh",
+    "to_text",
+    "variable",
+    "variables",
+    "where",
+]

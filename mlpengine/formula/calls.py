@@ -1,0 +1,205 @@
+"""The NumPy target: a formula as bound calls on planned buffers.
+
+A `Plan` assigns every node of some formulas a buffer: an operand's, an output's own, or a work
+buffer that is free again after its last use.  Outputs serve as work buffers until they are
+written.  `Plan.calls` binds the plan to arrays.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.formula.graph import FUNCTIONS, Expr, order, variable, variables
+from mlpengine.formula.pieces import copied
+from mlpengine.spec import Array, Calls, call
+
+OUT, FLOAT, MASK, GIVEN = "out", "float", "mask", "given"
+
+Place = tuple[str, int]
+"""A kind of buffer and its number among those of that kind."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One function: its node, and where it writes and works."""
+
+    node: Expr
+    out: Place
+    floats: tuple[Place, ...]
+    masks: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps that write `outputs` from the nodes `given`, and what they need.
+
+    `floats` and `masks` count the work buffers, which have the shape of the outputs.  `in_place`
+    says whether the first output may be the very buffer of the first given node.
+    """
+
+    given: tuple[Expr, ...]
+    outputs: tuple[Expr, ...]
+    steps: tuple[Step, ...]
+    places: Mapping[Expr, Place]
+    floats: int
+    masks: int
+    in_place: bool
+
+    def calls(
+        self,
+        given: Sequence[Array],
+        out: Sequence[Array],
+        floats: Sequence[Array] = (),
+        masks: Sequence[Array] = (),
+    ) -> Calls:
+        """Yield the calls on these buffers, in the order of the plan's fields."""
+        buffers = {OUT: out, FLOAT: floats, MASK: masks, GIVEN: given}
+
+        def at(place: Place) -> Array:
+            return buffers[place[0]][place[1]]
+
+        def value(node: Expr) -> Array | float:
+            number = node.number
+            return at(self.places[node]) if number is None else number
+
+        for step in self.steps:
+            args = [value(a) for a in step.node.args]
+            work = [at(p) for p in step.floats], [at(p) for p in step.masks]
+            yield from FUNCTIONS[step.node.name].calls(args, at(step.out), *work)
+        for i, node in enumerate(self.outputs):
+            source = value(node)
+            if isinstance(source, float):
+                yield call(out[i].fill, source)
+            elif self.places[node] != (OUT, i):
+                yield from copied(source, out[i])
+
+
+def plan(outputs: Sequence[Expr], given: Sequence[Expr]) -> Plan:
+    """Return the plan of formulas whose variables and shared values are `given`.
+
+    Outputs are computed last to first, so that the first may be the buffer of the first given.
+    """
+    return _Planner(tuple(outputs), tuple(given)).plan()
+
+
+def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
+    """Return the value of a formula on arrays of one dtype by name, broadcast."""
+    names = variables(formula)
+    given = [np.asarray(operands[name]) for name in names]
+    shape = np.broadcast_shapes(*(a.shape for a in given))
+    dtype = np.result_type(*given) if given else np.dtype(np.float64)
+    planned = plan([formula], [variable(name) for name in names])
+    out = np.empty(shape, np.bool_ if formula.is_mask else dtype)
+    floats = [np.empty(shape, dtype) for _ in range(planned.floats)]
+    masks = [np.empty(shape, np.bool_) for _ in range(planned.masks)]
+    with np.errstate(all="ignore"):
+        for run in planned.calls(given, [out], floats, masks):
+            run()
+    return out
+
+
+class _Planner:
+    def __init__(self, outputs: tuple[Expr, ...], given: tuple[Expr, ...]) -> None:
+        self.outputs, self.given = outputs, given
+        known = set(given)
+        self.nodes = [n for n in order(reversed(outputs), given) if n.args and n not in known]
+        self.time = {n: i for i, n in enumerate(self.nodes)}
+        self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
+        self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
+        self.own: dict[Expr, Place] = {}
+        for i, node in enumerate(outputs):
+            if node in self.time:
+                self.own.setdefault(node, (OUT, i))
+                self.last[node] = len(self.nodes)
+        self.holder: dict[Place, Expr | None] = {
+            (OUT, i): None for i, n in enumerate(outputs) if not n.is_mask
+        }
+        self.counts = {FLOAT: 0, MASK: 0}
+
+    def plan(self) -> Plan:
+        steps = [self._step(time, node) for time, node in enumerate(self.nodes)]
+        return Plan(
+            self.given,
+            self.outputs,
+            tuple(steps),
+            self.place,
+            self.counts[FLOAT],
+            self.counts[MASK],
+            self._in_place(steps),
+        )
+
+    def _step(self, time: int, node: Expr) -> Step:
+        function = FUNCTIONS[node.name]
+        kind = MASK if node.is_mask else FLOAT
+        out = self.own.get(node) or self._free(kind, time, node)
+        taken = {out, *(self.place[a] for a in node.args if a in self.place)}
+        work = []
+        for needed, n in ((FLOAT, function.floats), (MASK, function.masks_needed)):
+            places = []
+            for _ in range(n):
+                places.append(self._free(needed, time, None, taken))
+                taken.add(places[-1])
+            work.append(tuple(places))
+        self.place[node] = out
+        self.holder[out] = node
+        return Step(node, out, *work)
+
+    def _free(
+        self,
+        kind: str,
+        time: int,
+        node: Expr | None,
+        taken: set[Place] | frozenset[Place] = frozenset(),
+    ) -> Place:
+        """Return a buffer for `node`, or for work during the step at `time` where it is None."""
+        until = time if node is None else self.last.get(node, time)
+        for place, holder in self.holder.items():
+            if (place[0] == MASK) != (kind == MASK) or place in taken:
+                continue
+            if holder is not None and not self._is_over(holder, time, node):
+                continue
+            if place[0] != OUT or self._fits_before(place, until, node):
+                return place
+        self.counts[kind] += 1
+        place = (kind, self.counts[kind] - 1)
+        self.holder[place] = None
+        return place
+
+    def _is_over(self, holder: Expr, time: int, node: Expr | None) -> bool:
+        """Return whether a value is read for the last time before `time`, or at it and safely."""
+        end = self.last.get(holder, -1)
+        if end != time:
+            return end < time
+        return node is not None and _may_alias(node, holder)
+
+    def _fits_before(self, place: Place, until: int, node: Expr | None) -> bool:
+        """Return whether an output's buffer is free until its own value is computed."""
+        owner = self.outputs[place[1]]
+        if self.own.get(owner) != place:
+            return True  # filled or copied at the end
+        due = self.time[owner]
+        return until < due or (until == due and node is not None and _may_alias(owner, node))
+
+    def _in_place(self, steps: Sequence[Step]) -> bool:
+        if not self.given:
+            return False
+        first_write = len(steps)
+        for time, step in enumerate(steps):
+            if (OUT, 0) in (step.out, *step.floats):
+                first_write = time
+                break
+        end = self.last.get(self.given[0], -1)
+        if first_write == len(steps):  # filled or copied at the end, last of all
+            return True
+        step = steps[first_write]
+        if end == first_write:
+            return step.out == (OUT, 0) and _may_alias(step.node, self.given[0])
+        later = any(self.outputs[i] is self.given[0] for i in range(1, len(self.outputs)))
+        return end < first_write and not later
+
+
+def _may_alias(node: Expr, arg: Expr) -> bool:
+    """Return whether the function of `node` may write over its argument `arg`."""
+    allowed = FUNCTIONS[node.name].alias
+    return all(allowed is None or i in allowed for i, a in enumerate(node.args) if a is arg)

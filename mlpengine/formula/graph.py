@@ -1,0 +1,579 @@
+"""The expression graph: functions of numbers as data, and the table of the functions in it.
+
+An `Expr` is a node of a hash-consed graph: equal subexpressions are one object, so ``is`` compares
+formulas.  A function that a formula may use is one row of `FUNCTIONS`: its derivative, what it
+costs, and its spelling in each target.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import log as natural_log
+from math import pi
+from math import sqrt as root
+from typing import Any, Union
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from mlpengine.errors import FormulaError
+from mlpengine.formula import pieces
+from mlpengine.spec import Array, Calls, call
+
+Number = Union["Expr", float]
+
+
+class Expr:
+    """A node: a function and its arguments; ``variable`` and ``constant`` are leaves.
+
+    Arithmetic and the comparisons ``<``, ``<=``, ``>``, ``>=`` build nodes, simplified where that
+    changes no bit (see `make`).  ``==`` compares objects; for the function use `equal`.
+    """
+
+    __slots__ = ("__weakref__", "args", "leaf", "name")
+
+    name: str
+    args: "tuple[Expr, ...]"
+    leaf: str | float | None
+
+    def __new__(
+        cls, name: str, args: "tuple[Expr, ...]" = (), leaf: str | float | None = None
+    ) -> "Expr":
+        key = (name, tuple(map(id, args)), repr(leaf))  # 0.0 and -0.0 are two constants
+        with _lock:
+            node = _nodes.get(key)
+            if node is None:
+                node = object.__new__(cls)
+                node.name, node.args, node.leaf = name, args, leaf
+                _nodes[key] = node
+        return node
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether the value is a truth, not a number."""
+        return self.name in FUNCTIONS and FUNCTIONS[self.name].is_mask
+
+    @property
+    def number(self) -> float | None:
+        """The value of a constant; None for any other node."""
+        return self.leaf if self.name == "constant" else None  # type: ignore[return-value]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Expr, (self.name, self.args, self.leaf)
+
+    def __copy__(self) -> "Expr":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Expr":
+        return self
+
+    def __repr__(self) -> str:
+        return self._shown(3)
+
+    def _shown(self, levels: int) -> str:
+        """Return the node with so many levels below it: what is shared would be shown again."""
+        if not self.args:
+            return str(self.leaf)
+        if not levels:
+            return "..."
+        return f"{self.name}({', '.join(a._shown(levels - 1) for a in self.args)})"
+
+    def __bool__(self) -> bool:
+        raise FormulaError("formula: has no truth value while it is built; use where(cond, a, b)")
+
+    def __add__(self, other: Number) -> "Expr":
+        return make("add", self, other)
+
+    def __radd__(self, other: Number) -> "Expr":
+        return make("add", other, self)
+
+    def __sub__(self, other: Number) -> "Expr":
+        return make("sub", self, other)
+
+    def __rsub__(self, other: Number) -> "Expr":
+        return make("sub", other, self)
+
+    def __mul__(self, other: Number) -> "Expr":
+        return make("mul", self, other)
+
+    def __rmul__(self, other: Number) -> "Expr":
+        return make("mul", other, self)
+
+    def __truediv__(self, other: Number) -> "Expr":
+        return make("div", self, other)
+
+    def __rtruediv__(self, other: Number) -> "Expr":
+        return make("div", other, self)
+
+    def __pow__(self, exponent: Number) -> "Expr":
+        return make("pow", self, exponent)
+
+    def __neg__(self) -> "Expr":
+        return make("neg", self)
+
+    def __abs__(self) -> "Expr":
+        return make("abs", self)
+
+    def __gt__(self, other: Number) -> "Expr":
+        return make("greater", self, other)
+
+    def __ge__(self, other: Number) -> "Expr":
+        return make("greater_equal", self, other)
+
+    def __lt__(self, other: Number) -> "Expr":
+        return make("less", self, other)
+
+    def __le__(self, other: Number) -> "Expr":
+        return make("less_equal", self, other)
+
+    def __and__(self, other: "Expr") -> "Expr":
+        return make("logical_and", self, other)
+
+    def __or__(self, other: "Expr") -> "Expr":
+        return make("logical_or", self, other)
+
+    def __invert__(self) -> "Expr":
+        return make("logical_not", self)
+
+
+_nodes: WeakValueDictionary[object, Expr] = WeakValueDictionary()
+_lock = threading.RLock()  # re-entrant: a node may be collected, and its key removed, inside it
+
+
+def variable(name: str) -> Expr:
+    """Return the operand of that name."""
+    return Expr("variable", (), name)
+
+
+def constant(value: float) -> Expr:
+    """Return a number, kept in float64 and rounded to the dtype of the operands when used."""
+    return Expr("constant", (), float(value))
+
+
+def make(name: str, *args: Number) -> Expr:
+    """Return the node of a function of the table, simplified where no value changes by it.
+
+    Constants are folded, in float64.  Every other rewrite is exact for NaN, infinities and both
+    zeros: x - 0, x + (-0.0), x * 1, x / 1, x ** 1, x ** 0, -(-x), x * -1, where(c, a, a).  Neither
+    0 * x nor x + 0 is among them: 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers of 2, 4, 0.5, -0.5,
+    -1 and -2 are products, square roots and quotients by definition, as in PyTorch.
+
+    Raises: FormulaError for a truth where a number is needed, or the other way round.
+    """
+    function = FUNCTIONS[name]
+    nodes = tuple(x if isinstance(x, Expr) else constant(x) for x in args)
+    nodes = _typed(name, function, nodes)
+    numbers = [x.number for x in nodes]
+    if name == "pow" and numbers[1] is None:
+        raise FormulaError("pow: the exponent must be a number; write exp(y * log(x))")
+    if not function.is_mask and all(n is not None for n in numbers):
+        return constant(_folded(function, numbers))  # type: ignore[arg-type]
+    simple = _simplified(name, nodes, numbers)
+    return Expr(name, nodes) if simple is None else simple
+
+
+def _typed(name: str, function: "Function", nodes: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Return the arguments, truths as 1 and 0 where numbers are needed."""
+    if len(nodes) != function.arity:
+        raise FormulaError(f"{name}: takes {function.arity} arguments (got {len(nodes)})")
+    typed = []
+    for i, node in enumerate(nodes):
+        if i < function.masks and not node.is_mask:
+            raise FormulaError(f"{name}: argument {i + 1} must be a comparison (got {node!r})")
+        if i >= function.masks and node.is_mask:
+            node = Expr("where", (node, constant(1), constant(0)))
+        typed.append(node)
+    return tuple(typed)
+
+
+def _folded(function: "Function", numbers: Sequence[float]) -> float:
+    out, work = np.empty(1), list(np.empty((function.floats, 1)))
+    masks = list(np.empty((function.masks_needed, 1), np.bool_))
+    arrays = [x if function.takes_numbers and i else np.array([x]) for i, x in enumerate(numbers)]
+    with np.errstate(all="ignore"):
+        for run in function.calls(arrays, out, work, masks):
+            run()
+    return float(out[0])
+
+
+def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None]) -> Expr | None:
+    first, *others = nodes
+    match name, *(repr(n) for n in numbers):
+        case ("sub", _, "0.0") | ("add", _, "-0.0"):
+            return first
+        case ("mul" | "div" | "pow", _, "1.0"):
+            return first
+        case ("mul", "1.0", _):
+            return others[0]
+        case ("mul", _, "-1.0"):
+            return make("neg", first)
+        case ("mul", "-1.0", _):
+            return make("neg", others[0])
+        case ("pow", _, "0.0" | "-0.0"):
+            return constant(1)
+        case ("pow", _, "2.0"):
+            return Expr("mul", (first, first))
+        case ("pow", _, "4.0"):
+            return (first * first) ** 2
+        case ("pow", _, "0.5"):
+            return Expr("sqrt", (first,))
+        case ("pow", _, "-0.5" | "-1.0" | "-2.0"):
+            return 1 / first ** -numbers[1]  # type: ignore[operator]
+    if name == "where" and others[0] is others[1]:
+        return others[0]
+    bound = first.args[1].number if first.name == "minimum" else None
+    if name == "expm1" and bound is not None and bound <= 0:
+        return Expr("expm1_below_0", nodes)
+    if name in ("neg", "logical_not") and first.name == name:
+        return first.args[0]
+    if name in ("add", "mul", "maximum", "minimum") and first.number is not None:
+        return Expr(name, (others[0], first))  # a constant stands second
+    return None
+
+
+# ---------------------------------------------------------------- what a formula may use
+@dataclass(frozen=True)
+class Function:
+    """A row of the table: what a function is, in every target.
+
+    Attributes:
+        gradient: takes dy, the node itself and its arguments; returns a gradient, or None, for each
+            argument.
+        numpy: a ufunc, or a piece ``piece(*args, out, *floats, *masks)`` that yields calls.
+        c: text on vectors; scalars define the same names as macros.
+        numexpr: text for NumExpr, or None.
+        onnx: the operator's name, or how other functions express it.
+        expensive: whether backward had better keep the value than compute it again.
+        arity: number of arguments, of which the first `masks` are truths.
+        floats, masks_needed: work buffers that the piece takes.
+        alias: positions of the arguments whose buffer `out` may be; None for all.
+        takes_numbers: whether constant arguments reach the piece as Python floats.
+    """
+
+    gradient: "Callable[..., Sequence[Expr | None]]"
+    numpy: Callable[..., Any]
+    c: str
+    numexpr: str | None
+    onnx: "str | Callable[..., Expr]"
+    expensive: bool = False
+    arity: int = 1
+    masks: int = 0
+    is_mask: bool = False
+    floats: int = 0
+    masks_needed: int = 0
+    alias: tuple[int, ...] | None = None
+    takes_numbers: bool = False
+
+    def calls(
+        self,
+        args: Sequence[Array | float],
+        out: Array,
+        floats: Sequence[Array] = (),
+        masks: Sequence[Array] = (),
+    ) -> Calls:
+        """Yield the NumPy calls of this function; constant arguments are floats."""
+        rule = self.numpy
+        if isinstance(rule, np.ufunc):
+            kind = (
+                out if out.dtype != np.bool_ else next(a for a in args if isinstance(a, np.ndarray))
+            )
+            arrays = [pieces.constant(a, kind) if isinstance(a, float) else a for a in args]
+            if rule in (np.maximum, np.minimum):
+                if isinstance(args[1], float):
+                    yield from pieces.bounded(rule, arrays[0], args[1], out)
+                else:
+                    yield call(rule, *arrays, out=out)
+            elif rule is np.multiply and args[0] is args[1]:
+                yield call(np.square, arrays[0], out)
+            else:
+                yield call(rule, *arrays, out)
+        else:
+            yield from rule(*args, out, *floats, *masks)
+
+
+def _comparison(ufunc: np.ufunc, sign: str, onnx: Any) -> Function:
+    text = f"{{}} {sign} {{}}"
+    return Function(lambda d, y, a, b: (None, None), ufunc, text, text, onnx, arity=2, is_mask=True)
+
+
+def _logical(ufunc: np.ufunc, text: str, numexpr: str, onnx: str, arity: int = 2) -> Function:
+    def gradient(*_: Expr) -> Sequence[None]:
+        return (None,) * arity
+
+    return Function(gradient, ufunc, text, numexpr, onnx, arity=arity, masks=arity, is_mask=True)
+
+
+def _of_maximum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
+    """The gradient goes to the winner, half each on a tie, as in PyTorch; where NaN, to both."""
+    shared = where(equal(a, b), d * 0.5, d)
+    return where(a < b, 0, shared), where(b < a, 0, shared)
+
+
+def _of_minimum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
+    shared = where(equal(a, b), d * 0.5, d)
+    return where(a > b, 0, shared), where(b > a, 0, shared)
+
+
+def _of_pow(d: Expr, y: Expr, x: Expr, n: Expr) -> Sequence[Expr | None]:
+    assert n.number is not None
+    return d * (n.number * x ** (n.number - 1)), None
+
+
+FUNCTIONS: dict[str, Function] = {
+    "add": Function(lambda d, y, a, b: (d, d), np.add, "{} + {}", "{} + {}", "Add", arity=2),
+    "sub": Function(lambda d, y, a, b: (d, -d), np.subtract, "{} - {}", "{} - {}", "Sub", arity=2),
+    "mul": Function(
+        lambda d, y, a, b: (d * b, d * a), np.multiply, "{} * {}", "{} * {}", "Mul", arity=2
+    ),
+    "div": Function(
+        lambda d, y, a, b: (d / b, -(y / b * d)), np.divide, "{} / {}", "{} / {}", "Div", arity=2
+    ),
+    "neg": Function(lambda d, y, x: (-d,), np.negative, "-{}", "-{}", "Neg"),
+    "abs": Function(lambda d, y, x: (sign(x) * d,), np.abs, "v_abs({})", "abs({})", "Abs"),
+    "sign": Function(
+        lambda d, y, x: (None,),
+        np.sign,
+        "v_sign({})",
+        "where({0} > 0, 1, where({0} < 0, -1, {0}))",
+        "Sign",
+        alias=(),  # np.sign in place is ten times as slow
+    ),
+    "pow": Function(
+        _of_pow,
+        pieces.power,
+        "v_pow({}, {})",
+        "{} ** {}",
+        "Pow",
+        expensive=True,
+        arity=2,
+        alias=(),
+        takes_numbers=True,
+    ),
+    "maximum": Function(
+        _of_maximum,
+        np.maximum,
+        "v_maximum({}, {})",
+        "where(({0} > {1}) | ({0} != {0}), {0}, {1})",
+        "Max",
+        arity=2,
+    ),
+    "minimum": Function(
+        _of_minimum,
+        np.minimum,
+        "v_minimum({}, {})",
+        "where(({0} < {1}) | ({0} != {0}), {0}, {1})",
+        "Min",
+        arity=2,
+    ),
+    "clip": Function(
+        lambda d, y, x, lo, hi: (where(equal(x, y), d, 0), None, None),
+        pieces.clip,
+        "vmin(vmax({}, {}), {})",
+        "where({0} < {1}, {1}, where({0} > {2}, {2}, {0}))",
+        "Clip",
+        arity=3,
+        takes_numbers=True,
+    ),
+    "sqrt": Function(lambda d, y, x: (d / y * 0.5,), np.sqrt, "v_sqrt({})", "sqrt({})", "Sqrt"),
+    "exp": Function(
+        lambda d, y, x: (d * y,), np.exp, "v_exp({})", "exp({})", "Exp", expensive=True
+    ),
+    "expm1": Function(
+        lambda d, y, x: (d * (y + 1),),
+        np.expm1,
+        "v_expm1({})",
+        "expm1({})",
+        lambda x: exp(x) - 1,
+        expensive=True,
+    ),
+    "expm1_below_0": Function(  # what `make` writes for expm1(minimum(x, 0))
+        lambda d, y, x: (d * (y + 1),),
+        pieces.expm1_below_0,
+        "v_expm1({})",
+        "expm1({})",
+        lambda x: exp(x) - 1,
+        expensive=True,
+        floats=1,
+    ),
+    "log": Function(lambda d, y, x: (d / x,), np.log, "v_log({})", "log({})", "Log", True),
+    "log1p": Function(
+        lambda d, y, x: (d / (x + 1),),
+        np.log1p,
+        "v_log1p({})",
+        "log1p({})",
+        lambda x: log(x + 1),
+        expensive=True,
+    ),
+    "log2": Function(
+        lambda d, y, x: (d / x * (1 / natural_log(2)),),
+        np.log2,
+        "v_log2({})",
+        None,
+        lambda x: log(x) * (1 / natural_log(2)),
+        expensive=True,
+    ),
+    "sin": Function(
+        lambda d, y, x: (cos(x) * d,), np.sin, "v_sin({})", "sin({})", "Sin", expensive=True
+    ),
+    "cos": Function(
+        lambda d, y, x: (-sin(x) * d,), np.cos, "v_cos({})", "cos({})", "Cos", expensive=True
+    ),
+    "tanh": Function(
+        lambda d, y, x: ((1 - y * y) * d,), np.tanh, "v_tanh({})", "tanh({})", "Tanh", True
+    ),
+    "sigmoid": Function(
+        lambda d, y, x: ((1 - y) * y * d,),
+        pieces.logistic,
+        "v_sigmoid({})",
+        "1 / (1 + exp(-{}))",
+        "Sigmoid",
+        expensive=True,
+        floats=1,
+    ),
+    "softplus": Function(
+        lambda d, y, x: (sigmoid(x) * d,),
+        pieces.softplus,
+        "v_softplus({})",
+        "where({0} > 0, {0}, 0 * {0}) + log1p(exp(-abs({0})))",
+        "Softplus",
+        expensive=True,
+        floats=2,
+        alias=(),
+    ),
+    "normal_cdf": Function(
+        lambda d, y, x: (exp(x * x * -0.5) * (1 / root(2 * pi)) * d,),
+        pieces.normal_cdf,
+        "v_normal_cdf({})",
+        None,
+        lambda x: 0.5 + 0.5 * Expr("Erf", (x * root(0.5),)),
+        expensive=True,
+        floats=2,
+        masks_needed=1,
+        alias=(),
+    ),
+    "where": Function(
+        lambda d, y, c, a, b: (None, where(c, d, 0), where(c, 0, d)),
+        pieces.select,
+        "select({}, {}, {})",
+        "where({}, {}, {})",
+        "Where",
+        arity=3,
+        masks=1,
+        alias=(1,),
+        takes_numbers=True,
+    ),
+    "less": _comparison(np.less, "<", "Less"),
+    "less_equal": _comparison(np.less_equal, "<=", "LessOrEqual"),
+    "greater": _comparison(np.greater, ">", "Greater"),
+    "greater_equal": _comparison(np.greater_equal, ">=", "GreaterOrEqual"),
+    "equal": _comparison(np.equal, "==", "Equal"),
+    "not_equal": _comparison(np.not_equal, "!=", lambda a, b: ~equal(a, b)),
+    "logical_and": _logical(np.logical_and, "{} & {}", "{} & {}", "And"),
+    "logical_or": _logical(np.logical_or, "{} | {}", "{} | {}", "Or"),
+    "logical_not": _logical(np.logical_not, "v_not({})", "~{}", "Not", arity=1),
+}
+
+
+Make = Callable[..., Expr]
+
+
+def _maker(name: str) -> Make:
+    def function(*args: Number) -> Expr:
+        return make(name, *args)
+
+    function.__name__ = name
+    function.__doc__ = f"Return the node of {name} (see `FUNCTIONS`)."
+    return function
+
+
+clip: Make = _maker("clip")
+cos: Make = _maker("cos")
+equal: Make = _maker("equal")
+exp: Make = _maker("exp")
+expm1: Make = _maker("expm1")
+log: Make = _maker("log")
+log1p: Make = _maker("log1p")
+log2: Make = _maker("log2")
+maximum: Make = _maker("maximum")
+minimum: Make = _maker("minimum")
+normal_cdf: Make = _maker("normal_cdf")
+not_equal: Make = _maker("not_equal")
+sigmoid: Make = _maker("sigmoid")
+sign: Make = _maker("sign")
+sin: Make = _maker("sin")
+softplus: Make = _maker("softplus")
+sqrt: Make = _maker("sqrt")
+tanh: Make = _maker("tanh")
+where: Make = _maker("where")
+
+
+# ---------------------------------------------------------------- derived
+def order(roots: Iterable[Expr], given: Iterable[Expr] = ()) -> list[Expr]:
+    """Return the nodes below `roots`, arguments before what uses them; not below `given`."""
+    nodes: dict[Expr, None] = {}
+    stops = set(given)
+
+    def visit(node: Expr) -> None:
+        if node not in nodes:
+            if node not in stops:
+                for arg in node.args:
+                    visit(arg)
+            nodes[node] = None
+
+    for root_node in roots:
+        visit(root_node)
+    return list(nodes)
+
+
+def variables(*roots: Expr) -> list[str]:
+    """Return the names of the operands in the formulas, in the order of their first use."""
+    return [str(n.leaf) for n in order(roots) if n.name == "variable"]
+
+
+def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Return the gradient of each operand where that of `y` is `dy`, by reverse mode."""
+    known: dict[Expr, Expr] = {y: dy}
+    for node in reversed(order([y])):
+        d = known.get(node)
+        if d is None or not node.args:
+            continue
+        parts = FUNCTIONS[node.name].gradient(d, node, *node.args)
+        for arg, part in zip(node.args, parts, strict=True):
+            if part is not None and arg.number is None:
+                known[arg] = known[arg] + part if arg in known else part
+    return tuple(known.get(x, constant(0)) for x in operands)
+
+
+def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
+    """Return the values, `y` and operands aside, that forward keeps for backward.
+
+    What a gradient multiplies dy with is computed in backward from `y` and the operands where that
+    takes no expensive function.  A single one that forward computes anyway is kept; where it takes
+    several, the whole factor is, which forward then computes.
+    """
+    forward = set(order([y]))
+    kept: dict[Expr, None] = {}
+    for factor in _free_of(dy, grads):
+        dear = [n for n in order([factor], [y]) if n is not y and _is_expensive(n)]
+        if len(dear) > 1 and dear[-1] not in kept:
+            kept[factor] = None
+        elif dear and dear[0] in forward:
+            kept[dear[0]] = None
+    return list(kept)
+
+
+def _is_expensive(node: Expr) -> bool:
+    return node.name in FUNCTIONS and FUNCTIONS[node.name].expensive
+
+
+def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
+    """Return the largest subexpressions of the roots without `dy`."""
+    depends: set[Expr] = set()
+    for node in order(roots):
+        if node is dy or any(a in depends for a in node.args):
+            depends.add(node)
+    factors: dict[Expr, None] = {r: None for r in roots if r not in depends}
+    for node in order(roots):
+        if node in depends:
+            factors |= {a: None for a in node.args if a not in depends}
+    return [f for f in factors if f.args]

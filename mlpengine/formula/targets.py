@@ -1,0 +1,139 @@
+"""Formulas in the languages of others: C on vectors or scalars, NumExpr, ONNX."""
+
+from collections.abc import Callable, Mapping
+from math import isinf, isnan
+
+import numpy as np
+
+from mlpengine.formula.graph import FUNCTIONS, Expr, order
+
+LONGEST_TEXT = 10_000
+"""Characters of a NumExpr text; a longer one repeats what others share, and NumPy is better."""
+
+SCALARS = """\
+#define splat(x) ((real)(x))
+#define select(c, a, b) ((c) ? (a) : (b))
+#define vmax(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define vmin(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+#define v_maximum(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define v_minimum(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+#define v_not(c) (!(c))
+#define v_sign(x) ((x) > 0 ? splat(1) : (x) < 0 ? splat(-1) : (x))
+#define v_abs M(fabs)
+#define v_sqrt M(sqrt)
+#define v_exp M(exp)
+#define v_expm1 M(expm1)
+#define v_log M(log)
+#define v_log1p M(log1p)
+#define v_log2 M(log2)
+#define v_sin M(sin)
+#define v_cos M(cos)
+#define v_tanh M(tanh)
+#define v_pow M(pow)
+#define v_sigmoid(x) \\
+  ((x) < 0 ? v_exp(x) / (splat(1) + v_exp(x)) : splat(1) / (splat(1) + v_exp(-(x))))
+#define v_softplus(x) (vmax(x, splat(0)) + v_log1p(v_exp(-v_abs(x))))
+#define v_normal_cdf(x) (splat(0.5) * M(erfc)((x) * splat(-0.70710678118654752440)))
+"""
+"""The functions of `c_statements` for numbers: after ``typedef float real;`` and a macro M that
+names a function of math.h for that type."""
+
+
+def c_statements(
+    outputs: Mapping[str, Expr], given: Mapping[Expr, str], itemsize: int, kind: str = "vec"
+) -> list[str]:
+    """Return the C statements that define the names of `outputs`, a statement for each node.
+
+    `given` says what the operands and shared values are called.  The same text serves vectors
+    (``kind`` "vec", by the compiled backend's headers) and numbers ("real", by `SCALARS`).
+    """
+    names = dict(given)
+    lines: list[str] = []
+    wanted = {node: name for name, node in reversed(list(outputs.items()))}
+
+    def text(node: Expr) -> str:
+        number = node.number
+        return names[node] if number is None else f"splat({c_number(number, itemsize)})"
+
+    for node in order(outputs.values(), given):
+        if node in names or not node.args:
+            continue
+        args = [text(a) for a in node.args]
+        names[node] = wanted.get(node, f"t{len(lines)}")
+        template = FUNCTIONS[node.name].c
+        if node.args[-1].number is not None:  # whose NaN cannot matter
+            template = template.replace("v_maximum", "vmax").replace("v_minimum", "vmin")
+        if node.name == "pow":
+            exponent = node.args[1].number or 0.0
+            template = "{0} * {0} * {0}" if exponent == 3 else template
+            args[1] = c_number(exponent, itemsize)
+        c_type = MASKS[kind] if node.is_mask else kind
+        lines.append(f"const {c_type} {names[node]} = {template.format(*args)};")
+    for name, node in outputs.items():
+        if names.get(node) != name:
+            lines.append(f"const {kind} {name} = {text(node)};")
+    return lines
+
+
+MASKS = {"vec": "ivec", "real": "int"}
+"""The C type of a truth, by that of a number."""
+
+
+def c_number(value: float, itemsize: int) -> str:
+    """Return a C constant that reads back as the same number, rounded once."""
+    if isnan(value):
+        return "NAN"
+    if isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return f"{float(np.float32(value))!r}f" if itemsize == 4 else repr(value)
+
+
+def numexpr_text(formula: Expr, names: Mapping[Expr, str]) -> str | None:
+    """Return the formula for NumExpr, or None where it lacks a function or shares too much.
+
+    `names` gives names to operands and constants; a Python float in the text would lift float32
+    operands to float64.
+    """
+    texts: dict[Expr, str] = {}
+    for node in order([formula], names):
+        if node in names:
+            texts[node] = names[node]
+            continue
+        if not node.args:
+            texts[node] = f"({node.leaf!r})" if node.number is not None else str(node.leaf)
+            continue
+        template = FUNCTIONS[node.name].numexpr
+        if template is None:
+            return None
+        texts[node] = f"({template.format(*(texts[a] for a in node.args))})"
+        if len(texts[node]) > LONGEST_TEXT:
+            return None
+    return texts[formula]
+
+
+def onnx_node(
+    formula: Expr,
+    given: Mapping[Expr, str],
+    add_node: Callable[..., str],
+    add_constant: Callable[[float], str],
+) -> str:
+    """Write the formula as ONNX nodes and return the name of its value.
+
+    ``add_node(operator, *inputs)`` and ``add_constant(number)`` return names.
+    """
+    names = dict(given)
+
+    def write(node: Expr) -> str:
+        if node not in names:
+            names[node] = _written(node)
+        return names[node]
+
+    def _written(node: Expr) -> str:
+        if node.number is not None:
+            return add_constant(node.number)
+        rule = FUNCTIONS[node.name].onnx if node.name in FUNCTIONS else node.name
+        if callable(rule):
+            return write(rule(*node.args))
+        return add_node(rule, *(write(a) for a in node.args))
+
+    return write(formula)

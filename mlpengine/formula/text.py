@@ -1,0 +1,242 @@
+"""Formulas as text: read by a white list, never evaluated, and written back."""
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from functools import reduce
+from math import isfinite, pi
+
+from mlpengine.errors import FormulaError
+from mlpengine.formula.graph import Expr, constant, make, variable
+
+LONGEST = 1000
+"""Characters of a formula."""
+
+DEEPEST = 50
+"""Levels of brackets, and of operators in one another."""
+
+FUNCTION_NAMES = {
+    **{name: name for name in ("abs", "sign", "clip", "sqrt", "where", "maximum", "minimum")},
+    **{name: name for name in ("exp", "expm1", "log", "log1p", "log2", "sin", "cos")},
+    **{name: name for name in ("tanh", "sigmoid", "softplus", "normal_cdf")},
+    "max": "maximum",
+    "min": "minimum",
+}
+"""What a formula may call, and the function of the table that it is."""
+
+CONSTANTS = {"pi": pi}
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.Pow: "pow",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+    ast.And: "logical_and",
+    ast.Or: "logical_or",
+}
+
+
+def parse(text: str, names: Iterable[str]) -> Expr:
+    """Return the formula that `text` writes in terms of `names`.
+
+    Python's notation for numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
+    `FUNCTION_NAMES`.  A name that is no identifier stands between backticks.
+
+    Raises: FormulaError, whose `position` is the first character that cannot be read.
+    """
+    if len(text) > LONGEST:
+        raise FormulaError(
+            f"formula: must have at most {LONGEST} characters (got {len(text)})", LONGEST
+        )
+    _limit_brackets(text)
+    plain, quoted = _unquoted(text)
+    strange = re.search(r"[#\\\x00-\x1f]", plain)
+    if strange:
+        raise _mistake(text, strange.start(), f"cannot be read (got {strange[0]!r})")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(plain, mode="eval")
+    except SyntaxError as error:
+        position = min(error.offset - 1, len(text)) if error.offset else len(text)
+        raise _mistake(text, position, f"cannot be read ({error.msg})") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise _mistake(text, 0, "cannot be read") from None
+    _limit_depth(text, tree)
+    return _Reader(text, plain, dict.fromkeys(names), quoted).read(tree.body)
+
+
+def _mistake(text: str, position: int, what: str) -> FormulaError:
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    return FormulaError(f"formula: character {position + 1}: {what} (in {shown!r})", position)
+
+
+def _limit_brackets(text: str) -> None:
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if depth > DEEPEST:
+            raise _mistake(text, position, f"brackets nest at most {DEEPEST} deep")
+
+
+def _limit_depth(text: str, tree: ast.AST) -> None:
+    level: list[ast.AST] = [tree]
+    for _ in range(2 * DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    raise _mistake(text, 0, f"operators nest at most {2 * DEEPEST} deep; use brackets")
+
+
+def _unquoted(text: str) -> tuple[str, dict[str, str]]:
+    """Return the text with identifiers of equal length for names in backticks, and those names."""
+    quoted: dict[str, str] = {}
+
+    def replace(match: re.Match[str]) -> str:
+        unused = (chr(code) for code in range(0x3400, 0x4DB0) if chr(code) not in text)
+        stand_in = next(c for c in unused if all(c != k[0] for k in quoted))
+        stand_in += "_" * (len(match[0]) - 1)
+        quoted[stand_in] = match[1]
+        return stand_in
+
+    return re.sub("`([^`\n]+)`", replace, text), quoted
+
+
+class _Reader:
+    """Turns nodes of Python's grammar into nodes of the graph."""
+
+    def __init__(
+        self, text: str, plain: str, names: dict[str, None], quoted: dict[str, str]
+    ) -> None:
+        self.text, self.names, self.quoted = text, names, quoted
+        self.bytes = plain.encode()
+
+    def read(self, node: ast.expr) -> Expr:
+        try:
+            found = self._read(node)
+        except FormulaError as error:
+            if error.position is not None:
+                raise
+            raise self.mistake(node, str(error)) from None
+        if found.number is not None and not isfinite(found.number):
+            raise self.mistake(node, f"a constant must be finite (got {found.number})")
+        return found
+
+    def _read(self, node: ast.expr) -> Expr:
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                try:
+                    return constant(value)
+                except OverflowError:
+                    raise self.mistake(node, "a constant must be finite") from None
+            case ast.Name(id=name):
+                return self._name(node, name)
+            case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
+                return make(_OPERATORS[type(op)], self.read(left), self.read(right))
+            case ast.UnaryOp(ast.USub(), operand):
+                return -self.read(operand)
+            case ast.UnaryOp(ast.UAdd(), operand):
+                return self.read(operand)
+            case ast.UnaryOp(ast.Not(), operand):
+                return ~self.read(operand)
+            case ast.BoolOp(op, values):
+                return self._pairwise(_OPERATORS[type(op)], values)
+            case ast.Compare(left, ops, others) if all(type(op) in _OPERATORS for op in ops):
+                operands = [self.read(x) for x in (left, *others)]
+                pairs = zip(ops, operands, operands[1:], strict=False)
+                parts = [make(_OPERATORS[type(op)], a, b) for op, a, b in pairs]
+                return reduce(lambda a, b: a & b, parts)
+            case ast.Call(ast.Name(id=name), args, []):
+                return self._call(node, name, args)
+        raise self.mistake(
+            node,
+            "a formula has names, numbers, arithmetic, comparisons and calls of "
+            f"{', '.join(FUNCTION_NAMES)} only",
+        )
+
+    def _name(self, node: ast.expr, name: str) -> Expr:
+        name = self.quoted.get(name, name)
+        if name in self.names:
+            return variable(name)
+        if name in CONSTANTS:
+            return constant(CONSTANTS[name])
+        raise self.unknown(node, "name", name, [*self.names, *CONSTANTS])
+
+    def _call(self, node: ast.expr, name: str, args: Sequence[ast.expr]) -> Expr:
+        function = FUNCTION_NAMES.get(name)
+        if function is None:
+            raise self.unknown(node, "function", name, list(FUNCTION_NAMES))
+        if function in ("maximum", "minimum") and len(args) > 2:
+            return self._pairwise(function, args)
+        return make(function, *(self.read(a) for a in args))
+
+    def _pairwise(self, function: str, values: Sequence[ast.expr]) -> Expr:
+        return reduce(lambda a, b: make(function, a, b), [self.read(v) for v in values])
+
+    def unknown(self, node: ast.expr, kind: str, name: str, known: list[str]) -> FormulaError:
+        close = get_close_matches(name, known, 1)
+        offer = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(known)}"
+        return self.mistake(node, f"no {kind} is called {name!r}; {offer}")
+
+    def mistake(self, node: ast.expr, what: str) -> FormulaError:
+        return _mistake(self.text, len(self.bytes[: node.col_offset].decode()), what)
+
+
+_INFIX = {
+    "logical_or": ("or", 1),
+    "logical_and": ("and", 2),
+    "less": ("<", 4),
+    "less_equal": ("<=", 4),
+    "greater": (">", 4),
+    "greater_equal": (">=", 4),
+    "equal": ("==", 4),
+    "not_equal": ("!=", 4),
+    "add": ("+", 5),
+    "sub": ("-", 5),
+    "mul": ("*", 6),
+    "div": ("/", 6),
+    "pow": ("**", 8),
+}
+"""Sign and how tightly it binds; ``not`` binds at 3, a minus sign at 7, all else at 9."""
+
+
+def to_text(formula: Expr) -> str:
+    """Return text that `parse` reads as the same formula."""
+    return _written(formula)[0]
+
+
+def _written(node: Expr) -> tuple[str, int]:
+    if node.number is not None:
+        whole = node.number.is_integer() and abs(node.number) < 1e15
+        text = repr(node.number)
+        text = text[:-2] if whole and text != "-0.0" else text
+        return text, 7 if text.startswith("-") else 9
+    if not node.args:
+        name = str(node.leaf)
+        return (name if name.isidentifier() else f"`{name}`"), 9
+    if node.name == "mul" and node.args[0] is node.args[1]:
+        return f"{_bracketed(*_written(node.args[0]), 9)} ** 2", 8
+    parts = [_written(a) for a in node.args]
+    if node.name in _INFIX:
+        sign, binds = _INFIX[node.name]
+        left, right = (binds + 1, binds) if sign == "**" else (binds, binds + 1)
+        left += binds == 4  # comparisons do not chain
+        return f"{_bracketed(*parts[0], left)} {sign} {_bracketed(*parts[1], right)}", binds
+    if node.name in ("neg", "logical_not"):
+        sign, binds = ("-", 7) if node.name == "neg" else ("not ", 3)
+        return f"{sign}{_bracketed(*parts[0], binds)}", binds
+    name = "expm1" if node.name == "expm1_below_0" else node.name
+    return f"{name}({', '.join(text for text, _ in parts)})", 9
+
+
+def _bracketed(text: str, binds: int, needed: int) -> str:
+    return text if binds >= needed else f"({text})"

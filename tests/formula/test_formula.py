@@ -1,0 +1,390 @@
+"""Formulas against SciPy and differences in float64, in every target, and text that is hostile."""
+
+import copy
+import ctypes
+import pickle
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numexpr
+import numpy as np
+import pytest
+from scipy import special
+
+from mlpengine.errors import FormulaError
+from mlpengine.formula import (
+    FUNCTIONS,
+    SCALARS,
+    c_statements,
+    constant,
+    evaluate,
+    gradients,
+    make,
+    numexpr_text,
+    onnx_node,
+    order,
+    parse,
+    plan,
+    saved_for_backward,
+    to_text,
+    variable,
+    variables,
+    where,
+)
+
+x, y, dy = variable("x"), variable("y"), variable("dy")
+INF, NAN = np.inf, np.nan
+
+TRUTHS = {
+    "abs(x)": lambda x, y: np.abs(x),
+    "sign(x)": lambda x, y: np.sign(x),
+    "clip(x, -1, 2)": lambda x, y: np.clip(x, -1, 2),
+    "sqrt(abs(x) + 1)": lambda x, y: (np.abs(x) + 1) ** 0.5,
+    "exp(x)": lambda x, y: np.exp(x),
+    "expm1(x)": lambda x, y: np.expm1(x),
+    "expm1(min(x, 0))": lambda x, y: np.expm1(np.minimum(x, 0)),
+    "log(x * x + 1)": lambda x, y: np.log(x * x + 1),
+    "log1p(x ** 2)": lambda x, y: np.log1p(x * x),
+    "log2(abs(x) + 1)": lambda x, y: np.log2(np.abs(x) + 1),
+    "sin(x) + cos(y)": lambda x, y: np.sin(x) + np.cos(y),
+    "tanh(x)": lambda x, y: np.tanh(x),
+    "sigmoid(x)": lambda x, y: special.expit(x),
+    "softplus(x)": lambda x, y: -special.log_expit(-x),
+    "normal_cdf(x)": lambda x, y: special.ndtr(x),
+    "where(x > y, x, 2 * y)": lambda x, y: np.where(x > y, x, 2 * y),
+    "where(x > 0, 3, -0.5)": lambda x, y: np.where(x > 0, 3, -0.5),
+    "where(x <= y, 0, x)": lambda x, y: np.where(x <= y, 0, x),
+    "where(not x < 0 and (y > 0 or x == y), x, 0)": lambda x, y: np.where((x >= 0) & (y > 0), x, 0),
+    "where(-1 < x < 1, x ** 3, 1)": lambda x, y: np.where(np.abs(x) < 1, x**3, 1),
+    "x * (y > 0) + (x >= y) / 2": lambda x, y: x * (y > 0) + (x >= y) / 2,
+    "max(x, y, 1) - min(x, y)": lambda x, y: np.maximum(np.maximum(x, y), 1) - np.minimum(x, y),
+    "x - y / (x * x + pi)": lambda x, y: x - y / (x * x + np.pi),
+    "-x ** 2 * y": lambda x, y: -(x**2) * y,
+    "abs(x - y) ** 1.5 + 1 / (2 + x ** 4)": lambda x, y: np.abs(x - y) ** 1.5 + 1 / (2 + x**4),
+    "(abs(x) + 1) ** -0.5 - (abs(y) + 2) ** -1": lambda x, y: (
+        (np.abs(x) + 1) ** -0.5 - 1 / (np.abs(y) + 2)
+    ),
+    "x * tanh(softplus(x))": lambda x, y: x * np.tanh(np.logaddexp(0, x)),
+}
+every_formula = pytest.mark.parametrize("text", TRUTHS)
+
+
+def draw(dtype="float64", shape=(7, 9)):
+    rng = np.random.default_rng(3)
+    return {n: (3 * rng.standard_normal(shape)).astype(dtype) for n in ("x", "y")}
+
+
+def run(outputs, given, arrays, floats_like):
+    """Return the outputs by the NumPy target, every buffer full of garbage before."""
+    planned = plan(outputs, given)
+    out = [np.full_like(floats_like, NAN) for _ in outputs]
+    floats = [np.full_like(floats_like, NAN) for _ in range(planned.floats)]
+    masks = [np.ones(floats_like.shape, bool) for _ in range(planned.masks)]
+    with np.errstate(all="ignore"):
+        for call in planned.calls(arrays, out, floats, masks):
+            call()
+    return out
+
+
+def pair(text):
+    """Return a formula and its gradients by x and y."""
+    formula = parse(text, ["x", "y"])
+    return formula, gradients(formula, dy, [x, y])
+
+
+@every_formula
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("float32", 3e-6)])
+def test_values_are_those_of_scipy(text, dtype, tolerance):
+    arrays = draw(dtype)
+    value = evaluate(parse(text, arrays), arrays)
+    expected = TRUTHS[text](*(a.astype(float) for a in arrays.values()))
+    assert value.dtype == dtype
+    np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
+
+
+@every_formula
+def test_gradients_are_the_differences_of_values(text):
+    arrays, step = draw(), 1e-6
+    seed = np.random.default_rng(5).standard_normal((7, 9))
+    formula, slopes = pair(text)
+    found = run(slopes, [dy, x, y], [seed, arrays["x"], arrays["y"]], seed)
+    for name, slope in zip(arrays, found, strict=True):
+        up, down = ({**arrays, name: arrays[name] + s} for s in (step, -step))
+        difference = (evaluate(formula, up) - evaluate(formula, down)) / (2 * step)
+        np.testing.assert_allclose(slope, seed * difference, rtol=1e-6, atol=2e-8)
+
+
+@every_formula
+def test_backward_from_what_forward_saves_is_the_gradient(text):
+    arrays, seed = draw(), np.random.default_rng(5).standard_normal((7, 9))
+    formula, slopes = pair(text)
+    kept = saved_for_backward(formula, slopes, dy)
+    values = run([formula, *kept], [x, y], list(arrays.values()), seed)
+    direct = run(slopes, [dy, x, y], [seed, *arrays.values()], seed)
+    given = [dy, x, y, formula, *kept]
+    split = run(slopes, given, [seed, *arrays.values(), *values], seed)
+    for a, b in zip(split, direct, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
+
+
+@every_formula
+def test_in_place_changes_no_bit(text):
+    arrays, seed = draw("float32"), np.random.default_rng(5).standard_normal((7, 9)).astype("f4")
+    formula, slopes = pair(text)
+    for outputs, given, inputs in (
+        ([formula], [x, y], list(arrays.values())),
+        (slopes, [dy, x, y], [seed, *arrays.values()]),
+    ):
+        planned = plan(outputs, given)
+        expected = run(outputs, given, inputs, seed)
+        if not planned.in_place:
+            continue
+        first = inputs[0].copy()
+        out = [first, *(np.full_like(seed, NAN) for _ in outputs[1:])]
+        work = [np.full_like(seed, NAN) for _ in range(planned.floats)]
+        masks = [np.ones(seed.shape, bool) for _ in range(planned.masks)]
+        with np.errstate(all="ignore"):
+            for call in planned.calls([first, *inputs[1:]], out, work, masks):
+                call()
+        for a, b in zip(out, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_plans_are_thrifty():
+    def needs(text, *names):
+        given = [variable(n) for n in names]
+        planned = plan([parse(text, names)], given)
+        return planned.floats, planned.masks, planned.in_place, len(planned.steps)
+
+    assert needs("max(x, 0)", "x") == (0, 0, True, 1)
+    assert needs("tanh(x)", "x") == (0, 0, True, 1)
+    assert needs("x * sigmoid(x)", "x") == (1, 0, False, 2)
+    assert needs("dy * (1 - y * y)", "dy", "y") == (0, 0, False, 3)
+    assert needs("where(y != 0, dy, 0)", "dy", "y") == (0, 1, True, 2)
+    assert needs("x", "x") == (0, 0, True, 0)
+
+
+@every_formula
+def test_numexpr_reads_them(text):
+    arrays = draw()
+    formula = parse(text, arrays)
+    written = numexpr_text(formula, {})
+    if written is None:
+        assert {"normal_cdf", "log2"} & {n.name for n in order([formula])}
+        return
+    read = {n: arrays[n] for n in variables(formula)}
+    np.testing.assert_allclose(
+        numexpr.evaluate(written, read), evaluate(formula, arrays), rtol=1e-12, atol=1e-13
+    )
+
+
+def test_scalars_in_c_are_those_of_numpy(tmp_path):
+    arrays = draw(shape=(60,))
+    seed = np.random.default_rng(5).standard_normal(60)
+    functions = []
+    for i, text in enumerate(TRUTHS):
+        formula, (dx, _) = pair(text)
+        lines = c_statements({"value": formula, "slope": dx}, {x: "x", y: "y", dy: "dy"}, 8, "real")
+        body = "\n  ".join(lines)
+        functions.append(
+            f"void f{i}(real x, real y, real dy, real *out) {{\n  {body}\n"
+            "  (void)x, (void)y, (void)dy;\n  out[0] = value;\n  out[1] = slope;\n}\n"
+        )
+    head = f"#include <math.h>\ntypedef double real;\n#define M(f) f\n{SCALARS}"
+    (tmp_path / "f.c").write_text(head + "".join(functions))
+    compiler = shutil.which("cc") or "gcc"
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
+    command = [compiler, *strict, str(tmp_path / "f.c"), "-o", str(tmp_path / "f.so"), "-lm"]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(tmp_path / "f.so"))
+    for i, text in enumerate(TRUTHS):
+        formula, (dx, _) = pair(text)
+        function = library[f"f{i}"]
+        function.argtypes = [ctypes.c_double] * 3 + [ctypes.c_void_p]
+        found = np.empty((60, 2))
+        for row, *values in zip(found, arrays["x"], arrays["y"], seed, strict=True):
+            function(*values, row.ctypes.data)
+        np.testing.assert_allclose(found[:, 0], evaluate(formula, arrays), rtol=1e-13, atol=1e-15)
+        slope = run([dx], [dy, x, y], [seed, *arrays.values()], seed)[0]
+        np.testing.assert_allclose(found[:, 1], slope, rtol=1e-12, atol=1e-14)
+
+
+def test_onnx_operators_are_named_with_their_inputs():
+    written = []
+
+    def add_node(operator, *inputs):
+        written.append((operator, *inputs))
+        return f"v{len(written)}"
+
+    formula = parse("normal_cdf(x) * max(x, 0)", ["x"])
+    assert onnx_node(formula, {x: "input"}, add_node, str) == f"v{len(written)}"
+    assert [w[0] for w in written] == ["Mul", "Erf", "Mul", "Add", "Max", "Mul"]
+    assert written[4] == ("Max", "input", "0.0")
+
+
+# ---------------------------------------------------------------- simplification
+EDGES = np.array([0.0, -0.0, 1.0, -2.5, INF, -INF, NAN, 1e300, 5e-324])
+
+with np.errstate(all="ignore"):
+    REWRITES = [
+        (x - 0.0, "x", EDGES - 0.0),
+        (make("add", x, -0.0), "x", EDGES + -0.0),
+        (x * 1, "x", EDGES * 1),
+        (1 * x, "x", 1 * EDGES),
+        (x / 1, "x", EDGES / 1),
+        (x**1, "x", EDGES**1),
+        (x**0, "1", EDGES**0),
+        (x**2, "x ** 2", np.square(EDGES)),
+        (x**0.5, "sqrt(x)", np.sqrt(EDGES)),
+        (x**-0.5, "1 / sqrt(x)", 1 / np.sqrt(EDGES)),
+        (x**-2, "1 / x ** 2", EDGES**-2.0),
+        (x**4, "(x ** 2) ** 2", np.square(np.square(EDGES))),
+        (make("neg", -x), "x", EDGES),
+        (x * -1, "-x", EDGES * -1),
+        (where(x > 0, y, y), "y", EDGES),
+        (parse("expm1(min(x, 0))", ["x"]), "expm1(minimum(x, 0))", np.expm1(np.minimum(EDGES, 0))),
+        (x + 0, "x + 0", EDGES + 0),
+        (0 + x, "x + 0", 0 + EDGES),
+        (0 * x, "x * 0", 0 * EDGES),
+        (0 / x, "0 / x", 0 / EDGES),
+        (x - x, "x - x", EDGES - EDGES),
+        (x / x, "x / x", EDGES / EDGES),
+        (0 - x, "0 - x", 0 - EDGES),
+    ]
+"""What is written, the node it becomes, and its values: the last rows stay as they are."""
+
+
+@pytest.mark.parametrize(("node", "written", "expected"), REWRITES, ids=range(len(REWRITES)))
+def test_simplifying_changes_no_value(node, written, expected):
+    assert to_text(node) == written
+    found = np.broadcast_to(evaluate(node, {"x": EDGES, "y": EDGES}), EDGES.shape)
+    np.testing.assert_array_equal(found, expected)
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+
+
+def test_constants_are_folded_in_float64():
+    assert to_text(parse("2 * 3 + sqrt(16) - sigmoid(0)", [])) == "9.5"
+    assert constant(0.0) is not constant(-0.0)
+
+
+def test_equal_subexpressions_are_one_object():
+    a = parse("x * tanh(softplus(x))", ["x"])
+    assert parse("x*tanh( softplus((x)) )", ["x"]) is a
+    assert copy.deepcopy(a) is a
+    assert copy.copy(a) is a
+    assert pickle.loads(pickle.dumps(a)) is a
+    assert len(order(gradients(a, dy, [x]))) < 15
+
+
+def test_a_wrong_derivative_is_found(monkeypatch):
+    wrong = replace(FUNCTIONS["tanh"], gradient=lambda d, y, a: (d * (1 - y),))
+    monkeypatch.setitem(FUNCTIONS, "tanh", wrong)
+    with pytest.raises(AssertionError):
+        test_gradients_are_the_differences_of_values("x * tanh(softplus(x))")
+
+
+# ---------------------------------------------------------------- text
+@every_formula
+def test_text_comes_back_as_the_same_formula(text):
+    formula = parse(text, ["x", "y"])
+    assert parse(to_text(formula), ["x", "y"]) is formula
+
+
+BRACKETS = [
+    "-x ** 2",
+    "(-x) ** 2",
+    "x - (y - x)",
+    "x / (y / x)",
+    "-(x + y)",
+    "not (x > 0 and y > 0) or x < 1",
+    "where(x > 0 or y > 0 and x < y, -1e-30, x ** -2.5)",
+    "(x > 0) * 2",
+    "--x - -y",
+    "2 ** 3 ** 2 * x",
+]
+
+
+@pytest.mark.parametrize("text", BRACKETS)
+def test_brackets_are_where_they_are_needed(text):
+    formula = parse(text, ["x", "y"])
+    assert parse(to_text(formula), ["x", "y"]) is formula
+
+
+def test_names_that_are_no_identifiers_stand_between_backticks():
+    names = ["body mass", "x", "Größe"]
+    formula = parse("`body mass` / x ** 2 + Größe", names)
+    assert variables(formula) == ["body mass", "x", "Größe"]
+    assert parse(to_text(formula), names) is formula
+
+
+MISTAKES = {
+    "prise * 2": (0, "no name is called 'prise'; did you mean 'price'"),
+    "price * sgima": (8, "no name is called 'sgima'"),
+    "2 + lgo(price)": (4, "no function is called 'lgo'; did you mean 'log'"),
+    "price +": (7, "cannot be read"),
+    "(price": (0, "cannot be read"),
+    "": (0, "cannot be read"),
+    "price.real": (0, "names, numbers, arithmetic"),
+    "price[0]": (0, "names, numbers, arithmetic"),
+    "'a' + price": (0, "names, numbers, arithmetic"),
+    "1 + True": (4, "names, numbers, arithmetic"),
+    "2j * price": (0, "names, numbers, arithmetic"),
+    "log(price, base=2)": (0, "names, numbers, arithmetic"),
+    "log(*price)": (4, "names, numbers, arithmetic"),
+    "log(price, 2)": (0, "takes 1 arguments"),
+    "(lambda: 1)()": (0, "names, numbers, arithmetic"),
+    "__import__('os')": (0, "no function is called '__import__'"),
+    "price if price else 1": (0, "names, numbers, arithmetic"),
+    "price // 2": (0, "names, numbers, arithmetic"),
+    "price in price": (0, "names, numbers, arithmetic"),
+    "(x := 2)": (1, "names, numbers, arithmetic"),
+    "price ** price": (0, "exponent must be a number"),
+    "where(price, 1, 2)": (0, "must be a comparison"),
+    "not price": (0, "must be a comparison"),
+    "10 ** 10 ** 10 * price": (0, "must be finite"),
+    "1e999": (0, "must be finite"),
+    "9" * 900: (0, "must be finite"),
+    "(" * 900: (50, "nest at most"),
+    "[" * 90: (50, "nest at most"),
+    "-" * 900 + "price": (0, "nest at most"),
+    "not " * 200 + "price": (0, "nest at most"),
+    "price" + "+1" * 400: (0, "nest at most"),
+    "(" * 500_000 + ")" * 500_000: (1000, "at most 1000 characters"),
+    "price + " * 131_072: (1000, "at most 1000 characters"),
+    "price\0": (5, "cannot be read"),
+    "price # comment": (6, "cannot be read"),
+    "price +\n1": (7, "cannot be read"),
+    "Größe * price": (0, "no name is called 'Größe'"),
+    "price * `a b`": (8, "no name is called 'a b'"),
+    "`a b + price": (0, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES, ids=lambda t: t[:20])
+def test_mistakes_and_attacks_are_refused_at_their_character(text):
+    position, says = MISTAKES[text]
+    with pytest.raises(FormulaError, match=says) as caught:
+        parse(text, ["price"])
+    assert caught.value.position == position
+    assert len(str(caught.value)) < 500
+
+
+def test_long_and_deep_texts_never_reach_the_parser(monkeypatch):
+    monkeypatch.setattr("mlpengine.formula.text.ast.parse", None)
+    for text in ("(" * 900, "(" * 500_000 + ")" * 500_000, "price + " * 131_072):
+        with pytest.raises(FormulaError):
+            parse(text, ["price"])
+
+
+def test_shared_powers_do_not_explode():
+    text = "x"
+    for _ in range(40):
+        text = f"({text}) ** 2"
+    formula = parse(text, ["x"])
+    assert len(to_text(formula)) < 1000
+    assert numexpr_text(formula, {}) is None
+    assert len(repr(formula)) < 200
+    assert evaluate(formula, {"x": np.ones(3)}).tolist() == [1, 1, 1]
+    assert len(c_statements({"y": formula}, {x: "x"}, 8)) == 40
