@@ -9,7 +9,8 @@ import click
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.tables import Tables, read_source, read_tables
 from mlpengine.data import profile
-from mlpengine.data.checks import Profile
+from mlpengine.data.checks import Profile, more_features
+from mlpengine.wording import plural
 
 EPILOG = """\b
 Examples:
@@ -35,10 +36,16 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     task = file.config.data.task
     found = profile(table, targets, task=None if task == "auto" else task)
     dropped = reasons(file, found)
+    shown = found.warnings(dropped)
     if not as_json:
-        click.echo("\n".join(described(found, dropped)))
-    fitted = after(read_tables(file))
-    shown = warnings(found, dropped)
+        lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
+        click.echo("\n".join([*found.lines(), *lines, *map("warning: {}".format, shown)]))
+    tables = read_tables(file, (table, targets))
+    fitted = after(tables)
+    if fitted["features"] > tables.rows["train"]:
+        shown.append(more_features(fitted["features"], tables.rows["train"]))
+        if not as_json:
+            click.echo(f"warning: {shown[-1]}")
     if as_json:
         facts = {**found.as_dict(), "warnings": shown, "dropped": dropped}
         click.echo(json.dumps({**facts, **fitted}))
@@ -47,13 +54,13 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     click.echo(f"rows: {rows}\nfeatures: {fitted['features']}, outputs: {fitted['outputs']}")
     if fitted["constant_in_training"]:
         click.echo(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
-    click.echo(f"{len(shown)} warning{'' if len(shown) == 1 else 's'}")
+    click.echo(plural(len(shown), "warning"))
 
 
 def reasons(file: ConfigFile, found: Profile) -> dict[str, str]:
     """Return the columns that the config leaves out, with what the data say of them."""
     data = file.config.data
-    known = {leak.column: f"nearly the answer: {leak.reason}" for leak in found.leaks}
+    known = {leak.column: leak.reason for leak in found.leaks}
     shown = {name: known.get(name) or found.drop.get(name, "") for name in data.drop}
     for use, name in (("groups", data.split.group), ("times", data.split.time)):
         if name:
@@ -61,30 +68,14 @@ def reasons(file: ConfigFile, found: Profile) -> dict[str, str]:
     return shown
 
 
-def warnings(found: Profile, dropped: dict[str, str]) -> list[str]:
-    """Return the warnings about columns that are used."""
-    gone = tuple(f"column {name!r}" for name in dropped)
-    return (
-        [line for line in found.warnings() if not line.startswith(gone)]
-        if gone
-        else (found.warnings())
-    )
-
-
 def after(tables: Tables) -> dict[str, Any]:
     """Return what the preprocessing made of the columns."""
     preprocessor = tables.preprocessor
     return {
         "rows": tables.rows,
+        "without_target": {name: count for name, (count, _) in tables.without_target.items()},
         "features": preprocessor.n_features,
         "feature_names": preprocessor.feature_names,
         "constant_in_training": preprocessor.constant,
         "outputs": preprocessor.n_outputs,
     }
-
-
-def described(found: Profile, dropped: dict[str, str]) -> list[str]:
-    """Return what the data are like, for a person."""
-    lines = [line for line in found.lines() if not line.startswith("warning: ")]
-    lines += [f"dropped: {name}" + (f" ({why})" if why else "") for name, why in dropped.items()]
-    return lines + [f"warning: {line}" for line in warnings(found, dropped)]

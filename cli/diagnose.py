@@ -119,7 +119,8 @@ def _after(
     """Read a run; return everything as data and as lines."""
     if not (run / RESOLVED).is_file():
         raise UsageError(f"{run}: holds no {RESOLVED}, so it is no run directory")
-    model, experiment = load_model(run), build(load_config(run / RESOLVED))
+    model = load_model(run)
+    experiment = build(load_config(run / RESOLVED), model.preprocessor)
     mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
     known = facts(loss, mlp.sizes[-1], part, experiment.parts.get("validation"))
     seen = read_diagnostics(run, mlp, known)

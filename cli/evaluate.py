@@ -60,7 +60,7 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
     standardized units; all other metrics are in the target's own units.
     """
     model = load_model(run)
-    parts = own_parts(run) if data is None else {"data": read_part(model, data)}
+    parts = own_parts(run, model) if data is None else {"data": read_part(model, data)}
     measured = measure(model, parts)
     sizes = {name: len(part) for name, part in parts.items()}
     table = {name: found["metrics"] for name, found in measured.items()}
@@ -101,8 +101,8 @@ def read_part(model: Model, source: str) -> Part:
     return part_of(table, None, model.preprocessor, model.task, model.mlp.dtype)
 
 
-def own_parts(run: Path) -> dict[str, Part]:
+def own_parts(run: Path, model: Model) -> dict[str, Part]:
     """Return the parts that a run was trained and measured on."""
     if not (run / RESOLVED).is_file():
         raise UsageError(f"{run}: holds no {RESOLVED}; say which rows to use with --data FILE")
-    return build(load_config(run / RESOLVED)).parts
+    return build(load_config(run / RESOLVED), model.preprocessor).parts

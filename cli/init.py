@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from mlpengine.config.proposal import propose
-from mlpengine.data import DATASETS, read_table
+from mlpengine.data import DATASETS, Profile, profile, read_table
+from mlpengine.data.checks import KEEP_IF, more_features
 from mlpengine.errors import UsageError
 from mlpengine.files import write_atomically
+from mlpengine.wording import plural
 
 from .schema import SCHEMA_FILE, write_schema
 
@@ -35,9 +37,10 @@ def command(
 ) -> None:
     """Look at DATA, a table, and write a commented config that predicts a column of it.
 
-    Columns that give the answer away, that count the rows or that are different text in nearly
-    every row are dropped, with a comment.  The schema is written beside the config, so that
-    editors complete and check it.
+    Columns that are the target in another coding, that count the rows or that are different text
+    in nearly every row are dropped, with a comment.  A column that alone explains nearly all of
+    the target stays and is reported.  The schema is written beside the config, so that editors
+    complete and check it.
     """
     table = read_table(data)
     if not target and data in DATASETS:
@@ -50,17 +53,42 @@ def command(
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     source = data if data in DATASETS else _beside(Path(data), path)
-    text = propose(table, list(dict.fromkeys(target)), source=source, schema=SCHEMA_FILE)
-    if path is None:
-        click.echo(json.dumps({"config": text}) if as_json else text, nl=as_json)
-        return
-    write_atomically(path, text.encode())
-    write_schema(path.with_name(SCHEMA_FILE))
+    names = list(dict.fromkeys(target))
+    found = profile(table, names)
+    text = propose(found, names, source=source, schema=SCHEMA_FILE)
+    if path is not None:
+        write_atomically(path, text.encode())
+        write_schema(path.with_name(SCHEMA_FILE))
     if as_json:
-        click.echo(json.dumps({"out": str(path), "config": text}))
+        shown = {"config": text, "dropped": found.drop, "warnings": remarks(found)}
+        click.echo(json.dumps(shown if path is None else {"out": str(path), **shown}))
         return
-    click.echo(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
-    click.echo(f"next: mlpengine check {path}; mlpengine train {path}")
+    if path is None:
+        click.echo(text, nl=False)
+    for line in remarks(found):
+        click.echo(f"warning: {line}", err=True)
+    if path is not None:
+        click.echo(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
+        click.echo(f"next: mlpengine check {path}; mlpengine train {path}")
+
+
+def remarks(found: Profile) -> list[str]:
+    """Return what a person should know of the table before training, a line each."""
+    lines = [
+        f"column {leak.column!r} is dropped: {leak.reason}"
+        for leak in found.leaks
+        if leak.is_target
+    ]
+    lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in found.suspects]
+    if found.target_missing:
+        lines.append(
+            f"{plural(found.target_missing, 'row')} of {found.n_rows:,} have no target and are "
+            "left out"
+        )
+    features = len(found.columns) - len(found.drop) - 1
+    if features > found.n_rows:
+        lines.append(more_features(features, found.n_rows))
+    return lines
 
 
 def _beside(data: Path, config: Path | None) -> str:

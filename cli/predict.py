@@ -35,7 +35,7 @@ Examples:
     metavar="OUT",
     help="A .csv, .parquet or .npy file; - writes CSV to stdout (the default).",
 )
-@click.option("--id", "key", metavar="COL", help="Column to copy; by default rows are numbered.")
+@click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> None:
     """Predict the rows of FILE (- is stdin) with the model of RUN, a run directory or model file.
@@ -87,10 +87,13 @@ def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that tells the rows apart: the one asked for, or their numbers from 1."""
+    """Return the column that tells the rows apart: the one asked for, or where they stand.
+
+    That is `line`, the line of the file, where rows have one, and else `row`, counted from 1.
+    """
     if key is None:
-        name = "row" if "row" not in taken else "row_number"
-        return {name: np.arange(1, table.n_rows + 1)}
+        name = table.numbering
+        return {f"{name}_number" if name in taken else name: table.row_numbers()}
     if key in taken:
         raise UsageError(f"--id: {key!r} is what the model predicts; name another column")
     return {key: [table[key].cell(i) for i in range(table.n_rows)]}

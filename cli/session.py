@@ -16,6 +16,8 @@ from typing import Any
 import click
 
 from mlpengine.config.build import Experiment
+from mlpengine.config.columns import column_verdicts
+from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdicts import Verdict
 from mlpengine.errors import MissingExtraError, NumericalError, RunError
 from mlpengine.files import remove_unfinished
@@ -29,7 +31,7 @@ from mlpengine.train.checkpoint import (
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE, LoopDiagnostics
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Loop, Result
-from mlpengine.train.model import MODEL_FILE
+from mlpengine.train.model import MODEL_FILE, Model
 from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Part
 
@@ -98,6 +100,7 @@ class Session:
     ) -> None:
         self.directory, self.resumed, self.watchers = directory, found, watchers
         self.measured: tuple[str, Array] | None = None
+        self.column_verdicts: list[Verdict] = []
         if found:
             experiment = replace(experiment, threads=found.header["environment"]["threads"])
         self.experiment = experiment
@@ -139,8 +142,8 @@ class Session:
                 watcher.close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return what the diagnostics found wrong."""
-        return self.diagnostics.verdicts() if self.diagnostics else []
+        """Return what the diagnostics found wrong, and after the end what columns explain."""
+        return [*self.column_verdicts, *(self.diagnostics.verdicts() if self.diagnostics else [])]
 
     def close(self) -> None:
         """Close the files, and let other processes use the run directory."""
@@ -159,6 +162,7 @@ class Session:
             for name, part in experiment.parts.items():
                 measured[name] = self.loop.evaluator.run(part)
                 self.measured = name, self.loop.evaluator.output
+            self.column_verdicts = column_verdicts(experiment.file, experiment.tables)
         outcome = {
             "run_dir": str(directory.path),
             "parameters": len(experiment.model.mlp.params),
@@ -245,6 +249,12 @@ def check_config(directory: RunDirectory, found: Checkpoint | None) -> None:
             f"{directory.path / RESOLVED}: must be as it was when the run began (it was edited or "
             "damaged); restore it, or train a new run with other settings"
         )
+
+
+def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
+    """Return the preprocessing that a run was begun with, so that it goes on with the same."""
+    description, state = checkpoint.header.get("model", {}), checkpoint.state.get("weights", {})
+    return Model.restored(description, state, checkpoint.path).preprocessor
 
 
 def fingerprints(parts: Mapping[str, Part]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from .pictures import pictures
 from .profiling import Profiler, rehearse
 from .progress import Progress, progress
 from .report import report
-from .session import RESOLVED, Session, check_config, find_checkpoint
+from .session import RESOLVED, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
 
 EPILOG = """\b
@@ -124,7 +124,8 @@ def _resumed(directory: RunDirectory, watchers: list[Progress]) -> Session:
         )
     checkpoint = find_checkpoint(directory)
     check_config(directory, checkpoint)
-    experiment = build(load_config(directory.path / RESOLVED))
+    preprocessor = saved_preprocessor(checkpoint) if checkpoint else None
+    experiment = build(load_config(directory.path / RESOLVED), preprocessor)
     return Session(experiment, directory, watchers, checkpoint)
 
 
@@ -159,6 +160,7 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
         f"data     {config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
         f"network  {sizes}, {plural(len(mlp.params), 'parameter')}, {mlp.dtype}, {threads}",
     ]
+    lines[1:1] = [f"         {line}" for line in experiment.tables.remarks]
     if session:
         lines.append(f"run      {session.directory.path}")
     if session and session.resumed:

@@ -9,7 +9,7 @@ from mlpengine.config import options
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.schema import ClipSection
 from mlpengine.config.tables import Tables, read_tables
-from mlpengine.data import class_weights
+from mlpengine.data import Preprocessor, class_weights
 from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
@@ -101,13 +101,15 @@ class Experiment:
         )
 
 
-def build(file: ConfigFile) -> Experiment:
+def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experiment:
     """Read the data of a config and make everything that trains on it.
+
+    A fitted `preprocessor`, that of a model or checkpoint, is used instead of fitting one anew.
 
     Raises: ConfigError where settings do not fit the data or each other; DataError.
     """
     config = file.config
-    tables = read_tables(file)
+    tables = read_tables(file, preprocessor=preprocessor)
     kind = tables.preprocessor.task
     name = _loss_name(file, str(kind))
     task = task_for(tables.preprocessor.target, name)

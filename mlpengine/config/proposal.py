@@ -1,11 +1,11 @@
-"""A first config for a table never seen before: what to learn from, and a net of sensible size."""
+"""A first config for a new table: what to learn from, and a net of sensible size."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlpengine.data import Table, profile
-from mlpengine.data.checks import Profile
+from mlpengine.data import Profile
+from mlpengine.data.checks import KEEP_IF
 from mlpengine.wording import plural
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
@@ -35,24 +35,24 @@ SIZES = (
 """By number of rows: small tables get small nets that are held back, large ones the opposite."""
 
 
-def propose(table: Table, target: Sequence[str], *, source: str, schema: str) -> str:
-    """Return a commented config, as YAML, that predicts `target` from the rest of a table.
+def propose(found: Profile, target: Sequence[str], *, source: str, schema: str) -> str:
+    """Return a commented config, as YAML, that predicts `target` from the other columns.
 
-    Columns that give the target away, or cannot be learned from, are dropped with the reason.
-    Raises: DataError if a target column does not exist.
+    Columns that are the target in another coding, or cannot be learned from, are dropped with the
+    reason; those that nearly are the answer stay, with a comment.
     """
-    found = profile(table, target)
-    size = next(size for size in SIZES if table.n_rows <= size.rows)
+    size = next(size for size in SIZES if found.n_rows <= size.rows)
     lines = [
         f"{SCHEMA_LINE}{schema}",
-        f"# Predicts {', '.join(target)} from {table.source}: {plural(table.n_rows, 'row')}, "
-        f"{plural(len(table.names), 'column')}.",
+        f"# Predicts {', '.join(target)} from {found.source}: {plural(found.n_rows, 'row')}, "
+        f"{plural(len(found.columns), 'column')}.",
         "seed: 0",
         "",
         "data:",
         f"  source: {quoted(source)}",
         f"  target: {_list(target)}",
         f"  task: {found.task}",
+        *_suspects(found),
         *_drop(found),
         *_missing(found, target),
         *_balance(found),
@@ -95,6 +95,17 @@ def _drop(found: Profile) -> list[str]:
         return ["  drop: []"]
     lines = ["  drop:  # take a line away to learn from that column after all"]
     return lines + [f"    - {quoted(name)}  # {_one_line(why)}" for name, why in reasons.items()]
+
+
+def _suspects(found: Profile) -> list[str]:
+    return [
+        line
+        for leak in found.suspects
+        for line in (
+            f"  # LOOK AT {_one_line(leak.column)}: {_one_line(leak.reason)};",
+            f"  # {KEEP_IF}.",
+        )
+    ]
 
 
 def _missing(found: Profile, target: Sequence[str]) -> list[str]:

@@ -117,6 +117,10 @@ class DataSection(Section):
     standardize: Annotated[Literal["standard", "minmax", "robust", "none"], SWITCH] = Field(
         default="standard", description="Scaling of features, fitted on the training rows."
     )
+    clip: Literal["smooth", "none"] = Field(
+        default="smooth",
+        description="smooth: x / sqrt(1 + (x/3)^2) after standard and robust scaling; or none.",
+    )
     standardize_target: bool = Field(
         default=True, description="Train on standardized targets; metrics are in their own units."
     )

@@ -20,7 +20,8 @@ _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 )
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:,\d+)?(?:[eE][+-]?\d+)?")
-_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 
 
 def numbers(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
@@ -121,17 +122,19 @@ def decimal_commas(levels: Sequence[str], decimal: str | None) -> list[float] | 
     """Return numbers written as 1,5 per level, None if they are something else.
 
     `1,234` may be 1.234 or 1234: if every level with a comma looks like that and `decimal` does
-    not settle it, the level itself is returned for the message.
+    not settle it, the level itself is returned for the message. With `decimal` "." a comma may
+    only separate groups of three digits.
     """
-    if not any("," in level for level in levels):
+    with_comma = [level for level in levels if "," in level]
+    if not with_comma:
         return None
     if decimal == ".":
         plain = [level.replace(",", "") for level in levels]
-        return [float(level) for level in plain] if all(map(_is_plain, plain)) else None
+        grouped = all(map(_GROUPED.fullmatch, with_comma)) and all(map(_is_plain, plain))
+        return [float(level) for level in plain] if grouped else None
     if not all(map(_DECIMAL_COMMA.fullmatch, levels)):
         return None
-    with_comma = [level for level in levels if "," in level]
-    if decimal is None and all(map(_GROUPED.fullmatch, with_comma)):
+    if decimal is None and all(map(_AMBIGUOUS.fullmatch, with_comma)):
         return with_comma[0]
     return [float(level.replace(",", ".")) for level in levels]
 

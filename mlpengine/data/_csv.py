@@ -323,8 +323,8 @@ def _spelled(column: Column, table: Table, name: str, options: CsvOptions) -> Co
     if isinstance(values, str):
         row = int(np.flatnonzero(column.values == levels.index(values))[0])
         raise DataError(
-            f"{table.where(name, row)}: {values!r} can mean two numbers; say which with "
-            "decimal ',' or '.'"
+            f"{table.where(name, row)}: {values!r} can mean {values.replace(',', '')} or "
+            f"{values.replace(',', '.')}; write the numbers of this column without a comma"
         )
     if values is None:
         return column

@@ -1,6 +1,6 @@
 """What a table is like before anything is learned from it: types, gaps, leaks, balance."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.data.duplicates import duplicate_rows, same_columns
 from mlpengine.data.kinds import FeatureKind, Task, kind_of, task_of
-from mlpengine.data.leaks import Leak, find_leak
+from mlpengine.data.leaks import Leak, find_leaks
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.data.targets import ClassTarget
@@ -21,6 +21,8 @@ SMALL_CLASS = 10
 RARE_CLASS = 0.02
 LEAK_ROWS = 100_000
 """Leaks are looked for in this many evenly spaced rows of longer tables."""
+
+KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
 _SHOWN = 5
 
@@ -41,7 +43,8 @@ class ColumnProfile:
 class Profile:
     """The findings of `profile`.
 
-    `drop` says which columns to leave out, and why; `same` which ones tell what another tells.
+    `drop` says which columns to leave out, and why; `same` which ones tell what another tells;
+    `suspects` which ones nearly are the answer and stay, for a person to judge.
     """
 
     source: str
@@ -55,25 +58,32 @@ class Profile:
     same: dict[str, str] = field(default_factory=dict)
     target_missing: int = 0
 
+    @property
+    def suspects(self) -> list[Leak]:
+        """Columns that explain nearly all of the target and may be honest predictors."""
+        return [leak for leak in self.leaks if not leak.is_target]
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain lists and dictionaries, ready for JSON."""
         return asdict(self)
 
-    def warnings(self) -> list[str]:
-        """Return one line per finding that a person should look at."""
-        lines = [f"column {name!r}: {reason}" for name, reason in self.drop.items()]
+    def warnings(self, dropped: Collection[str] = ()) -> list[str]:
+        """Return one line per finding that a person should look at, but for `dropped` columns."""
+        reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
+        lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
         lines += [
             f"column {column.name!r}: {column.missing} of {self.n_rows} cells are missing"
             for column in self.columns
             if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
+            and column.name not in dropped
         ]
         lines += [
-            f"column {name!r}: tells the same as {other!r}" for name, other in self.same.items()
+            f"column {name!r}: tells the same as {other!r}"
+            for name, other in self.same.items()
+            if name not in dropped
         ]
         if self.target_missing:
-            lines.append(
-                f"target: missing in {plural(self.target_missing, 'row')}, which cannot be used"
-            )
+            lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
         if self.duplicates:
             lines.append(
                 f"{self.duplicates} of {self.n_rows} rows repeat an earlier row; after a random "
@@ -82,17 +92,16 @@ class Profile:
         few = {name: n for name, n in self.classes.items() if n < max(
             SMALL_CLASS, RARE_CLASS * self.n_rows)}  # fmt: skip
         lines += [
-            f"class {name!r}: only {plural(rows, 'row')}; consider class weights, or merging it"
-            for name, rows in few.items()
+            f"class {name!r}: only {plural(count, 'row')}; consider class weights, or merging it"
+            for name, count in few.items()
         ]
         return lines
 
     def lines(self) -> list[str]:
-        """Return the whole report as lines of text."""
+        """Return what the data are like as lines of text, without the warnings."""
         width = max((len(column.name) for column in self.columns), default=0)
-        report = [
-            f"{self.source}: {plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
-        ]
+        size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
+        report = [f"{self.source}: {size}"]
         for column in self.columns:
             gaps = f", {column.missing} missing" if column.missing else ""
             report.append(
@@ -102,7 +111,7 @@ class Profile:
         if self.task:
             report.append(f"task: {self.task}")
         report += [f"  class {name}: {plural(rows, 'row')}" for name, rows in self.classes.items()]
-        return report + [f"warning: {line}" for line in self.warnings()]
+        return report
 
 
 def profile(
@@ -120,18 +129,17 @@ def profile(
     complete = np.ones(table.n_rows, bool)
     for name in targets:
         complete &= ~table[name].missing
-    found = task
-    if targets and found is None:
-        found = task_of([table[name] for name in targets])
+    if targets and task is None:
+        task = task_of([table[name] for name in targets])
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
-        classes, leaks = _relations(table.rows(complete), targets[0], found)
+        classes, leaks = _relations(table.rows(complete), targets[0], task)
     features = [column for column in described if column.name not in targets]
     return Profile(
         source=table.source,
         n_rows=table.n_rows,
-        task=found,
+        task=task,
         columns=described,
         duplicates=duplicate_rows(table),
         classes=classes,
@@ -159,13 +167,11 @@ def _relations(table: Table, target: str, task: Task | None) -> tuple[dict[str, 
         values = column.values.astype(np.float64)
     if task == "multilabel" or not (np.abs(values) <= LIMIT).all():
         return classes, []
-    sample = np.arange(0, table.n_rows, -(-table.n_rows // LEAK_ROWS))
-    found = [
-        find_leak(name, other.take(sample), values[sample], task or "regression")
-        for name, other in table.columns.items()
-        if name != target
-    ]
-    return classes, [leak for leak in found if leak is not None]
+    features = table.drop([target])
+    if table.n_rows > LEAK_ROWS:
+        sample = np.arange(0, table.n_rows, -(-table.n_rows // LEAK_ROWS))
+        features, values = features.rows(sample), values[sample]
+    return classes, find_leaks(features, features.names, values, task or "regression")
 
 
 def _describe(name: str, column: Column) -> ColumnProfile:
@@ -196,11 +202,19 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
             texts = plural(column.distinct, "different text")
             reasons[column.name] = f"{texts}, almost one per row"
         elif column.kind == "mixed":
-            reasons[column.name] = "numbers with a few texts among them; mend the texts"
+            reasons[column.name] = "numbers with a few texts among them; correct the texts"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
             reasons[column.name] = "counts the rows"
-    reasons |= {leak.column: f"nearly the answer: {leak.reason}" for leak in leaks}
+    reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
     return reasons
+
+
+def more_features(features: int, rows: int) -> str:
+    """Return the warning of a table that is wider than it is long."""
+    return (
+        f"there are more features than rows ({features:,} and {rows:,}): a network can learn "
+        "them by heart; leave out columns, or expect the validation score to be poor"
+    )
 
 
 def _counts_rows(values: Array) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlpengine.data.numbers import Numbers
+from mlpengine.data.numbers import Numbers, smooth_clip
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Block, Table
 from mlpengine.errors import DataError
@@ -15,9 +15,10 @@ from mlpengine.spec import Array
 class Dataset:
     """The arrays of one part of a table, row for row.
 
-    Shapes: features (n, d) float32, a Stream where they stay in the file; codes (n, e) int64, or
-        None without embedded columns; target (n,) int64 classes or (n, k) float32, or None;
-        weights (n,) float32, or None.
+    Shapes: features (n, d), a Stream where they stay in the file; codes (n, e) int64, or None
+        without embedded columns; target (n,) int64 classes or (n, k) numbers, or None; weights
+        (n,), or None.
+    Dtype: the preprocessor's; a Stream's is float32.
     """
 
     features: "Array | Stream"
@@ -52,6 +53,7 @@ class Stream:
         self.raw = np.empty((batch_size, wide), self.matrix.dtype)
         self.picked = np.empty((batch_size, width), self.matrix.dtype)
         self.work = np.empty((batch_size, width))
+        self.squares = np.empty_like(self.work)
         self.missing = np.empty((batch_size, width), bool)
         self.indicators = np.empty((batch_size, len(self.flagged)), bool)
         self.shape = (len(self.rows), width + len(self.flagged))
@@ -87,6 +89,8 @@ class Stream:
             self._refuse(index)
         np.subtract(work, self.numbers.center, out=work)
         np.multiply(work, self.numbers.factor, out=work)
+        if self.numbers.clip:
+            smooth_clip(work, self.squares[:count])
         np.copyto(out[:, :width], work, casting="same_kind")
         if len(self.flagged):
             missing.take(self.flagged, 1, self.indicators[:count], "clip")

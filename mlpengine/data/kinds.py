@@ -48,11 +48,29 @@ def kind_of(column: Column) -> FeatureKind:
     return "category" if len(levels) <= max(FEW_LEVELS, filled / 2) else "text"
 
 
-def first_text(column: Column) -> int | None:
-    """Return the first row of a text column that is not a number, None if all of them are."""
-    words = [not _is_number(level) for level in column.levels]
-    rows = np.flatnonzero(np.append(words, False)[column.values])
-    return int(rows[0]) if len(rows) else None
+def odd_row(column: Column) -> int | None:
+    """Return the row to blame where a text column should have been numbers, None if none is text.
+
+    That is the first row whose cell is spelled like few others: of numbers, of true and false, of
+    dates and of other texts, one is the spelling of most rows. Where those are other texts, the
+    first text is to blame.
+    """
+    spelled = np.array([_spelling(level) for level in column.levels] + [""])
+    rows = spelled[column.values]
+    names, counts = np.unique(rows[rows != ""], return_counts=True)
+    if not len(names) or list(names) == ["number"]:
+        return None
+    usual = "number" if "number" in names else str(names[counts.argmax()])
+    odd = np.flatnonzero((rows != usual) & (rows != ""))
+    return int(odd[0]) if len(odd) else int(np.flatnonzero(rows == usual)[0])
+
+
+def _spelling(level: str) -> str:
+    if _is_number(level):
+        return "number"
+    if _cells.booleans([level]) is not None:
+        return "boolean"
+    return "text" if _cells.dates([level], frozenset()) is None else "date"
 
 
 def task_of(columns: list[Column]) -> Task:

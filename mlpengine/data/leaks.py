@@ -1,5 +1,6 @@
-"""Finding columns that give the target away: copies of it, codes for it, sums that contain it."""
+"""Columns that tell the target: those that are the target in another coding, and near answers."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,46 +8,81 @@ import numpy as np
 from mlpengine.data.categories import codes_into
 from mlpengine.data.kinds import Task
 from mlpengine.data.sources import LIMIT
-from mlpengine.data.table import Column
+from mlpengine.data.table import Column, Table
 from mlpengine.spec import Array
 
 ANSWER = 0.97
 """From this share explained by one column alone, the column is nearly the answer.
 
-Honest predictors stay below: carat explains 0.87 of a diamond's price, displacement 0.90 of the
-number of cylinders, flipper length 0.66 of a penguin's species.
+Most honest predictors stay below: carat explains 0.87 of a diamond's price, displacement 0.90 of
+the number of cylinders. Some do not: a yacht's speed explains 0.99 of its resistance. Such a column
+is reported and kept.
 """
 
 PART = 0.9
-"""Between this and ANSWER a column counts as leaking only if it may contain the target: hardly
-ever below it (or hardly ever above it), and of its size, as a total and one of its summands are."""
+"""Between this and ANSWER a column is reported only if it may contain the target: hardly ever
+below it (or hardly ever above it), and of its size, as a total and one of its summands are."""
 
 PART_ROWS = 0.999
-FEWEST_ROWS = 20
+MIN_ROWS = 20
 FEW_VALUES = 100
 NEIGHBORS = 10
+MAX_SUMMANDS = 100
+"""An exact sum is looked for among this many numeric columns, the most correlated ones."""
+
+EXACT = 1e-9
+"""Relative difference up to which two sums are equal, with room for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A column that gives the target away, the share it explains, and why it is suspected."""
+    """A column that tells the target, the share it explains, and how.
+
+    `is_target` says that the column is the target in another coding and can be no feature. Any
+    other leak may be an honest predictor: a person has to judge whether it is known in time.
+    """
 
     column: str
     share: float
     reason: str
+    is_target: bool = False
+
+
+def find_leaks(table: Table, names: Sequence[str], target: Array, task: Task) -> list[Leak]:
+    """Return the leaks of these columns of a table into the target.
+
+    `target` holds class numbers or, for regression, values. An exact sum of several columns is
+    broken up by its column that explains most.
+    """
+    leaks = [leak for name in names if (leak := find_leak(name, table[name], target, task))]
+    if task == "regression":
+        known = {leak.column for leak in leaks if leak.is_target}
+        columns = {name: table[name] for name in names if name not in known}
+        signs = exact_sum(columns, target)
+        if signs:
+            shares = {n: share_of_squares(neighbors(table[n]), target) for n in signs}
+            chosen = max(shares, key=shares.__getitem__)
+            terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
+            reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
+            leaks = [leak for leak in leaks if leak.column != chosen]
+            leaks.append(Leak(chosen, shares[chosen], reason, is_target=True))
+    return leaks
 
 
 def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | None:
     """Return the leak of a column into the target, or None.
 
-    `target` holds class numbers or, for regression, values. The share explained is what the best
-    guess from this column alone removes of the error of the best constant guess: of the wrong
-    classes, or of the squared error. Guesses come from the other rows of the same value or, for
-    numbers of many values, from the nearest ones, or from a straight line.
+    The share explained is what the best guess from this column alone removes of the error of the
+    best constant guess: of the wrong classes, or of the squared error. Guesses come from the other
+    rows of the same value or, for numbers of many values, from the nearest ones, or from a straight
+    line.
     """
     present = ~column.missing
-    if present.sum() < FEWEST_ROWS or np.ptp(target) == 0:
+    if present.sum() < MIN_ROWS or np.ptp(target) == 0:
         return None
+    if recodes(column, target):
+        reason = "it is the target in another coding, value for value"
+        return Leak(name, 1.0, reason, is_target=True)
     near = neighbors(column)
     if task == "classification":
         share = share_of_classes(near, target)
@@ -63,6 +99,90 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
             return Leak(name, line, f"it is never {side} the target and follows it (R2 {line:.3f})")
     reason = f"alone it explains {_percent(share)} of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
+
+
+def recodes(column: Column, target: Array) -> bool:
+    """Whether column and target determine each other: a one-to-one map of their values.
+
+    Missing cells are left out (if they are not the majority), or are one more value. Where values
+    hardly ever repeat, any two columns map one-to-one: there the map must be increasing or
+    decreasing.
+    """
+    codes = codes_into(column.distinct(), column)
+    ordered = column.kind != "text"
+    present = codes >= 0
+    if present.all():
+        return _one_to_one(codes, target, ordered=ordered)
+    if present.mean() > 0.5 and _one_to_one(codes[present], target[present], ordered=ordered):
+        return True
+    return _one_to_one(codes, target, ordered=False)
+
+
+def _one_to_one(codes: Array, target: Array, *, ordered: bool) -> bool:
+    values, places = np.unique(target, return_inverse=True)
+    kinds, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
+    if len(values) != len(kinds) or len(values) < 2:
+        return False
+    matched = places[first]  # the target of each code, by its first row
+    if (matched[numbers] != places).any():
+        return False
+    if len(kinds) <= len(codes) / 2:
+        return True
+    steps = np.diff(matched)
+    return ordered and bool((steps > 0).all() or (steps < 0).all())
+
+
+def exact_sum(columns: Mapping[str, Column], target: Array) -> dict[str, int]:
+    """Return the columns that add up to the target, each with its sign; empty if none do.
+
+    That is, target = constant + the sum of +column or -column, to rounding, in every row. Only
+    numeric columns without missing cells are looked at.
+    """
+    values = {name: _numeric(column) for name, column in columns.items()}
+    usable = {name: v for name, v in values.items() if v is not None}
+    if len(usable) < 2 or np.ptp(target) == 0:
+        return {}
+    rows = np.arange(0, len(target), max(1, len(target) // (4 * MAX_SUMMANDS)))
+    limit = min(MAX_SUMMANDS, len(rows) // 2 - 1)
+    follows = {name: share_of_line(v[rows], target[rows]) for name, v in usable.items()}
+    names = sorted(usable, key=lambda name: -follows[name])[: max(limit, 0)]
+    names = [name for name in names if np.ptp(usable[name][rows]) > 0]
+    matrix = np.column_stack([usable[name][rows] for name in names]) if names else np.empty((0, 0))
+    if matrix.shape[1] < 2 or (factors := _fit(matrix, target[rows])) is None:
+        return {}
+    kept = list(range(len(names)))
+    for i in np.argsort(np.abs(factors * matrix.std(axis=0))).tolist():
+        fewer = [j for j in kept if j != i]
+        without = _fit(matrix[:, fewer], target[rows]) if fewer else None
+        if without is not None:
+            kept, factors = fewer, without
+    signs = dict(zip([names[i] for i in kept], np.round(factors, 6), strict=True))
+    if len(signs) < 2 or any(abs(sign) != 1 for sign in signs.values()):
+        return {}
+    rest = target - sum(sign * usable[name] for name, sign in signs.items())
+    size = max(np.abs(target).max(), *(np.abs(usable[name]).max() for name in signs))
+    if np.ptp(rest) > EXACT * size:
+        return {}
+    return {name: int(signs[name]) for name in columns if name in signs}
+
+
+def _numeric(column: Column) -> Array | None:
+    if column.kind not in ("number", "boolean") or column.missing.any():
+        return None
+    values = column.values.astype(np.float64)
+    return values if (np.abs(values) <= LIMIT).all() else None
+
+
+def _fit(matrix: Array, target: Array) -> Array | None:
+    """Return the factors of an exact linear fit with a constant, or None if there is none."""
+    centered, known = matrix - matrix.mean(axis=0), target - target.mean()
+    scale = centered.std(axis=0)
+    found = np.linalg.lstsq(centered / scale, known, rcond=None)[0]
+    errors = known - centered / scale @ found
+    if np.abs(errors).max() > 1e-7 * np.abs(known).max():
+        return None
+    factors: Array = found / scale
+    return factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +230,9 @@ def share_of_classes(near: Neighbors, target: Array) -> float:
     base = int(counts.argmax())
     guess, votes = np.full(len(target), base), np.zeros(len(target))
     for number in range(len(counts)):
-        found = near.totals(classes == number)
-        guess[found > votes] = number
-        np.maximum(votes, found, out=votes)
+        total = near.totals(classes == number)
+        guess[total > votes] = number
+        np.maximum(votes, total, out=votes)
     right = int((guess == classes[near.order]).sum())
     return float((right - counts[base]) / (len(target) - counts[base]))
 

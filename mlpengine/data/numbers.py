@@ -11,12 +11,32 @@ from mlpengine.data.table import Table
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
+CLIP = 3.0
+"""Scaled features stay between -CLIP and CLIP where they are clipped."""
+
+FAR = 1e9
+"""From here on a clipped value is CLIP in float64; cutting there first keeps squares finite."""
+
+
+def smooth_clip(values: Array, workspace: Array) -> None:
+    """Clip scaled features in place, x / sqrt(1 + (x / CLIP)^2): near 0 they stay as they are.
+
+    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
+    """
+    np.clip(values, -FAR, FAR, out=values)
+    np.divide(values, CLIP, out=workspace)
+    np.square(workspace, out=workspace)
+    np.add(workspace, 1.0, out=workspace)
+    np.sqrt(workspace, out=workspace)
+    np.divide(values, workspace, out=values)
+
 
 class Numbers:
     """A block of numeric features, (x - center) * factor with missing cells filled first.
 
     `factor` is 0 for a column that was constant in training, so it stays 0 for good.
-    `flagged` are the features that get an indicator feature (1 where the cell is missing).
+    `flagged` are the features that get an indicator feature (1 where the cell is missing), and
+    `clip` says whether scaled features are clipped smoothly.
     """
 
     def __init__(
@@ -28,11 +48,12 @@ class Numbers:
         *,
         flagged: Sequence[int] = (),
         strict: bool = False,
+        clip: bool = False,
     ) -> None:
         self.sources = list(sources)
         self.center, self.factor, self.fill = center, factor, fill
         self.flagged = list(flagged)
-        self.strict = strict
+        self.strict, self.clip = strict, clip
 
     @property
     def names(self) -> list[str]:
@@ -53,6 +74,7 @@ class Numbers:
         scaling: Scaling,
         filling: Filling,
         rows: Array | None = None,
+        clip: bool = False,
     ) -> "Numbers":
         """Take the statistics of every feature over the given rows of a table.
 
@@ -67,12 +89,11 @@ class Numbers:
         if scaling == "none":
             factor = np.ones(len(sources))
         wanted = stats.missing & (stats.count > 0) & (filling == "indicator")
-        return cls(
-            sources, center, factor, fill, flagged=np.flatnonzero(wanted).tolist(), strict=strict
-        )
+        flagged = np.flatnonzero(wanted).tolist()
+        return cls(sources, center, factor, fill, flagged=flagged, strict=strict, clip=clip)
 
     def encode(self, table: Table, out: Array, rows: Array | None = None) -> None:
-        """Write the features of the given rows of a table into float32 `out`.
+        """Write the features of the given rows of a table into `out`.
 
         Raises: DataError naming the first cell that is not a usable number.
         """
@@ -86,12 +107,15 @@ class Numbers:
                 block[:, count:] = 0.0
             np.subtract(values, self.center, out=values)
             np.multiply(values, self.factor, out=values)
-            if values.size and max(values.max(), -values.min()) > np.finfo(np.float32).max:
-                row, column = (int(i) for i in np.argwhere(np.abs(values) > 3.4e38)[0])
+            if self.clip:
+                smooth_clip(values, np.empty_like(values))
+            limit = np.finfo(out.dtype).max
+            if values.size and max(values.max(), -values.min()) > limit:
+                row, column = (int(i) for i in np.argwhere(np.abs(values) > limit)[0])
                 first = start + row if rows is None else int(rows[start + row])
                 raise DataError(
                     f"{table.where(self.sources[column].column, first)}: is too large for "
-                    f"float32 after scaling ({values[row, column]:g})"
+                    f"{out.dtype} after scaling ({values[row, column]:g})"
                 )
             block[:, :count] = values
 
@@ -104,6 +128,7 @@ class Numbers:
             "fill": self.fill.tolist(),
             "flagged": self.flagged,
             "strict": self.strict,
+            "clip": self.clip,
         }
 
     @classmethod
@@ -114,4 +139,5 @@ class Numbers:
             *(np.array(state[name], np.float64) for name in ("center", "factor", "fill")),
             flagged=state["flagged"],
             strict=state["strict"],
+            clip=state.get("clip", False),
         )

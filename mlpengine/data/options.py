@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import get_args
 
 from mlpengine.data.kinds import Task
-from mlpengine.data.statistics import Filling, Scaling
+from mlpengine.data.statistics import Clipping, Filling, Scaling
 from mlpengine.errors import DataError
 
 FILLINGS = ("mean", "median", "indicator", "error")
+DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Options:
     min_count: int = 3
     embed_above: int | None = None
     max_levels: int | None = None
+    clip: Clipping = "smooth"
+    dtype: str = "float32"
 
 
 def check(options: Options) -> None:
@@ -35,6 +38,10 @@ def check(options: Options) -> None:
     if options.standardize not in get_args(Scaling):
         known = ", ".join(get_args(Scaling))
         raise DataError(f"standardize: must be one of {known} ({options.standardize!r})")
+    if options.clip not in get_args(Clipping):
+        raise DataError(f"clip: must be smooth or none ({options.clip!r})")
+    if options.dtype not in DTYPES:
+        raise DataError(f"dtype: must be one of {', '.join(DTYPES)} ({options.dtype!r})")
     number = isinstance(options.missing, int | float) and not isinstance(options.missing, bool)
     if not (number or options.missing in FILLINGS):
         known = ", ".join(FILLINGS)

@@ -10,9 +10,9 @@ from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import FeatureKind, Task, kind_of
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options, check
-from mlpengine.data.saved import check_state
+from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
-from mlpengine.data.statistics import Filling, Scaling
+from mlpengine.data.statistics import Clipping, Filling, Scaling
 from mlpengine.data.table import Table
 from mlpengine.data.targets import Label, Target, fit_target, row_weights, target_from_state
 from mlpengine.errors import DataError
@@ -26,7 +26,9 @@ class Preprocessor:
     `target` is a column or several (None to prepare features only) and `task` is inferred from it
     if None. `drop` are columns that are no features (ids, groups, times), `categorical` columns
     to be taken as categories whatever they look like, `weight` the column of sample weights.
-    `standardize` scales numbers: "standard", "minmax", "robust" or "none". `missing` fills their
+    `standardize` scales numbers: "standard", "minmax", "robust" (median and quartile range) or
+    "none"; after standard and robust scaling, `clip` "smooth" bends them to between -3 and 3, so
+    that no single cell decides a prediction, and "none" does not. `missing` fills their
     gaps: "mean", "median", "indicator" (mean, and a 0/1 feature), "error", or a number; a missing
     category is a category. Levels in fewer than `min_count` rows are unknown, and so are all but
     the `max_levels` most frequent; categories of more than `embed_above` levels become embedding
@@ -53,11 +55,13 @@ class Preprocessor:
         min_count: int = 3,
         embed_above: int | None = None,
         max_levels: int | None = None,
+        clip: Clipping = "smooth",
+        dtype: str = "float32",
     ) -> None:
         targets = (target,) if isinstance(target, str) else tuple(target or ())
         self.options = Options(
             targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
-            standardize_target, min_count, embed_above, max_levels,
+            standardize_target, min_count, embed_above, max_levels, clip, dtype,
         )  # fmt: skip
         check(self.options)
         self.kinds: dict[str, FeatureKind] = {}
@@ -81,8 +85,9 @@ class Preprocessor:
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
+        clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
         self.numbers = Numbers.fit(
-            table, self._sources(table), options.standardize, options.missing, rows
+            table, self._sources(table), options.standardize, options.missing, rows, clip
         )
         picked = [name for name, kind in self.kinds.items() if kind == "category"]
         part = _part(table, [*picked, *options.target], rows)
@@ -145,17 +150,17 @@ class Preprocessor:
         picked = [category.column for category in self.categories]
         part = _part(table, picked + (self._extra(table) if targets else []), rows)
         n_rows = table.n_rows if rows is None else len(rows)
-        features = np.empty((n_rows, self.n_features), np.float32)
+        features = np.empty((n_rows, self.n_features), self.options.dtype)
         width = len(numbers.names)
         numbers.encode(table, features[:, :width], rows)
         codes = []
         for category in self.categories:
-            found = category.encode(part)
+            level_codes = category.encode(part)
             if category.embedded:
-                codes.append(found)
+                codes.append(level_codes)
                 continue
             block = features[:, width : width + category.size]
-            np.equal(found[:, None], np.arange(category.size), out=block, casting="unsafe")
+            np.equal(level_codes[:, None], np.arange(category.size), out=block, casting="unsafe")
             width += category.size
         embedded = np.column_stack(codes) if codes else None
         return Dataset(features, embedded, *self._targets(part))
@@ -198,12 +203,14 @@ class Preprocessor:
         return found + ([weight] if weight is not None and weight in table else [])
 
     def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
-        target, weight = self.target, self.options.weight
-        has_target = target is not None and all(name in part for name in target.columns)
-        return (
-            target.encode(part) if target is not None and has_target else None,
-            row_weights(part, weight) if weight is not None and weight in part else None,
-        )
+        encoded = weights = None
+        if self.target is not None and all(name in part for name in self.target.columns):
+            encoded = self.target.encode(part)
+            if encoded.dtype.kind == "f":
+                encoded = encoded.astype(self.options.dtype)
+        if self.options.weight is not None and self.options.weight in part:
+            weights = row_weights(part, self.options.weight).astype(self.options.dtype)
+        return encoded, weights
 
     def _fitted(self) -> Numbers:
         if self.numbers is None:
@@ -260,7 +267,7 @@ class Preprocessor:
         """Return everything about it, ready for JSON, which keeps every float exactly."""
         options = {name: getattr(self.options, name) for name in Options.__slots__}
         return {
-            "version": 1,
+            "version": VERSION,
             "options": {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
             "kinds": dict(self.kinds),
             "numbers": self._fitted().state_dict(),
@@ -276,7 +283,8 @@ class Preprocessor:
             options that are wrong.
         """
         check_state(state)
-        preprocessor = cls(**state["options"])
+        unclipped: dict[str, Any] = {"clip": "none"} if state["version"] == 1 else {}
+        preprocessor = cls(**unclipped, **state["options"])
         preprocessor.kinds = dict(state["kinds"])
         preprocessor.numbers = Numbers.from_state(state["numbers"])
         preprocessor.categories = [Category.from_state(one) for one in state["categories"]]

@@ -9,6 +9,9 @@ from mlpengine.data.sources import PARTS
 from mlpengine.errors import CheckpointError
 from mlpengine.structure import conform
 
+VERSION = 2
+"""Of the state; in version 1 features were never clipped."""
+
 Label = str | int | float | bool
 
 
@@ -75,8 +78,9 @@ def check_state(state: Mapping[str, Any]) -> None:
 
     Raises: CheckpointError naming the first place that is wrong.
     """
-    if isinstance(state, dict) and state.get("version", 1) != 1:
-        raise CheckpointError(f"preprocessing: version 1 can be read (got {state['version']!r})")
+    if isinstance(state, dict) and state.get("version", 1) not in range(1, VERSION + 1):
+        known = f"versions 1 to {VERSION} can be read"
+        raise CheckpointError(f"preprocessing: {known} (got {state['version']!r})")
     conform(state, PreprocessorState, "preprocessing")
     kinds, target = state["kinds"], state["target"]
     _check_numbers(state["numbers"], kinds)

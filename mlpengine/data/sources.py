@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlpengine.data.kinds import first_text
+from mlpengine.data.kinds import odd_row
 from mlpengine.data.table import Table
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -128,15 +128,15 @@ def _floats(table: Table, name: str, rows: slice | Array) -> Array:
 def check_numeric(table: Table, name: str) -> None:
     """Check that a column can be read as numbers.
 
-    Raises: DataError naming the first cell that cannot.
+    Raises: DataError naming the cell that cannot, of several the one unlike the others.
     """
     column = table[name]
     if column.kind == "text" and not column.missing.all():
-        row = first_text(column)
-        found = "other rows hold text" if row is None else repr(column.cell(row))
+        row = odd_row(column)
+        cell = "other rows hold text" if row is None else repr(column.cell(row))
         raise DataError(
-            f"{table.where(name, row)}: a number is needed ({found}); mend the cell, or list its "
-            "spelling as missing"
+            f"{table.where(name, row)}: a number is needed ({cell}); correct the cell, or leave it "
+            "empty"
         )
 
 
@@ -145,6 +145,6 @@ def _cell_error(table: Table, name: str, row: int, value: float) -> DataError:
         fix = "is missing, and missing is error; fill it, or choose mean, median or indicator"
         return DataError(f"{table.where(name, row)}: {fix}")
     return DataError(
-        f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); mend the cell "
-        "or leave it empty"
+        f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); correct the "
+        "cell, or leave it empty"
     )

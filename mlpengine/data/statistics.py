@@ -10,6 +10,7 @@ from mlpengine.data.table import Table
 from mlpengine.spec import Array
 
 Scaling = Literal["standard", "minmax", "robust", "none"]
+Clipping = Literal["smooth", "none"]
 Filling = Literal["mean", "median", "indicator", "error"] | float
 
 SAMPLE = 1_000_000
@@ -67,8 +68,10 @@ class Statistics:
             return low, np.where(known, self.high, 0.0) - low
         if scaling == "robust":
             lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
-            # most cells equal: no quartile range, but a deviation
-            return middle, np.where(upper > lower, upper - lower, self.deviation)
+            # where half of the cells are equal, half the range stands in for the quartile range
+            known = self.count > 0
+            half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
+            return middle, np.where(upper > lower, upper - lower, half)
         return np.zeros(len(self.sources)), np.ones(len(self.sources))
 
     def filling(self, filling: Filling) -> Array:

@@ -175,12 +175,20 @@ class Table:
         origin = (np.arange(self.n_rows) if self.origin is None else self.origin)[index]
         return Table(columns, self.source, first_line=self.first_line, origin=origin)
 
+    @property
+    def numbering(self) -> str:
+        """What `row_numbers` counts: "line" of the file if that is known, else "row"."""
+        return "row" if self.first_line is None else "line"
+
+    def row_numbers(self) -> Array:
+        """Return the number of each row as a person sees it: its line in the file, or from 1."""
+        rows = np.arange(self.n_rows) if self.origin is None else self.origin
+        return rows + (1 if self.first_line is None else self.first_line)
+
     def place(self, row: int) -> str:
         """Return where a row is, for a message: its line in the file if that is known."""
         number = row if self.origin is None else int(self.origin[row])
-        return (
-            f"row {number + 1}" if self.first_line is None else f"line {number + self.first_line}"
-        )
+        return f"{self.numbering} {number + (self.first_line or 1)}"
 
     def where(self, name: str, row: int | None = None) -> str:
         """Return the head of a message about a column, and about one row of it if given."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.data.kinds import Task, first_text, is_binary, task_of
+from mlpengine.data.kinds import Task, is_binary, odd_row, task_of
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -28,7 +28,7 @@ class Target(ABC):
 
     @abstractmethod
     def encode(self, table: Table) -> Array:
-        """Return the targets of a table: int64 (n,) class numbers, or float32 (n, columns)."""
+        """Return the targets of a table: int64 (n,) class numbers, or float64 (n, columns)."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -57,7 +57,8 @@ class ClassTarget(Target):
         classes: list[Label] = [_label(values, value) for value in values.distinct()]
         if len(classes) < 2:
             raise DataError(
-                f"{table.where(column)}: at least two classes are needed (only {classes[0]!r})"
+                f"{table.where(column)}: at least two classes are needed (of "
+                f"{plural(table.n_rows, 'training row')} each holds {classes[0]!r})"
             )
         return cls(column, classes)
 
@@ -126,9 +127,9 @@ class NumberTarget(Target):
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
-        """Return standardized float32 values, one column per target."""
+        """Return standardized values, one column per target."""
         values = np.column_stack([_numbers(table, name) for name in self.columns])
-        return np.ascontiguousarray((values - self.center) / self.scale, np.float32)
+        return np.ascontiguousarray((values - self.center) / self.scale)
 
     def inverse(self, outputs: Array) -> Array:
         """Return outputs of the network in the units of the target, in float64."""
@@ -158,20 +159,19 @@ class MultiLabelTarget(Target):
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
-        """Return float32 zeros and ones, one column per label.
+        """Return zeros and ones, one column per label.
 
         Raises: DataError naming the first cell that is neither.
         """
         for name in self.columns:
-            _complete(table, name)
+            values = _numbers(table, name)
             if not is_binary(table[name]):
-                row = int(np.flatnonzero(~np.isin(table[name].values, (0, 1)))[0])
+                row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
                 raise DataError(
                     f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
                     f"({table[name].cell(row)!r})"
                 )
-        values = np.column_stack([table[name].values for name in self.columns])
-        return np.ascontiguousarray(values, np.float32)
+        return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON."""
@@ -225,7 +225,7 @@ def class_weights(codes: Array, n_classes: int) -> Array:
 
 
 def row_weights(table: Table, column: str) -> Array:
-    """Return the sample weights of a table as float32.
+    """Return the sample weights of a table.
 
     Raises: DataError naming the first weight that is missing, negative or not finite.
     """
@@ -236,7 +236,7 @@ def row_weights(table: Table, column: str) -> Array:
             f"{table.where(column, row)}: sample weights must be 0 or more, and some more than 0 "
             f"({table[column].cell(row)})"
         )
-    return values.astype(np.float32)
+    return values
 
 
 def _label(column: Column, value: Any) -> Label:
@@ -269,9 +269,8 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
     _complete(table, name, role)
     column = table[name]
     if column.kind not in ("number", "boolean"):
-        row = first_text(column) if column.kind == "text" else 0
-        cell = "" if row is None else f" ({column.cell(row)!r})"
-        raise DataError(f"{table.where(name, row)}: {role} must be a number{cell}")
+        row = (odd_row(column) if column.kind == "text" else None) or 0
+        raise DataError(f"{table.where(name, row)}: {role} must be a number ({column.cell(row)!r})")
     values = column.values.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(values) < 1e38))
     if len(wrong):

@@ -7,7 +7,7 @@ import numpy as np
 from mlpengine.data import Preprocessor
 from mlpengine.data._cells import MISSING
 from mlpengine.data.categories import Category
-from mlpengine.data.numbers import Numbers
+from mlpengine.data.numbers import CLIP, FAR, Numbers
 from mlpengine.data.sources import _PERIODS as PERIODS
 from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
@@ -46,12 +46,23 @@ def _numbers(graph: Graph, numbers: Numbers) -> list[str]:
     x = graph.node("Where", missing, graph.constant(numbers.fill), raw)
     x = graph.node("Sub", x, graph.constant(numbers.center))
     x = graph.node("Mul", x, graph.constant(numbers.factor))
+    if numbers.clip:
+        x = _clipped(graph, x)
     blocks = [graph.cast(x, "float32")]
     if numbers.flagged:
         places = graph.constant(np.array(numbers.flagged, np.int64))
         flags = graph.node("Gather", missing, places, axis=1)
         blocks.append(graph.cast(flags, "float32"))
     return blocks
+
+
+def _clipped(graph: Graph, x: str) -> str:
+    """Return x / sqrt(1 + (x / CLIP)^2), the operations of `smooth_clip` one by one."""
+    x = graph.node("Clip", x, _wide(graph, -FAR), _wide(graph, FAR))
+    share = graph.node("Div", x, _wide(graph, CLIP))
+    square = graph.node("Mul", share, share)
+    length = graph.node("Sqrt", graph.node("Add", square, _wide(graph, 1.0)))
+    return graph.node("Div", x, length)
 
 
 def _source(graph: Graph, source: Source) -> str:

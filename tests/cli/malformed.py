@@ -1,5 +1,7 @@
 """Sixty malformed inputs: what is wrong, which command meets it, and what the message must say."""
 
+import re
+
 import numpy as np
 
 ROWS = [f"{i},{i * i % 7},{'uvw'[i % 3]},{'yn'[i % 2]}" for i in range(40)]
@@ -56,7 +58,7 @@ CONFIGS = {
 TABLES = {
     "empty": ("", "rows.csv"),
     "header only": (HEAD, "rows.csv"),
-    "one row": (HEAD + "1,2,u,y\n", "need at least 3 rows (1 found)"),
+    "one row": (HEAD + "1,2,u,y\n", "need at least as many rows (there are 1)"),
     "not UTF-8": (GOOD.encode() + b"1,2,\xff,y\n", "UTF-8"),
     "ragged": (changed(3, "1,2"), "line 5"),
     "too many cells": (changed(3, "1,2,3,4,5,6"), "line 5"),
@@ -64,7 +66,10 @@ TABLES = {
     "open quote": (changed(3, '1,"2,u,y'), "rows.csv"),
     "null bytes": (b"a,b\0,c,y\n1,2,u,y\n" * 20, "rows.csv"),
     "no target": (GOOD.replace("y\n", "z\n", 1), "has no column 'y'"),
-    "missing target": (changed(3, "1,2,u,"), "line 5"),
+    "missing target": (
+        re.sub(r"(?<=[uvw],)[yn]", "", GOOD),
+        "the target is missing in every row (y)",
+    ),
     "one class": (GOOD.replace(",n\n", ",y\n"), "at least two classes"),
     "infinite feature": (changed(3, "inf,2,u,y"), "line 5"),
     "huge feature": (changed(3, "1e300,2,u,y"), "line 5"),

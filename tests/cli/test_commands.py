@@ -58,7 +58,7 @@ def test_init_drops_what_gives_the_answer_away(trained):
     assert data.source == "flowers.csv"
     assert data.missing == "indicator"
     reasons = {line.split()[1]: line for line in lines if line.startswith("    - ")}
-    assert "nearly the answer" in reasons["answer"]
+    assert "the target in another coding" in reasons["answer"]
     assert "counts the rows" in reasons["id"]
     assert "constant" in reasons["unit"]
 
@@ -91,12 +91,12 @@ def test_init_quotes_names_that_yaml_would_misread(mlpengine, tmp_path):
 def test_check_flags_the_leak(at):
     found = at("check", "flowers.yaml", "--set", "data.drop=[]")
     assert found.code == 0
-    assert "warning: column 'answer': nearly the answer" in found.out
+    assert "warning: column 'answer': it is the target in another coding" in found.out
     assert "17 missing" in found.out or "18 missing" in found.out
     assert "constant in the training rows: unit" in found.out or "'unit': constant" in found.out
     quiet = at("check", "flowers.yaml")
     assert "warning: column 'answer'" not in quiet.out
-    assert "dropped: answer (nearly the answer" in quiet.out
+    assert "dropped: answer (it is the target in another coding" in quiet.out
 
 
 def test_check_as_json(at):
@@ -147,12 +147,12 @@ def test_predict_rows_never_seen(at, trained):
     found = at("predict", "run", "new.csv")
     assert found.code == 0
     lines = found.out.splitlines()
-    assert lines[0] == "row,kind,probability_=lily,probability_rose"
+    assert lines[0] == "line,kind,probability_=lily,probability_rose"
     assert [line.split(",")[:2] for line in lines[1:]] == [
-        ["1", "rose"],
-        ["2", "'=lily"],
-        ["3", lines[3].split(",")[1]],
-        ["4", "rose"],
+        ["2", "rose"],
+        ["3", "'=lily"],
+        ["4", lines[3].split(",")[1]],
+        ["5", "rose"],
     ]
     chances = np.array([line.split(",")[2:] for line in lines[1:]], float)
     np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-7)
@@ -190,7 +190,7 @@ def test_a_killed_run_predicts_with_its_checkpoint(at, trained, tmp_path):
 def test_ids_that_are_predicted_are_refused():
     with pytest.raises(Exception, match="is what the model predicts"):
         row_names(read_table("penguins"), "species", {"species": []})
-    assert list(row_names(read_table("penguins"), None, {"row": []})) == ["row_number"]
+    assert list(row_names(read_table("penguins"), None, {"line": []})) == ["line_number"]
 
 
 CELLS = {

@@ -5,12 +5,13 @@ import pytest
 
 from mlpengine.data import DATASETS, Column, Table, find_leak, profile, read_table
 from mlpengine.data.duplicates import duplicate_rows, same_columns
-from mlpengine.data.leaks import neighbors, share_of_classes, share_of_squares
+from mlpengine.data.leaks import exact_sum, neighbors, share_of_classes, share_of_squares
 from mlpengine.errors import DataError
 
 N = 600
 G = np.random.default_rng(0)
 Y = G.gamma(3.0, 4.0, N)
+SPEED = G.integers(1, 15, N) * 1.0
 CLASSES = G.choice(3, N, p=[0.6, 0.3, 0.1])
 
 
@@ -28,20 +29,28 @@ def gappy(values: np.ndarray) -> np.ndarray:
     return np.where(G.random(N) < 0.2, np.nan, values)
 
 
-LEAKS = {
+RECODED = {
     "copy": (Column(Y), Y, "regression"),
     "another unit": (Column(Y * 1.8 + 32), Y, "regression"),
-    "noisy copy": (Column(Y + G.normal(0, 0.5, N)), Y, "regression"),
     "monotone code": (Column(np.exp(Y / 4)), Y, "regression"),
+    "falling code": (Column(1 / Y), Y, "regression"),
     "copy with gaps": (Column(gappy(Y)), Y, "regression"),
-    "whole numbers": (Column(np.round(Y)), Y, "regression"),
-    "total": (Column(Y * (1 + G.exponential(0.1, N)) + G.exponential(1, N)), Y, "regression"),
     "code": (text(2 - CLASSES), CLASSES, "classification"),
     "code as a number": (Column(CLASSES * 3.0 - 1), CLASSES, "classification"),
-    "score": (Column(CLASSES + G.random(N) * 0.9), CLASSES, "classification"),
-    "code with errors": (text(wrong_in(CLASSES, 0.01)), CLASSES, "classification"),
     "gap": (Column(np.where(CLASSES == 0, np.nan, 1.0 * CLASSES)), CLASSES, "classification"),
 }
+"""Columns that are the target in another coding."""
+
+SUSPECTS = {
+    "noisy copy": (Column(Y + G.normal(0, 0.5, N)), Y, "regression"),
+    "whole numbers": (Column(np.round(Y)), Y, "regression"),
+    "total": (Column(Y * (1 + G.exponential(0.1, N)) + G.exponential(1, N)), Y, "regression"),
+    "one cause": (Column(SPEED), SPEED**3 + G.normal(0, 1.0, N), "regression"),
+    "score": (Column(CLASSES + G.random(N) * 0.9), CLASSES, "classification"),
+    "code with errors": (text(np.where(np.arange(N) < 3, 1, CLASSES)), CLASSES, "classification"),
+    "finer code": (text(CLASSES * 2 + G.integers(0, 2, N)), CLASSES, "classification"),
+}
+"""Columns that explain nearly all of it, and may be honest."""
 
 HONEST = {
     "strong line": (Column(Y + G.normal(0, 3.0, N)), Y, "regression"),
@@ -64,12 +73,42 @@ HONEST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.parametrize("name", [*RECODED, *SUSPECTS])
 def test_leaks_are_flagged(name):
-    leak = find_leak("column", *LEAKS[name])
+    leak = find_leak("column", *(RECODED | SUSPECTS)[name])
     assert leak is not None
     assert leak.column == "column"
     assert 0.9 <= leak.share <= 1
+    assert leak.is_target == (name in RECODED)
+
+
+BILL = {name: np.round(G.gamma(2.0, scale, N), 2) for name, scale in [("fare", 5), ("tip", 2)]}
+BILL |= {"tolls": np.where(G.random(N) < 0.2, 5.5, 0.0), "noise": np.round(G.normal(0, 3, N), 2)}
+SUMS = {
+    "sum": (BILL["fare"] + BILL["tip"], {"fare": 1, "tip": 1}),
+    "sum and a constant": (BILL["fare"] + BILL["tip"] + 3.3, {"fare": 1, "tip": 1}),
+    "difference": (BILL["fare"] - BILL["tip"] - BILL["tolls"], {"fare": 1, "tip": -1, "tolls": -1}),
+    "sum with an error": (BILL["fare"] + BILL["tip"] + (np.arange(N) == 77), {}),
+    "weighted sum": (BILL["fare"] + 0.5 * BILL["tip"], {}),
+    "noise": (BILL["fare"] + BILL["tip"] + G.normal(0, 0.01, N), {}),
+    "product": (BILL["fare"] * BILL["tip"], {}),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_exact_sums(name):
+    target, signs = SUMS[name]
+    columns = {key: Column(values) for key, values in BILL.items()}
+    columns["both"] = Column(BILL["noise"] - 2 * BILL["tip"])  # columns that depend on each other
+    assert exact_sum(columns | {"constant": Column(np.ones(N))}, target) == signs
+    found = profile(Table({**columns, "y": Column(target)}), "y")
+    assert [leak.column for leak in found.leaks if leak.is_target] == (["fare"] if signs else [])
+
+
+def test_more_columns_than_rows_are_no_sum():
+    g = np.random.default_rng(3)
+    columns = {f"x{i}": Column(g.integers(0, 3, 30) * 1.0) for i in range(60)}
+    assert exact_sum(columns, g.integers(0, 3, 30) * 1.0) == {}
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -169,13 +208,14 @@ def test_a_profile_tells_everything():
     assert found.classes == {"class 0": N - 3, "class 1": 3}
     assert [leak.column for leak in found.leaks] == ["code"]
     assert list(found.drop) == ["id", "name", "same", "empty", "damaged", "code"]
-    text = "\n".join(found.lines())
+    text = "\n".join(found.lines() + found.warnings())
+    assert "'code'" not in "\n".join(found.warnings(["code"]))
     for part in (
         "messy: 600 rows, 11 columns",
         "column 'same': constant (4)",
         "column 'id': counts the rows",
         "column 'gappy': 400 of 600 cells are missing",
-        "column 'code': nearly the answer",
+        "column 'code': it is the target in another coding",
         "column 'sibling': tells the same as 'twin'",
         "class 'class 1': only 3 rows",
         "class 0 (597), class 1 (3)",
@@ -200,7 +240,7 @@ def test_profiles_without_and_with_odd_targets():
     assert profile(table, "name", task="regression").leaks == []
     gaps = profile(table, "gappy")
     assert gaps.target_missing == 400
-    assert "target: missing in 400 rows" in "\n".join(gaps.warnings())
+    assert "target: missing in 400 rows; left out" in "\n".join(gaps.warnings())
     with pytest.raises(DataError, match="the target needs column 'z'"):
         profile(table, "z")
     twice = Table({name: column.take(np.arange(N) // 2) for name, column in table.columns.items()})

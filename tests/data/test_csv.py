@@ -84,6 +84,9 @@ def test_quoted_cells_hold_delimiters_quotes_and_line_breaks():
         ({"delimiter": ";"}, "a,b;c\n1;2\n", {"a,b": ["1"], "c": ["2"]}),
         ({"decimal": ","}, "a;b\n1,234;1\n", {"a": ["1.234"], "b": ["1"]}),
         ({"decimal": "."}, "a;b\n1,234;1\n", {"a": ["1234"], "b": ["1"]}),
+        ({"decimal": "."}, "a;b\n-1,234,567.5;1\n", {"a": ["-1234567.5"], "b": ["1"]}),
+        ({"decimal": "."}, "a;b\n1,5;1\n", {"a": ["1,5"], "b": ["1"]}),
+        ({"decimal": "."}, "a;b\n12,34,567;0,123\n", {"a": ["12,34,567"], "b": ["0,123"]}),
         ({"missing": ["-99"]}, "a,b\n-99,1\n2,3\n", {"a": ["", "2"], "b": ["1", "3"]}),
         ({"missing": ["-99"]}, "a,b\nNA,1\n", {"a": ["NA"], "b": ["1"]}),
         ({"text": ["a"]}, "a,b\n01,1\ntrue,2\n", {"a": ["01", "true"], "b": ["1", "2"]}),
@@ -115,7 +118,10 @@ BAD = {
     "a million cells in a row": (b"a,b\n" + b"1," * 1_000_000, "line 2: 2 cells are needed"),
     "a huge cell": (b"a,b\n1," + b"x" * 200_000 + b"\n", "field larger than field limit"),
     "a huge line": (b"a,b\n1," + b"x" * (1 << 24), "line 2: is longer than"),
-    "comma or thousand": (b'a,b\n1,"1,234"\n', "line 2, column 'b': '1,234' can mean two numbers"),
+    "comma or thousand": (
+        b'a,b\n1,"1,234"\n',
+        "line 2, column 'b': '1,234' can mean 1234 or 1.234",
+    ),
 }
 
 

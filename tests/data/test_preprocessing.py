@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -48,9 +49,10 @@ SKLEARN = {"standard": StandardScaler, "minmax": MinMaxScaler, "robust": RobustS
 def test_scaling_is_that_of_scikit_learn(scaling):
     g = np.random.default_rng(0)
     x = g.normal(size=(501, 5)) * 10.0 ** np.arange(-2, 3) + 7
-    x[:, 4] = g.integers(0, 2, 501)
     train, rest = x[:300], x[300:]
-    fitted = Preprocessor(standardize=scaling).fit(Table.from_arrays(x), np.arange(300))
+    fitted = Preprocessor(standardize=scaling, clip="none").fit(
+        Table.from_arrays(x), np.arange(300)
+    )
     truth = SKLEARN[scaling]().fit(train)
     for part in (train, rest):
         found = fitted.transform(Table.from_arrays(part)).features
@@ -59,6 +61,54 @@ def test_scaling_is_that_of_scikit_learn(scaling):
     np.testing.assert_allclose(
         (rest - numbers.center) * numbers.factor, truth.transform(rest), rtol=1e-12, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("scaling", ["standard", "robust"])
+def test_scaled_features_are_clipped_smoothly(scaling):
+    x = np.random.default_rng(0).normal(size=(300, 3)) * 5 + 2
+    later = np.vstack([x[:5], [[1e3, -1e9, 9e99], [-8.0, 2.0, 30.0]]])
+    fitted = Preprocessor(standardize=scaling).fit(Table.from_arrays(x))
+    scaled = SKLEARN[scaling]().fit(x).transform(later)
+    bent = np.array([[z / math.hypot(1, z / 3) for z in row] for row in scaled])
+    features = fitted.transform(Table.from_arrays(later)).features
+    np.testing.assert_allclose(features, bent, rtol=2e-7, atol=2e-7)
+    assert np.abs(features).max() == 3
+    streamed = fitted.stream(Table.from_arrays(later), batch_size=7)
+    out = np.empty((7, 3), np.float32)
+    gather(streamed.features, np.arange(7), out)
+    np.testing.assert_array_equal(out, features)
+
+
+@pytest.mark.parametrize("scaling", ["minmax", "none"])
+def test_only_standardized_features_are_clipped(scaling):
+    x = np.arange(40.0)[:, None]
+    fitted = Preprocessor(standardize=scaling).fit(Table.from_arrays(x))
+    features = fitted.transform(Table.from_arrays(x)).features
+    np.testing.assert_allclose(features, x / 39 if scaling == "minmax" else x, rtol=1e-6)
+
+
+def test_float64_keeps_every_bit():
+    x = np.random.default_rng(0).normal(size=(50, 2)) * 1e-3 + 1
+    table = Table.from_arrays(x, x @ [1.0, 2.0])
+    options = {"standardize": "none", "standardize_target": False, "dtype": "float64"}
+    data = Preprocessor("y", **options).fit(table).transform(table)
+    np.testing.assert_array_equal(data.features, x)
+    np.testing.assert_array_equal(data.target[:, 0], x @ [1.0, 2.0])
+
+
+def test_a_state_of_version_1_is_not_clipped():
+    table = some_table()
+    state = fitted_on(table, clip="none").state_dict()
+    old = {
+        **state,
+        "version": 1,
+        "options": dict(state["options"]),
+        "numbers": dict(state["numbers"]),
+    }
+    del old["options"]["clip"], old["options"]["dtype"], old["numbers"]["clip"]
+    one, two = (Preprocessor.from_state(s).transform(table).features for s in (state, old))
+    np.testing.assert_array_equal(one, two)
+    assert np.abs(two).max() > 3
 
 
 def test_no_scaling():
@@ -71,7 +121,7 @@ def test_robust_scaling_falls_back_where_quartiles_meet():
     x = np.zeros((100, 1))
     x[:10, 0] = 50.0
     fitted = Preprocessor(standardize="robust").fit(Table.from_arrays(x))
-    assert fitted.numbers.factor[0] == pytest.approx(1 / x.std())
+    assert fitted.numbers.factor[0] == pytest.approx(2 / (50 - 0))
 
 
 def test_one_hot_is_that_of_scikit_learn():
@@ -105,7 +155,8 @@ def test_missing_numbers(missing, filled):
 
 def test_statistics_come_from_training_rows_only():
     x = np.array([[0.0], [2.0], [1e6], [NAN]])
-    fitted = Preprocessor(missing="indicator").fit(Table.from_arrays(x), np.array([0, 1]))
+    options = {"missing": "indicator", "clip": "none"}
+    fitted = Preprocessor(**options).fit(Table.from_arrays(x), np.array([0, 1]))
     assert (fitted.numbers.center[0], fitted.numbers.factor[0]) == (1.0, 1.0)
     found = fitted.transform(Table.from_arrays(x)).features
     np.testing.assert_array_equal(found[:, 0], [-1, 1, 999_999, 0])
@@ -174,7 +225,7 @@ def test_state_survives_json_exactly(options):
 
 @pytest.mark.parametrize(
     "damage",
-    [{"version": 2}, {"numbers": None}, {"options": {"x": 1}}, {"target": {}}, {"kinds": 3},
+    [{"version": 3}, {"numbers": None}, {"options": {"x": 1}}, {"target": {}}, {"kinds": 3},
      {"categories": [{}]}],
 )  # fmt: skip
 def test_a_damaged_state_is_refused(damage):
@@ -309,7 +360,7 @@ FITS = {
     "no such target": (HEAD + ROWS, {"target": "z"}, "the config needs column 'z'"),
     "no such column": (HEAD + ROWS, {"drop": ["aa"]}, "column 'aa' (did you mean 'a'?)"),
     "nothing left": (HEAD + ROWS, {"drop": ["a", "b", "w"]}, "no column is left"),
-    "one class": ("a,y\n1,u\n2,u\n", {}, "at least two classes are needed (only 'u')"),
+    "one class": ("a,y\n1,u\n2,u\n", {}, "(of 2 training rows each holds 'u')"),
     "date target": ("a,y\n1,2020-01-01\n", {"task": "classification"}, "cannot be a class"),
     "two class columns": (HEAD + ROWS, {"target": ["w", "b"], "task": "classification"}, "has one"),
     "not yes or no": (HEAD + ROWS, {"target": ["a", "b"], "task": "multilabel"}, "line 4, column"),
@@ -373,7 +424,7 @@ def test_transforming_names_the_place(name, tmp_path):
     with_date = ",d" in content
     head, rest = ("a,b,w,d,y\n", ",2020-01-01") if with_date else ("a,b,w,y\n", "")
     rows = "".join(f"{i},{i % 5},{'uv'[i % 2]}{rest},{i % 2}\n" for i in range(30))
-    fitted = Preprocessor("y").fit(csv_table(tmp_path, head + rows))
+    fitted = Preprocessor("y", clip="none").fit(csv_table(tmp_path, head + rows))
     table = csv_table(tmp_path, content, "u.csv")
     with pytest.raises(DataError) as caught:
         fitted.transform(table)
@@ -386,6 +437,8 @@ OPTIONS = {
     "missing number": {"missing": NAN},
     "missing flag": {"missing": True},
     "task": {"task": "ranking"},
+    "clip": {"clip": "hard"},
+    "dtype": {"dtype": "float16"},
     "two roles": {"target": "a", "drop": ["a"]},
 }
 

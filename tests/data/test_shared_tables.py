@@ -31,6 +31,9 @@ def shared(name: str) -> Path:
 def test_leaks(name, target):
     found = profile(read_table(shared(name)), target)
     assert [leak.column for leak in found.leaks] == LEAKS[name, target]
+    assert [leak.column for leak in found.suspects] == [
+        n for n in LEAKS[name, target] if n == "total"
+    ]
 
 
 def test_memory_of_reading():

@@ -5,7 +5,10 @@ import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
 from mlpengine.data import Column, Preprocessor, Table, class_weights
-from mlpengine.data.targets import target_from_state
+from mlpengine.data.kinds import odd_row
+from mlpengine.data.sources import check_numeric
+from mlpengine.data.targets import fit_target, row_weights, target_from_state
+from mlpengine.errors import DataError
 
 X = Column(np.arange(6.0))
 WORDS = Column(np.array([1, 0, 1, 2, 0, 1], np.int32), "text", ("a", "b", "c"))
@@ -67,3 +70,34 @@ def test_class_weights_are_those_of_scikit_learn():
     np.testing.assert_allclose(class_weights(codes, 4), truth, rtol=1e-15)
     np.testing.assert_allclose(class_weights(codes, 5), [*truth, 0], rtol=1e-15)
     assert class_weights(codes, 5)[codes].sum() == pytest.approx(200)
+
+
+BLAMED = {
+    "true, true, maybe": (["True", "True", "maybe"], 2),
+    "numbers and a text": (["1", "2", "x", "4"], 2),
+    "texts": (["u", "v", "w"], 0),
+    "dates and a text": (["2020-01-01", "2020-01-02", "soon"], 2),
+    "texts and a number": (["u", "7", "w"], 0),
+    "a gap": (["", "false", "no idea", "true"], 2),
+}
+
+
+@pytest.mark.parametrize("name", BLAMED)
+def test_the_cell_unlike_the_others_is_blamed(name):
+    cells, row = BLAMED[name]
+    levels = tuple(sorted({cell for cell in cells if cell}))
+    codes = np.array([levels.index(cell) if cell else -1 for cell in cells], np.int32)
+    text = Table({"y": Column(codes, "text", levels)}, "t", first_line=2)
+    place = f"line {row + 2}, column 'y'"
+    with pytest.raises(DataError, match=place):
+        check_numeric(text, "y")
+    full = Table({"y": Column(np.maximum(codes, 1), "text", levels)}, "t", first_line=2)
+    for task in ("regression", "multilabel"):
+        with pytest.raises(DataError, match=f"line {odd_row(full['y']) + 2}, .* must be a number"):
+            fit_target(full, ["y"], task, standardize=True)
+
+
+def test_a_missing_weight_is_called_a_weight():
+    table = Table({"w": Column(np.array([1.0, np.nan]))}, "t", first_line=2)
+    with pytest.raises(DataError, match="line 3, column 'w': the sample weight is missing here;"):
+        row_weights(table, "w")

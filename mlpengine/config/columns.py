@@ -1,0 +1,42 @@
+"""Columns that explain nearly all of the target, as verdicts at the end of a run."""
+
+import numpy as np
+
+from mlpengine.config.load import ConfigFile
+from mlpengine.config.tables import Tables
+from mlpengine.data import Leak
+from mlpengine.data.checks import KEEP_IF
+from mlpengine.data.leaks import ANSWER, find_leak, find_leaks
+from mlpengine.diagnostics.verdicts import Verdict
+
+SAMPLE_ROWS = 10_000
+"""Evenly spaced training rows that are looked at, so that the end of a run is not delayed."""
+
+
+def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
+    """Return a verdict for each column, used or dropped, that nearly is the answer."""
+    task, target = tables.preprocessor.task, tables.preprocessor.target
+    if target is None or len(target.columns) != 1 or task == "multilabel":
+        return []
+    table, rows = tables.parts["train"]
+    rows = np.arange(table.n_rows) if rows is None else rows
+    sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
+    values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
+    used = find_leaks(sample, tables.preprocessor.columns, values, task or "regression")
+    dropped = [
+        find_leak(name, sample[name], values, task or "regression")
+        for name in file.config.data.drop
+    ]
+    return [
+        *(_verdict(leak, "") for leak in used),
+        *(_verdict(leak, " (left out)") for leak in dropped if leak and not leak.is_target),
+    ]
+
+
+def _verdict(leak: Leak, note: str) -> Verdict:
+    if note:
+        advice = "take it out of data.drop if it is known when you predict"
+    else:
+        advice = "list it under data.drop" if leak.is_target else KEEP_IF
+    finding = f"column {leak.column!r}{note}: {leak.reason}"
+    return Verdict("column", None, finding, leak.share, ANSWER, advice)

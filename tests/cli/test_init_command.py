@@ -1,0 +1,132 @@
+"""What `init` proposes, from the table to the trained model."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mlpengine.config import load_config
+from mlpengine.config.build import build
+
+
+def yacht(seed, rows=308):
+    """Return lines of a table like UCI's yachts: hulls of few shapes, each at 14 speeds.
+
+    The Froude number alone explains nearly all of the resistance.
+    """
+    g = np.random.default_rng(seed)
+    hulls = np.column_stack(
+        [
+            np.repeat([-5.0, -2.3, 0.0, 2.4, -2.3], 5)[:22],
+            np.resize([0.53, 0.565, 0.6, 0.546, 0.574], 22),
+            np.resize([4.34, 4.78, 5.1, 5.14], 22),
+            np.resize([2.81, 3.32, 3.75, 3.99, 4.24, 5.35], 22),
+        ]
+    )
+    froude = np.round(np.arange(0.125, 0.475, 0.025), 3)
+    lines = ["center,prismatic,length,beam,froude,resistance"]
+    for i in range(rows):
+        hull, speed = hulls[i // 14 % 22], froude[i % 14]
+        center, prismatic, length, beam = hull
+        form = (
+            1 + 0.1 * (beam - 4) - 0.12 * (length - 4.8) + 0.9 * (prismatic - 0.57) - 0.01 * center
+        )
+        resistance = 62 * (speed / 0.45) ** 6 * form * (1 + 0.02 * g.standard_normal())
+        lines.append(",".join(map(str, [*hull, speed, round(resistance, 3)])))
+    return "\n".join(lines) + "\n"
+
+
+def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
+    (tmp_path / "yacht.csv").write_text(yacht(0))
+    (tmp_path / "new.csv").write_text(yacht(1))
+    made = mlpengine("init", "yacht.csv", "--target", "resistance")
+    assert made.code == 0
+    assert "warning: column 'froude' stays: alone it explains" in made.err
+    config = (tmp_path / "yacht.yaml").read_text()
+    assert "# LOOK AT froude: alone it explains" in config
+    assert "drop: []" in config
+    checked = mlpengine("check", "yacht.yaml")
+    assert "warning: column 'froude': alone it explains" in checked.out
+    trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--set", "report=false")
+    assert "column 'froude': alone it explains" in trained.out
+    measured = json.loads(mlpengine("evaluate", "run", "--data", "new.csv", "--json").out)
+    assert measured["data"]["r2"] > 0.95
+
+
+def test_a_run_without_the_best_column_names_it(mlpengine, tmp_path):
+    (tmp_path / "yacht.csv").write_text(yacht(0))
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: yacht.csv, target: resistance, drop: froude}\n"
+        "training: {epochs: 2}\nreport: false\n"
+    )
+    outcome = json.loads(mlpengine("train", "c.yaml", "-q", "--out", "run", "--json").out)
+    (verdict,) = [v for v in outcome["verdicts"] if v["name"] == "column"]
+    assert "column 'froude' (left out): alone it explains" in verdict["text"]
+    assert "take it out of data.drop" in verdict["advice"]
+
+
+def write_gaps(tmp_path):
+    g = np.random.default_rng(0)
+    lines = ["a,b,y"]
+    for i in range(200):
+        a, b = g.normal(size=2).round(3)
+        lines.append(f"{a},{b},{'' if i % 20 == 7 else round(a - 2 * b, 3)}")
+    (tmp_path / "gaps.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_rows_without_a_target_are_counted_and_left_out(mlpengine, tmp_path):
+    write_gaps(tmp_path)
+    made = mlpengine("init", "gaps.csv", "--target", "y")
+    assert "10 rows of 200 have no target and are left out" in made.err
+    checked = mlpengine("check", "gaps.yaml", "--json")
+    facts = json.loads(checked.out)
+    assert facts["target_missing"] == 10
+    assert sum(facts["rows"].values()) == 190
+    assert list(facts["without_target"].values()) == [10]
+    fast = ["--epochs", 2, "--set", "report=false", "--out", "run"]
+    trained = mlpengine("train", "gaps.yaml", *fast)
+    assert trained.code == 0
+    assert "gaps.csv: 10 rows of 200 without a target left out" in trained.err
+    assert mlpengine("evaluate", "run").code == 0
+
+
+def test_more_features_than_rows(mlpengine, tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 60)).round(3)
+    head = ",".join(f"x{i}" for i in range(60))
+    (tmp_path / "wide.csv").write_text("\n".join([head, *(",".join(map(str, r)) for r in x)]))
+    made = mlpengine("init", "wide.csv", "--target", "x0")
+    assert "there are more features than rows (59 and 40)" in made.err
+    checked = mlpengine("check", "wide.yaml")
+    assert "warning: there are more features than rows (59 and " in checked.out
+
+
+PREDICTED = {
+    "a CSV": ("a,b\n1,2\n3,4\n", "line,y,", ["2", "3"]),
+    "a CSV with blank lines": ("a,b\n\n1,2\n\n3,4\n", "row,y,", ["1", "2"]),
+}
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+def test_predictions_count_lines_of_the_file(name, mlpengine, tmp_path):
+    write_gaps(tmp_path)
+    config = "data: {source: gaps.csv, target: y}\ntraining: {epochs: 1}\nreport: false\n"
+    (tmp_path / "c.yaml").write_text(config)
+    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
+    content, head, numbers = PREDICTED[name]
+    (tmp_path / "new.csv").write_text(content)
+    lines = mlpengine("predict", "run", "new.csv").out.splitlines()
+    assert f"{lines[0]},".startswith(head)
+    assert [line.split(",")[0] for line in lines[1:]] == numbers
+
+
+def test_float64_trains_on_features_of_float64(tmp_path):
+    """Of 1 and 1 + 1e-9 float32 makes one number."""
+    rows = "\n".join(f"{1 + i % 2 * 1e-9!r},{i % 3}" for i in range(60))
+    (tmp_path / "fine.csv").write_text(f"x,y\n{rows}\n")
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: fine.csv, target: y, task: regression, standardize: none}\n"
+        "training: {dtype: float64}\n"
+    )
+    x = build(load_config(tmp_path / "c.yaml")).parts["train"].x
+    assert x.dtype == np.float64
+    assert sorted(set(x[:, 0])) == [1.0, 1 + 1e-9]
