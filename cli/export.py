@@ -6,10 +6,19 @@ from pathlib import Path
 import click
 
 from mlpengine.errors import RunError
-from mlpengine.export import FORMATS, export
+from mlpengine.export import FORMATS, export, format_of
 from mlpengine.train.model import MODEL_FILE, Model
 
 EPILOG = """\b
+Formats:
+  onnx         preprocessing and network: reads the columns of a table, returns
+               labels and probabilities, or numbers in the units of the target
+  safetensors  the weights, under the names of a PyTorch nn.Sequential
+  npz          the same weights for NumPy
+  c            the network without preprocessing, as one file of C99 with the
+               weights and a function predict(input, output)
+
+\b
 Examples:
   mlpengine export runs/digits
   mlpengine export runs/digits --format npz -o digits.npz
@@ -23,7 +32,7 @@ NAMES = {
     "npz": "weights.npz",
     "c": "network.c",
 }
-"""What an export is called in its run directory; model.safetensors there is our own file."""
+"""Default names in a run directory, where model.safetensors is the model itself."""
 
 
 @click.command("export", epilog=EPILOG)
@@ -32,7 +41,7 @@ NAMES = {
     "--format",
     "form",
     type=click.Choice(sorted(FORMATS)),
-    help="What to write; by default what the suffix of --out says, or else onnx.",
+    help="By default that of the suffix of --out, or onnx without --out.",
 )
 @click.option(
     "-o",
@@ -44,19 +53,14 @@ NAMES = {
 def command(run: Path, form: str | None, out: Path | None, as_json: bool) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
-    onnx holds the preprocessing, too: its inputs are the columns of a table, its outputs labels
-    and probabilities, or numbers in the target's own units.  It is run and compared with our own
-    forward before the file is written.  safetensors and npz hold the weights alone, under the
-    names of a PyTorch nn.Sequential.  c is the network alone, preprocessing left out, as one file
-    of C99 with the weights and a function predict(input, output).
+    The ONNX model is run and compared with mlpengine's own predictions before the file is
+    written; it needs the extra onnx: pip install 'mlpengine[onnx]'.
     """
     source = run / MODEL_FILE if run.is_dir() else run
     if not source.is_file():
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
-    if form is None:
-        suffix = out.suffix[1:] if out else ""
-        form = suffix if suffix in FORMATS else "onnx"
-    path = out or source.parent / NAMES[form]
+    path = out or source.parent / NAMES[form or "onnx"]
+    form = format_of(path, form)
     exported = export(Model.load(source), path, form)
     if as_json:
         fields = ("format", "inputs", "outputs", "difference")
@@ -68,4 +72,6 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool) -> Non
         if values:
             click.echo(f"{title}: " + ", ".join(f"{name} ({t})" for name, t in values.items()))
     if exported.difference is not None:
-        click.echo(f"compared with our own forward: largest difference {exported.difference:.2g}")
+        click.echo(
+            f"compared with our own predictions: largest difference {exported.difference:.2g}"
+        )

@@ -1,4 +1,4 @@
-"""The command `mlpengine`: finds its subcommands when they are called, and ends cleanly."""
+"""The command `mlpengine`: imports its subcommands when they are called, and ends cleanly."""
 
 import signal
 import sys
@@ -15,17 +15,17 @@ from .streams import keep_streams
 
 COMMANDS = {
     "init": "Write a config for a table.",
-    "check": "Report what is odd about a config's data.",
-    "summary": "Show a config's network: shapes, memory, arithmetic.",
-    "train": "Train a network as a config says, or resume a run.",
+    "check": "Report problems in the data of a config.",
+    "summary": "Show the network of a config: shapes, memory, arithmetic.",
+    "train": "Train a network from a config, or resume a run.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
-    "diagnose": "Check a config before a long run, or read what a run went through.",
-    "compare": "Show what differs between two runs.",
+    "diagnose": "Check a config before a long run, or explain how a run went.",
+    "compare": "Show the differences between two runs.",
     "schema": "Print the JSON Schema of configs.",
-    "export": "Write a trained model as ONNX, safetensors or npz.",
+    "export": "Write a trained model as ONNX, safetensors, npz or C.",
 }
-"""The subcommands and what help says of them; each is the object `command` of its module."""
+"""The subcommands and their lines in the help; each is the object `command` of its module."""
 
 EPILOG = """\b
 Example: from a table to predictions
@@ -63,10 +63,9 @@ class LazyGroup(click.Group):
         """Find the subcommand; suggest the nearest name for one that does not exist."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
-            from difflib import get_close_matches
+            from mlpengine.wording import suggestion
 
-            near = get_close_matches(name, COMMANDS, 1)
-            hint = f" - did you mean {near[0]!r}?" if near else f" ({', '.join(COMMANDS)})"
+            hint = suggestion(name, COMMANDS) or f" ({', '.join(COMMANDS)})"
             raise click.UsageError(f"no such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -126,7 +125,7 @@ def run(args: list[str]) -> int:
         _say("interrupted")
         return SIGINT_CODE
     except click.ClickException as error:
-        error.show()
+        _say(_usage(error))
         return error.exit_code
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 1
@@ -152,6 +151,21 @@ def _explain(error: Exception) -> int:
         _say("error: not enough memory for this network, batch size or data")
         return 1
     raise error
+
+
+def _usage(error: click.ClickException) -> str:
+    """Return what click found wrong with a call, in the form of all other errors."""
+    text = error.format_message().rstrip(".")
+    text = text[:1].lower() + text[1:]
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return f"error: {text}"
+    if isinstance(error, click.NoSuchOption):
+        from mlpengine.wording import suggestion
+
+        names = [name for option in context.command.params for name in option.opts]
+        text = f"no such option {error.option_name!r}{suggestion(error.option_name, names)}"
+    return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
 
 
 def _say(text: str) -> None:

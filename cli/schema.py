@@ -15,16 +15,22 @@ Examples:
   mlpengine schema -o mlpengine.schema.json
   mlpengine schema --json | python -m json.tool
 
-An editor with a YAML language server uses it in files that begin with
+\b
+An editor with a YAML language server reads it in files that begin with
   # yaml-language-server: $schema=mlpengine.schema.json
 """
 
 
 @click.command("schema", epilog=EPILOG)
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
-@click.option("--json", "as_json", is_flag=True, help="Print it on one line.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file; by default stdout.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(out: Path | None, as_json: bool) -> None:
-    """Print the JSON Schema of configs, with which editors complete and check them."""
+    """Print the JSON Schema of configs, from which editors complete and check them."""
     if out is not None:
         write_schema(out)
         click.echo(json.dumps({"out": str(out)}) if as_json else f"wrote {out}")

@@ -280,8 +280,13 @@ def test_pytorch_loads_the_weights_and_agrees(tmp_path):
 
 
 def test_an_unknown_format_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="format must be one of safetensors, npz, onnx"):
-        export(Mlp([2, 1]), tmp_path / "mlp.pkl")
+    for name, form, message in (
+        ("mlp.pkl", None, r"mlp.pkl: the name must end in \.c, \.npz, \.onnx or \.safetensors"),
+        ("mlp", "onxx", "must be one of safetensors, npz, onnx, c .* did you mean 'onnx'"),
+        ("mlp.npz", "c", "mlp.npz: ends in .npz, which is not c"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            export(Mlp([2, 1]), tmp_path / name, form)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 ``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
 answers with labels and probabilities, or with numbers in the target's own units: everything that
-was fitted is inside.  It is run and compared with our own forward before the file is written.
+was fitted is inside.  It is run and compared with our own predictions before the file is written.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,9 @@ from mlpengine.files import write_atomically
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import export_c
 from mlpengine.train.model import Model
+from mlpengine.wording import suggestion
 
-__all__ = ["FORMATS", "Exported", "export", "onnx_inputs"]
+__all__ = ["FORMATS", "Exported", "export", "format_of", "onnx_inputs"]
 
 
 def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
@@ -42,6 +43,28 @@ FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {
 """The formats, which are also the suffixes of their files."""
 
 
+def format_of(path: str | Path, format: str | None = None) -> str:
+    """Return the format of a file: the one that is asked for, or that of the suffix of its name.
+
+    Raises: UsageError for an unknown format or suffix, or if the two contradict each other.
+    """
+    suffix = Path(path).suffix
+    named = suffix[1:].lower()
+    *others, last = sorted(FORMATS)
+    if format is None and named not in FORMATS:
+        known = f"{', '.join(f'.{name}' for name in others)} or .{last}"
+        raise UsageError(f"{path}: the name must end in {known}, or the format be given")
+    chosen = named if format is None else format
+    if chosen not in FORMATS:
+        raise UsageError(
+            f"export: format must be one of {', '.join(FORMATS)} (got {chosen!r})"
+            f"{suggestion(chosen, FORMATS)}"
+        )
+    if named in FORMATS and named != chosen:
+        raise UsageError(f"{path}: ends in {suffix}, which is not {chosen}")
+    return chosen
+
+
 def export(model: Model | Mlp, path: str | Path, format: str | None = None) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
 
@@ -53,10 +76,6 @@ def export(model: Model | Mlp, path: str | Path, format: str | None = None) -> E
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError where the ONNX model and our own forward differ.
     """
-    path = Path(path)
-    chosen = path.suffix[1:] if format is None else format
-    if chosen not in FORMATS:
-        raise UsageError(f"export: format must be one of {', '.join(FORMATS)} (got {chosen!r})")
-    data, exported = FORMATS[chosen](model)
+    data, exported = FORMATS[format_of(path, format)](model)
     write_atomically(path, data)
     return exported

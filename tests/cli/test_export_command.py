@@ -59,7 +59,7 @@ def test_onnx_is_the_default(mlpengine, run):
     assert 0 < result["difference"] < 1e-5
     shown = mlpengine("export", run / MODEL_FILE).out
     assert "bill_length_mm (float64)" in shown
-    assert "compared with our own forward" in shown
+    assert "compared with our own predictions" in shown
 
 
 def test_the_weights_are_those_of_the_model(mlpengine, run):
@@ -74,6 +74,9 @@ def test_the_weights_are_those_of_the_model(mlpengine, run):
     [
         (["nowhere"], 1, "there is no model"),
         (["{run}", "--format", "pickle"], 2, "'pickle' is not one of"),
+        (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .npz, .onnx or .safetensors"),
+        (["{run}", "-o", "x"], 2, "x: the name must end in .c, .npz, .onnx or .safetensors"),
+        (["{run}", "-o", "x.npz", "--format", "c"], 2, "x.npz: ends in .npz, which is not c"),
         (["{run}", "-o", "no/such/folder/x.npz"], 1, "No such file or directory"),
         (["{broken}", "--format", "npz"], 1, "is not a readable safetensors file"),
     ],

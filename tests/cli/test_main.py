@@ -78,7 +78,7 @@ def test_without_a_command_help_is_shown(mlpengine):
 WRONG = {
     "misspelled command": (["trian"], "no such command 'trian' - did you mean 'train'?"),
     "unknown command": (["zzz"], "no such command 'zzz' (init"),
-    "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "--set"),
+    "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "'--ste' - did you mean '--set'?"),
     "missing argument": (["train"], "give a CONFIG, or --resume RUN"),
     "wrong number": (["train", "c.yaml", "--epochs", "0"], "--epochs"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
@@ -93,8 +93,20 @@ def test_wrong_usage_ends_with_2_and_one_message(case, mlpengine):
     found = mlpengine(*args)
     assert found.code == 2
     assert message in found.err
+    assert found.err.startswith("error: ")
     assert "Traceback" not in found.err
     assert found.out == ""
+
+
+def test_help_names_every_format_of_export(mlpengine):
+    shown = mlpengine("export", "--help").out
+    assert all(f"\n    {name} " in shown for name in ("c", "npz", "onnx", "safetensors"))
+    assert main.COMMANDS["export"].endswith("ONNX, safetensors, npz or C.")
+
+
+def test_help_of_schema_keeps_the_line_for_editors_whole(mlpengine):
+    line = "\n    # yaml-language-server: $schema=mlpengine.schema.json\n"
+    assert line in mlpengine("schema", "--help").out
 
 
 def raising(error):
