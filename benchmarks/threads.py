@@ -1,10 +1,9 @@
-"""From which size a second thread pays: the measurement behind ``training.threads: auto``.
+"""From which size a second thread pays on an idle machine, for ``training.threads``.
 
 ``python benchmarks/threads.py`` (``--smoke`` for a second).  For networks of growing size, the step
 of the NumPy and of the compiled executor with one thread and with two, window by window in turn.
 Each window follows a pause, in which threads that still look for work go to sleep, and a few steps
-that are not timed.  The rule for BLAS looks at the multiplications of the largest layer, that for
-compiled steps at those of a whole step.
+that are not timed.  A compiled step starts no more threads than its multiplications make up for.
 """
 
 import argparse

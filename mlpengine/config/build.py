@@ -46,7 +46,6 @@ from mlpengine.train.native import choose_backend
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Classification, Part, Task, part_of, task_for
-from mlpengine.train.threads import choose_threads
 
 LOSSES = {
     "classification": ("softmax_cross_entropy", "bce_with_logits"),
@@ -78,7 +77,7 @@ class Experiment:
 
     @property
     def blas_threads(self) -> int:
-        """How many BLAS gets: beside a compiled step one, as its others would look for work."""
+        """Threads of BLAS: one beside a compiled step, whose own threads wait actively."""
         return 1 if self.step.executor == "compiled" else self.threads
 
     def loop(self, observers: Sequence[object] = ()) -> Loop:
@@ -129,10 +128,10 @@ def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experim
     optimizer = _optimizer(file, mlp, steps_per_epoch=steps_per_epoch)
     backend: str = config.training.backend
     if backend == "auto":
-        backend = choose_backend(config.training.epochs * steps_per_epoch)
+        backend = choose_backend(config.training.epochs * steps_per_epoch, mlp.sizes, batch_size)
     threads = config.training.threads
     if threads == "auto":
-        threads = choose_threads(mlp.sizes, batch_size)
+        threads = 1
     step = TrainingStep(
         mlp,
         loss,

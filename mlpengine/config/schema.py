@@ -226,10 +226,11 @@ class TrainingSection(Section):
         default=CheckpointSection(), description="When to save, for --resume; false: never."
     )
     threads: Literal["auto"] | Count = Field(
-        default="auto", description="Of BLAS and of a compiled step; auto: by shapes."
+        default="auto", description="Of BLAS and of a compiled step; auto: one."
     )
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = Field(
-        default="auto", description="Who computes; auto: compiled in long runs, with a C compiler."
+        default="auto",
+        description="Executor; auto: compiled in runs of much arithmetic.",
     )
     checkpointing: Literal["keep", "balanced"] = Field(
         default="keep", description="Keep activations for backward, or recompute the cheap ones."

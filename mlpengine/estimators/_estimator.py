@@ -21,7 +21,7 @@ from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Part, Task
-from mlpengine.train.threads import choose_threads, pinned
+from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 
@@ -128,7 +128,7 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             early_stopping=early if self.early_stopping else None,
             seed=order,
         )
-        with pinned(choose_threads(self._learner.mlp.sizes, loop.step.batch_size)):
+        with pinned(1):  # beside other work a second thread costs more than it brings
             result = loop.run()
         rows = result.history.rows
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch

@@ -1,27 +1,18 @@
-"""How many threads the matrix products get: by a rule on the shapes, so that bits repeat."""
+"""How many threads BLAS and NumExpr get.
+
+One, unless a person asks for more: a second thread makes a large step some 40 % faster on an idle
+machine, but beside other work each product waits for the slower of the two.  Ten epochs of 40,000
+rows through 26-256-128-1 took 5.0 s with one thread and 27.6 s with two on two cores of a Xeon that
+others used too, 15.6 s and 64.7 s beside two busy loops (November 2026).
+"""
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 from threadpoolctl import threadpool_info, threadpool_limits
-
-PRODUCTS_PER_THREAD = 2**22
-"""Multiplications of the largest layer for each thread: with twice as many a second one gains some
-40 % (`benchmarks/threads.py`), with fewer often nothing."""
-
-
-def choose_threads(sizes: Sequence[int], batch_size: int) -> int:
-    """Return the number of threads, BLAS's and a compiled step's, for a network of these sizes.
-
-    It depends on the shapes and on the number of cores only, so a config gives the same bits twice
-    on one machine.
-    """
-    largest = max(batch_size * in_dim * out_dim for in_dim, out_dim in pairwise(sizes))
-    return max(1, min(cores(), largest // PRODUCTS_PER_THREAD))
 
 
 def cores() -> int:

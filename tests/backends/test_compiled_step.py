@@ -214,11 +214,14 @@ def test_a_layer_without_a_compiled_rule_splits_the_program():
 
 
 def test_auto_compiles_where_it_pays(monkeypatch):
-    assert choose_backend(10**6) == "compiled"
-    assert choose_backend(100) == "auto"
+    small, large = ((4, 8, 1), 16), ((26, 256, 128, 1), 256)
+    assert choose_backend(10**6, *small) == "compiled"
+    assert choose_backend(6_000, *small) == "auto"
+    assert choose_backend(6_000, *large) == "compiled"
+    assert choose_backend(100, *large) == "auto"
     for compiler in ("/no/such/compiler", 'cc "x'):
         monkeypatch.setenv("CC", compiler)
-        assert choose_backend(10**6) == "auto"
+        assert choose_backend(10**6, *small) == "auto"
 
 
 @pytest.mark.parametrize("backend", ["compiled", "numpy"])

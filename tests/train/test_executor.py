@@ -123,16 +123,13 @@ def test_every_number_of_threads_gives_the_same_bits(train, steps):
     assert same("on-1", "on-2") == [True] * 3
 
 
-def test_auto_threads_are_chosen_by_the_shapes(train, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "mlpengine.config.build.choose_threads", lambda *shapes: seen.append(shapes) or 3
-    )
-    monkeypatch.setattr("mlpengine.config.build.choose_backend", lambda steps: "numpy")
-    Path("auto.yaml").write_text(CONFIG.replace("compiled", "auto"))
+@pytest.mark.parametrize(("threads", "expected"), [("auto", 1), ("3", 3)])
+def test_one_thread_unless_a_person_asks_for_more(threads, expected):
+    text = CONFIG.replace("backend: compiled", f"backend: numpy, threads: {threads}")
+    Path("auto.yaml").write_text(text.replace("hidden: [8]", "hidden: [1024, 1024]"))
     experiment = build(load_config(Path("auto.yaml")))
-    assert experiment.step.threads == experiment.threads == 3
-    assert seen == [((64, 8, 10), 32)]
+    assert experiment.step.mlp.sizes[1] == 1024
+    assert experiment.step.threads == experiment.threads == experiment.blas_threads == expected
 
 
 @pytest.mark.parametrize("fails", [1, 2])

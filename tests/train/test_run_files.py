@@ -133,17 +133,6 @@ def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
     assert environment(1)["packages"] == {"no-such-package": None}
 
 
-SHAPES = [([4, 32, 32, 1], 32, 1), ([64, 128, 10], 64, 1), ([784, 1024, 1024, 10], 256, 2)]
-
-
-@pytest.mark.parametrize(("sizes", "batch_size", "expected"), SHAPES)
-def test_threads_follow_the_shapes(sizes, batch_size, expected, monkeypatch):
-    monkeypatch.setattr(threads, "cores", lambda: 2)
-    assert threads.choose_threads(sizes, batch_size) == expected
-    monkeypatch.setattr(threads, "cores", lambda: 1)
-    assert threads.choose_threads(sizes, batch_size) == 1
-
-
 def test_threads_are_pinned_and_set_back(monkeypatch):
     counts = []
     fake = SimpleNamespace(set_num_threads=lambda n: counts.append(n) or 5)
