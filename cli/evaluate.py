@@ -89,8 +89,9 @@ def measure(model: Model, parts: dict[str, Part]) -> dict[str, dict[str, Any]]:
         found[name] = {"metrics": plain, "output": evaluator.output.copy()}
         if isinstance(task, Classification):
             classes = len(model.preprocessor.classes)
-            counts = confusion_matrix(part.truth, task.predict(evaluator.output), classes)
-            found[name]["confusion_matrix"] = counts.astype(int).tolist()
+            predicted = task.predict(evaluator.output)
+            counts = confusion_matrix(part.truth, predicted, classes, part.weights)
+            found[name]["confusion_matrix"] = counts.tolist()
     return found
 
 

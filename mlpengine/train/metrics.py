@@ -24,8 +24,8 @@ def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> fl
 def balanced_accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
     """Return the mean recall of the classes that the targets contain."""
     hits, _, actual = _counts(target, predicted, weight)
-    seen = actual > 0
-    return float(np.mean(hits[seen] / actual[seen])) if seen.any() else float("nan")
+    known = actual > 0
+    return float(np.mean(hits[known] / actual[known])) if known.any() else float("nan")
 
 
 def f1(
@@ -35,10 +35,11 @@ def f1(
     *,
     average: Literal["macro", "weighted"] = "macro",
 ) -> float:
-    """Return the mean of 2 TP / (2 TP + FP + FN) over the classes seen or predicted.
+    """Return the mean of 2 TP / (2 TP + FP + FN) over the classes among targets and predictions.
 
-    The mean is plain (macro) or weighted by the rows of each class (weighted); a class that was
-    never right counts 0.  A label that is neither seen nor predicted counts 0, too.
+    The mean is plain (macro) or weighted by the rows of each class (weighted); a class that is
+    never predicted rightly counts 0, and so does one whose rows all weigh 0.  All labels of a
+    multi-label target are counted.
     """
     hits, predictions, actual = _counts(target, predicted, weight)
     total = predictions + actual
@@ -46,7 +47,7 @@ def f1(
     if average == "weighted":
         return float(np.average(scores, weights=actual)) if actual.any() else 0.0
     if target.ndim == 1:
-        scores = scores[total > 0]
+        scores = scores[np.union1d(target, predicted)]
     return float(scores.mean())
 
 

@@ -139,6 +139,24 @@ def test_evaluate(at, trained):
     assert "true class by row" in at("evaluate", "run").out
 
 
+def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_path):
+    header, *lines = (trained / "flowers.csv").read_text().splitlines()
+    heavy = [f"{line},{1 + number % 5}" for number, line in enumerate(lines)]
+    (tmp_path / "heavy.csv").write_text("\n".join([f"{header},weight", *heavy]) + "\n")
+    assert (
+        at("init", tmp_path / "heavy.csv", "--target", "kind", "-o", tmp_path / "h.yaml").code == 0
+    )
+    settings = ["data.weight=weight", "data.drop=[id, length, answer, unit]", "report=false"]
+    changes = [word for setting in settings for word in ("--set", setting)]
+    out = ["--out", tmp_path / "heavy", "--epochs", 2, "-q"]
+    assert at("train", tmp_path / "h.yaml", *out, *changes).code == 0
+    found = json.loads(at("evaluate", tmp_path / "heavy", "--json").out)
+    for part in ("train", "validation", "test"):
+        matrix = np.array(found["confusion_matrix"][part])
+        assert matrix.sum() > found["rows"][part]
+        assert matrix.trace() / matrix.sum() == pytest.approx(found[part]["accuracy"])
+
+
 NEW = "color,extra,width,length\nred,9,0.1,2.2\ngreen,9,,0.1\nblue,9,1,\n,9,0,2\n"
 
 

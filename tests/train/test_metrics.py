@@ -20,17 +20,18 @@ def _probabilities(rng, classes, rows=ROWS):
 
 CLASSES = [2, 3, 10]
 WEIGHTS = ["plain", "weighted"]
+CLASS_WEIGHTS = [*WEIGHTS, "class 1 weighs 0", "class 1 is not there"]
 
 CLASS_METRICS = {
     "accuracy": (metrics.accuracy, reference.accuracy_score),
     "balanced_accuracy": (metrics.balanced_accuracy, reference.balanced_accuracy_score),
     "macro_f1": (
         metrics.f1,
-        lambda *a, **k: reference.f1_score(*a, average="macro", **k),
+        lambda *a, **k: reference.f1_score(*a, average="macro", zero_division=0, **k),
     ),
     "weighted_f1": (
         lambda *a: metrics.f1(*a, average="weighted"),
-        lambda *a, **k: reference.f1_score(*a, average="weighted", **k),
+        lambda *a, **k: reference.f1_score(*a, average="weighted", zero_division=0, **k),
     ),
 }
 
@@ -41,18 +42,28 @@ REGRESSION_METRICS = {
 }
 
 
+def _class_weight(rng, kind, target, predicted):
+    if kind == "class 1 weighs 0":
+        return np.where((target == 1) | (predicted == 1), 0.0, 1.5)
+    if kind == "class 1 is not there":
+        target[target == 1] = 0
+        predicted[predicted == 1] = 0
+    return _weight(rng, kind)
+
+
 def _weight(rng, kind):
     return rng.uniform(0.1, 3.0, ROWS) if kind == "weighted" else None
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.filterwarnings("ignore:y_pred contains classes", "ignore:A single label was")
+@pytest.mark.parametrize("weights", CLASS_WEIGHTS)
 @pytest.mark.parametrize("classes", CLASSES)
 @pytest.mark.parametrize("name", CLASS_METRICS)
 def test_class_metric_equals_scikit_learn(name, classes, weights):
     rng = _rng()
     ours, theirs = CLASS_METRICS[name]
     target, predicted = rng.integers(0, classes, (2, ROWS))
-    weight = _weight(rng, weights)
+    weight = _class_weight(rng, weights, target, predicted)
     expected = theirs(target, predicted, sample_weight=weight)
     assert ours(target, predicted, weight) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
