@@ -11,6 +11,32 @@ def plural(number: int, noun: str, many: str = "") -> str:
 
 def suggestion(wrong: object, names: Iterable[str]) -> str:
     """Return `` - did you mean 'x'?`` for the nearest of `names`, or nothing."""
+    near = nearest(wrong, names)
+    return f" - did you mean {near!r}?" if near else ""
+
+
+SYNONYMS = {
+    "swish": "silu",
+    "logistic": "sigmoid",
+    "linear": "identity",
+    "rectifier": "relu",
+    "l1": "mae",
+    "l2": "mse",
+    "rmse": "mse",
+    "cross_entropy": "softmax_cross_entropy",
+    "logloss": "softmax_cross_entropy",
+    "log_loss": "softmax_cross_entropy",
+    "bce": "bce_with_logits",
+    "xavier": "glorot_uniform",
+    "kaiming": "he_normal",
+    "momentum": "sgd",
+}
+"""What other libraries call some of our names."""
+
+
+def nearest(wrong: object, names: Iterable[str]) -> str | None:
+    """Return the name that was most likely meant, whatever its case, or None."""
     by_case = {name.lower(): name for name in names}
-    near = get_close_matches(str(wrong).lower(), by_case, 1, 0.6)
-    return f" - did you mean {by_case[near[0]]!r}?" if near else ""
+    text = str(wrong).lower()
+    near = [SYNONYMS.get(text, ""), *get_close_matches(text, by_case, 1, 0.6)]
+    return next((by_case[name] for name in near if name in by_case), None)

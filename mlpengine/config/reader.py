@@ -26,6 +26,9 @@ MAX_DEPTH = 12
 MAX_VALUES = 4000
 MAX_PROBLEMS = 20
 
+TABLES = (".csv", ".tsv", ".npy", ".npz", ".parquet", ".pq")
+"""Ends of the names of files that hold tables, not configs."""
+
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
@@ -89,6 +92,8 @@ def read_document(path: Path) -> Document:
     Raises: ConfigError if the file cannot be read or is not YAML of the kind described above.
     """
     source = str(path)
+    if path.suffix.lower() in TABLES and path.exists():
+        raise _is_table(source)
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -103,11 +108,20 @@ def read_document(path: Path) -> Document:
         raise ConfigError(f"{source}:{line}: a config must be UTF-8 text") from error
     document = Document(source, raw)
     data = parse(text, source, document)
+    if isinstance(data, str) and any(mark in text.split("\n")[0] for mark in ",;\t"):
+        raise _is_table(source)
     if not isinstance(data, dict):
         document.report((), f"the top level must be a mapping of keys (got {_kind(data)})")
     document.check()
     document.data = data
     return document
+
+
+def _is_table(source: str) -> ConfigError:
+    return ConfigError(
+        f"{source}: this is a table, not a config; write one for it with: mlpengine init {source} "
+        "--target COLUMN"
+    )
 
 
 def parse(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:

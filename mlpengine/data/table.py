@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
-from mlpengine.wording import plural
+from mlpengine.wording import nearest, plural
 
 Kind = Literal["number", "boolean", "date", "text"]
 
@@ -143,8 +142,8 @@ class Table:
         problems = []
         for name in names:
             if name not in self.columns:
-                near = get_close_matches(name, self.names, 1, 0.6)
-                problems.append(f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+                near = nearest(name, self.names)
+                problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
         if problems:
             have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
             wanted = f"{purpose} needs column" if purpose else "no column"

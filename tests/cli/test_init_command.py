@@ -130,3 +130,34 @@ def test_float64_trains_on_features_of_float64(tmp_path):
     x = build(load_config(tmp_path / "c.yaml")).parts["train"].x
     assert x.dtype == np.float64
     assert sorted(set(x[:, 0])) == [1.0, 1 + 1e-9]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.CSV", "rows", "rows.npy"])
+def test_a_table_given_as_a_config_is_called_a_table(name, mlpengine, tmp_path):
+    (tmp_path / name).write_bytes(b"\x93NUMPY" if "npy" in name else b"a,b\n1,2\n")
+    answer = mlpengine("train", name)
+    assert answer.code == 2
+    assert f"{name}: this is a table, not a config" in answer.err
+    assert f"mlpengine init {name} --target" in answer.err
+
+
+MEANT = {
+    "data: {source: digits}\nmodel: {activation: swish}\n": "did you mean 'silu'?",
+    "data: {source: digits}\nmodel: {activation: ReLU}\n": "did you mean 'relu'?",
+    "data: {source: digits}\nloss: cross_entropy\n": "did you mean 'softmax_cross_entropy'?",
+    "data: {source: diabetes}\nloss: l1\n": "did you mean 'mae'?",
+    "data: {source: diabetes, target: Progression}\n": "did you mean 'progression'?",
+}
+
+
+@pytest.mark.parametrize("config", MEANT)
+def test_other_names_of_the_same_are_understood(config, mlpengine, tmp_path):
+    (tmp_path / "c.yaml").write_text(config)
+    answer = mlpengine("train", "c.yaml")
+    assert answer.code == 2
+    assert MEANT[config] in answer.err
+
+
+def test_a_target_of_other_case_is_offered(mlpengine):
+    answer = mlpengine("init", "penguins", "--target", "SPECIES")
+    assert (answer.code, "did you mean 'species'?" in answer.err) == (2, True)
