@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mlpengine.ops._op import residual_names, work_names
+from mlpengine.placement import Storage, place
 from mlpengine.spec import Spec
 from mlpengine.tape.forward import viewed
-from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step, Storage, place
+from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step
 from mlpengine.tape.record import Record, Value, as_tuple
 
 

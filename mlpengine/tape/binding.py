@@ -8,8 +8,9 @@ import numpy as np
 from mlpengine.backends import Backend
 from mlpengine.ops import GradOp
 from mlpengine.ops._broadcast import unbroadcast
+from mlpengine.placement import ALIGNMENT
 from mlpengine.spec import Array, Call, Calls, call
-from mlpengine.tape.plan import ALIGNMENT, Buffer, Slot, Step, StepKind
+from mlpengine.tape.plan import Buffer, Slot, Step, StepKind
 
 
 class Arena:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mlpengine.errors import TapeError, UsageError
 from mlpengine.ops._op import work_names
+from mlpengine.placement import Storage, place
 from mlpengine.tape.checkpoint import items_to_keep, shared_work
-from mlpengine.tape.plan import FOREVER, Buffer, Step, Storage, place
+from mlpengine.tape.plan import FOREVER, Buffer, Step
 from mlpengine.tape.record import Record, Value
 
 if TYPE_CHECKING:

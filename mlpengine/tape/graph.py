@@ -14,11 +14,12 @@ import numpy as np
 from mlpengine.backends import NUMPY
 from mlpengine.errors import TapeError
 from mlpengine.ops._op import GradOp, work_names
+from mlpengine.placement import Storage
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, bind, replay
 from mlpengine.tape.checkpoint import shared_work
-from mlpengine.tape.plan import Buffer, Storage
+from mlpengine.tape.plan import Buffer
 from mlpengine.tape.record import Kind, Record, Value
 
 _numbers = count()

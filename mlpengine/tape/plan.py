@@ -5,33 +5,19 @@ steps; a buffer lives from the step that writes it to the last that reads it, an
 lives do not meet share bytes.
 """
 
-from bisect import insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Literal, Protocol
 
 from mlpengine.ops import GradOp
+from mlpengine.placement import Storage
 from mlpengine.spec import Spec
 from mlpengine.tape.record import Record, Value
-
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector register."""
 
 FOREVER = 1 << 60
 """The last reader of a buffer that outlives the replay."""
 
 StepKind = Literal["forward", "recompute", "backward", "reduce", "add", "zero"]
-
-
-@dataclass(eq=False)
-class Storage:
-    """A run of bytes with a life; several buffers may be the same storage, one after another."""
-
-    nbytes: int
-    first: int
-    last: int
-    offset: int = -1
 
 
 @dataclass(eq=False)
@@ -99,25 +85,3 @@ class Computed(Protocol):
 
     def survives(self, value: Value) -> bool:
         """Return whether backward finds the value in memory."""
-
-
-def place(storages: Iterable[Storage]) -> int:
-    """Give every storage its offset and return the bytes of the whole arena.
-
-    Largest first, each at the lowest offset where it meets no storage already placed.
-    Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
-    arXiv 2001.03288, section 5.2 (greedy by size).
-    """
-    placed: list[tuple[int, int, Storage]] = []  # start, end; sorted
-    for storage in sorted(storages, key=lambda s: -s.nbytes):
-        size = -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
-        offset, first, last = 0, storage.first, storage.last
-        for start, end, other in placed:
-            if other.first > last or first > other.last:
-                continue  # they never meet
-            if start - offset >= size:
-                break
-            offset = max(offset, end)
-        storage.offset = offset
-        insort(placed, (offset, offset + size, storage), key=itemgetter(0))
-    return max((end for _, end, _ in placed), default=0)

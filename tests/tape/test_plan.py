@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from mlpengine.errors import UsageError
 from mlpengine.ops import GradOp
+from mlpengine.placement import ALIGNMENT, Storage, place
 from mlpengine.spec import Spec, call
 from mlpengine.tape import Program, Tape
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.operand import apply
-from mlpengine.tape.plan import ALIGNMENT, FOREVER, Storage, place
+from mlpengine.tape.plan import FOREVER
 from mlpengine.tape.record import as_tuple
 
 checkpointing = st.sampled_from(["keep", "balanced"])
