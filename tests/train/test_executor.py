@@ -124,10 +124,11 @@ def test_every_number_of_threads_gives_the_same_bits(train, steps):
 
 
 @pytest.mark.parametrize(("threads", "expected"), [("auto", 1), ("3", 3)])
-def test_one_thread_unless_a_person_asks_for_more(threads, expected):
+def test_one_thread_unless_a_person_asks_for_more(threads, expected, tmp_path):
     text = CONFIG.replace("backend: compiled", f"backend: numpy, threads: {threads}")
-    Path("auto.yaml").write_text(text.replace("hidden: [8]", "hidden: [1024, 1024]"))
-    experiment = build(load_config(Path("auto.yaml")))
+    path = tmp_path / "auto.yaml"
+    path.write_text(text.replace("hidden: [8]", "hidden: [1024, 1024]"))
+    experiment = build(load_config(path))
     assert experiment.step.mlp.sizes[1] == 1024
     assert experiment.step.threads == experiment.threads == experiment.blas_threads == expected
 
