@@ -4,6 +4,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mlpengine.config.build import Experiment
 from mlpengine.train.threads import pinned
 
@@ -74,7 +76,7 @@ def rehearse(experiment: Experiment) -> dict[str, Any]:
     spent = float("inf")
     bound = step.bound(step.batch_size)
     indices = loop.batches.order[: step.batch_size]
-    with pinned(experiment.blas_threads):
+    with pinned(experiment.blas_threads), np.errstate(over="ignore", invalid="ignore"):
         for _ in range(REHEARSED):
             began = perf_counter()
             loop.fill(bound, indices)

@@ -19,7 +19,7 @@ from mlpengine.config.build import Experiment
 from mlpengine.config.columns import column_verdicts
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdicts import Verdict
-from mlpengine.errors import MissingExtraError, NumericalError, RunError
+from mlpengine.errors import MissingExtraError, NumericalError, RunError, UsageError
 from mlpengine.files import remove_unfinished
 from mlpengine.spec import Array
 from mlpengine.train.checkpoint import (
@@ -190,11 +190,18 @@ class Session:
         return LoopDiagnostics(path, every=None if settings.every == "auto" else settings.every)
 
     def _tensorboard(self) -> list[object]:
-        if not wanted(self.experiment.file.config.report.tensorboard, "tensorboard"):
+        setting = self.experiment.file.config.report.tensorboard
+        if not wanted(setting, "tensorboard"):
             return []
         from mlpengine.tensorboard import TensorBoard
 
-        return [TensorBoard(self.directory.path / "tensorboard")]
+        try:
+            return [TensorBoard(self.directory.path / "tensorboard")]
+        except UsageError as error:
+            if setting is True:
+                raise
+            _log.warning("warning: %s; no event file is written", error)
+            return []
 
     def _checkpointer(self) -> list[Checkpointer]:
         settings = self.experiment.file.config.training.checkpoint

@@ -5,6 +5,7 @@
 and ``tensorboard --logdir runs`` shows them, while the run goes on, too.
 """
 
+import os
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.errors import MissingExtraError
+from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.runs import Unseen
@@ -37,11 +38,18 @@ class TensorBoard:
     what an earlier one wrote beyond the step that it goes on from.
 
     Call `close`, or use it as a context manager, if the loop may end with an error.
+    Raises: UsageError for a path that is not UTF-8, which TensorBoard cannot open.
     """
 
     name = "tensorboard"
 
     def __init__(self, directory: str | Path, *, every: int = 50) -> None:
+        try:
+            os.fspath(directory).encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"tensorboard: the directory's path must be UTF-8 ({os.fspath(directory)!r})"
+            ) from None
         self.directory, self.every = Path(directory), every
         self._writer: EventFileWriter | None = None
         self._core: Diagnostics | None = None

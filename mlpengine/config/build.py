@@ -172,14 +172,17 @@ def _network(file: ConfigFile, in_dim: int, out_dim: int) -> Mlp:
     activation = model.activation
     if len(activation) == 1:
         activation = activation * len(model.hidden)
-    return Mlp(
-        [in_dim, *model.hidden, out_dim],
-        activation=activation,
-        dropout=model.dropout,
-        initializer=model.initializer,
-        seed=file.config.seed,
-        dtype=file.config.training.dtype,
-    )
+    try:
+        return Mlp(
+            [in_dim, *model.hidden, out_dim],
+            activation=activation,
+            dropout=model.dropout,
+            initializer=model.initializer,
+            seed=file.config.seed,
+            dtype=file.config.training.dtype,
+        )
+    except UsageError as error:
+        raise file.wrong(("model",), str(error)) from error
 
 
 def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:

@@ -1,10 +1,11 @@
 """One contiguous vector and the named views that tile it."""
 
 from collections.abc import Mapping
+from sys import maxsize
 
 import numpy as np
 
-from mlpengine.errors import DtypeError
+from mlpengine.errors import DtypeError, UsageError
 from mlpengine.spec import Array, Spec
 
 
@@ -14,7 +15,7 @@ class Flat:
     Shapes: `flat` (total,); each of `views` has the shape of its spec and shares the vector's
     memory, in the order of `specs`, without gaps.
     Dtype: that of the specs, which must agree.
-    Raises: DtypeError if the specs disagree on the dtype.
+    Raises: DtypeError if the specs disagree on the dtype; UsageError beyond the address space.
     """
 
     def __init__(self, specs: Mapping[str, Spec]) -> None:
@@ -24,7 +25,10 @@ class Flat:
             raise DtypeError(f"flat vector: parameters need one dtype ({listed})")
         self.specs = dict(specs)
         dtype = next(iter(dtypes), np.dtype("float32"))
-        self.flat: Array = np.zeros(sum(s.size for s in specs.values()), dtype)
+        count = sum(s.size for s in specs.values())
+        if count * dtype.itemsize > maxsize:
+            raise UsageError(f"parameters: must fit into memory ({count:,} numbers of {dtype})")
+        self.flat: Array = np.zeros(count, dtype)
         self.views: dict[str, Array] = {}
         start = 0
         for name, spec in specs.items():

@@ -1,6 +1,8 @@
 """`mlpengine train` with every option, and with options and data that do not fit."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from small import SMALL
@@ -184,3 +186,33 @@ def test_steps_that_are_not_finite_may_be_skipped(mlpengine, tmp_path):
     skip = ["--set", "training.on_nonfinite=skip"]
     result = json.loads(mlpengine("train", "c.yaml", "-q", "--json", *skip).out)
     assert result["skipped_steps"] == 2
+
+
+@pytest.mark.parametrize("command", ["train", "summary"])
+def test_a_network_beyond_the_address_space_is_refused(command, mlpengine, config):
+    found = mlpengine(command, config, "--set", "model.hidden=[1000000000000, 1000000000]")
+    assert found.code == 2
+    assert "model: parameters: must fit into memory" in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_dry_run_that_fails_says_it_in_words(mlpengine, config):
+    """Warnings are errors in tests: a raw RuntimeWarning would not come out as this message."""
+    found = mlpengine("train", config, "--dry-run", "--set", "optimizer={name: sgd, lr: 1e30}")
+    assert found.code == 1
+    assert found.err.startswith("error: step 2: loss and gradients must be finite")
+
+
+def test_a_run_directory_that_is_not_utf_8(tmp_path):
+    """Bytes of a path are printed as they are, and TensorBoard, which cannot open it, is left."""
+    (tmp_path / "c.yaml").write_text(SMALL.replace("report: false", "report: {plots: false}"))
+    name = b"run-\xff"
+    command = [sys.executable, "-m", "mlpengine_cli.main", "train", "c.yaml", "--out"]
+    done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert name + b"/model.safetensors" in done.stdout
+    assert b"must be UTF-8" in done.stderr
+    asked = [*command, name + b"2", "--set", "report={tensorboard: true}"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: tensorboard: the directory's path must be UTF-8")
