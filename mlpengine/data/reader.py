@@ -2,18 +2,21 @@
 
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, BinaryIO
+from warnings import catch_warnings
 
 import numpy as np
 
 from mlpengine.data._cells import MISSING
 from mlpengine.data._csv import DELIMITERS, CsvOptions, read_csv
 from mlpengine.data._files import BINARY_BYTES, buffered, opener, readable, refuse_bomb
-from mlpengine.data.table import Column, Table, column_of
+from mlpengine.data.table import Column, Table, column_of, date_column
 from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.spec import Array
 
@@ -61,6 +64,13 @@ def read_table(
     return read_csv(opener(name), name, options)
 
 
+_DAMAGED = (
+    ValueError, TypeError, KeyError, EOFError, SyntaxError, TokenError, OverflowError,
+    RecursionError, MemoryError,
+)  # fmt: skip
+"""What NumPy raises for a header that is damaged: it is a Python literal, of any shape."""
+
+
 def load_dataset(name: str) -> Table:
     """Return one of the data sets that ship with the package.
 
@@ -89,8 +99,9 @@ def _options(
 def _read_npy(path: str) -> Table:
     with readable(path):
         try:
-            array = np.lib.format.open_memmap(path, mode="r")
-        except (ValueError, EOFError, SyntaxError) as error:
+            with catch_warnings(action="ignore"):  # of headers that Python 2 wrote
+                array = np.lib.format.open_memmap(path, mode="r")
+        except _DAMAGED as error:
             raise DataError(
                 f"{path}: is not a whole .npy file of numbers ({_brief(error)})"
             ) from error
@@ -124,17 +135,20 @@ def _read_npz(path: str) -> Table:
     columns: dict[str, Column] = {}
     with readable(path):
         try:
-            with zipfile.ZipFile(path) as archive:
-                for info in archive.infolist():
+            with zipfile.ZipFile(path) as archive, catch_warnings(action="ignore"):
+                members = archive.infolist()
+                unpacked = sum(info.file_size for info in members)
+                refuse_bomb(unpacked, os.path.getsize(path), path, BINARY_BYTES)
+                for info in members:
                     name = info.filename.removesuffix(".npy")
-                    columns |= _named(name, _member(archive, info, path), path)
-        except (
-            zipfile.BadZipFile,
-            ValueError,
-            EOFError,
-            SyntaxError,
-            NotImplementedError,
-        ) as error:
+                    further = _named(name, _member(archive, info, path), path)
+                    for twice in columns.keys() & further.keys():
+                        raise DataError(
+                            f"{path}: every column needs a name of its own (array {name!r} and an "
+                            f"array before it both make a column {twice!r}); rename one of them"
+                        )
+                    columns |= further
+        except (*_DAMAGED, zipfile.BadZipFile, NotImplementedError, zlib.error) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(
@@ -146,9 +160,7 @@ def _read_npz(path: str) -> Table:
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Array:
-    """Return one array of an archive, after checking that its header is not a bomb."""
-    where = f"{path}: {info.filename}"
-    refuse_bomb(info.file_size, info.compress_size, where, BINARY_BYTES)
+    """Return one array of an archive, after checking its header against its size."""
     with archive.open(info) as stream:
         version = np.lib.format.read_magic(stream)
         read: Any = np.lib.format.read_array_header_1_0
@@ -181,11 +193,15 @@ def _read_parquet(path: str) -> Table:
         raise MissingExtraError("reading Parquet", "data") from None
     with readable(path):
         try:
-            found = parquet.read_metadata(path)
-            unpacked = 8 * found.num_rows * found.num_columns
+            metadata, schema = parquet.read_metadata(path), parquet.read_schema(path)
+            groups = range(metadata.num_row_groups)
+            unpacked = sum(metadata.row_group(i).total_byte_size for i in groups)
+            unpacked += 8 * metadata.num_rows * metadata.num_columns
             refuse_bomb(unpacked, os.path.getsize(path), path, BINARY_BYTES)
-            table = parquet.read_table(path, use_threads=False)
-        except pyarrow.ArrowException as error:
+            # a text that is stored once and stands in all rows is kept once
+            texts = [field.name for field in schema if _is_text(field.type)]
+            table = parquet.read_table(path, use_threads=False, read_dictionary=texts)
+        except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
     if not table.num_rows:
         raise DataError(f"{path}: holds no rows")
@@ -195,26 +211,44 @@ def _read_parquet(path: str) -> Table:
     return Table({name: _arrow_column(table[name], path, name) for name in names}, path)
 
 
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
 def _arrow_column(values: Any, path: str, name: str) -> Column:
     from pyarrow import compute, types
 
     kind = values.type
+    if _is_text(kind):
+        return _arrow_text(values)
     if types.is_dictionary(kind):
         values, kind = values.cast(kind.value_type), kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind):
-        levels, codes = np.unique(
-            np.array(compute.fill_null(values, "").to_pylist(), object), return_inverse=True
-        )
-        missing = compute.is_null(values).to_numpy(zero_copy_only=False)
-        return Column(np.where(missing, -1, codes).astype(np.int32), "text", tuple(levels))
     if types.is_boolean(kind):
         return Column(_arrow_numbers(compute.cast(values, "int8")), "boolean")
-    if types.is_timestamp(kind) or types.is_date(kind):
-        moments = compute.cast(compute.cast(values, "timestamp[us]"), "int64")
-        return Column(_arrow_numbers(moments) / 1e6, "date")
+    if types.is_date(kind):
+        values = compute.cast(values, "timestamp[s]" if types.is_date32(kind) else "timestamp[ms]")
+        kind = values.type
+    if types.is_timestamp(kind):
+        per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.unit]
+        seconds = _arrow_numbers(compute.cast(values, "int64")) / per_second
+        return date_column(seconds, f"{path}: column {name!r}")
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return Column(_arrow_numbers(values))
     raise DataError(f"{path}: column {name!r}: type {kind} is not supported; drop or convert it")
+
+
+def _arrow_text(values: Any) -> Column:
+    """Return the codes of a text column, whose dictionary may repeat or lack texts."""
+    whole = values.unify_dictionaries().combine_chunks()
+    texts = np.array(whole.dictionary.fill_null("").to_pylist(), object)
+    is_null = whole.dictionary.is_null().to_numpy(zero_copy_only=False)
+    levels, places = np.unique(texts, return_inverse=True)
+    places = np.append(np.where(is_null, -1, places), -1).astype(np.int32)
+    return Column(places[whole.indices.fill_null(len(texts)).to_numpy()], "text", tuple(levels))
 
 
 def _arrow_numbers(values: Any) -> Array:

@@ -211,15 +211,18 @@ class Table:
         Raises: DataError unless both are 1-D or 2-D arrays of equal length.
         """
         features = np.asarray(x)
-        found = _matrix_columns(features, "x", names, source)
+        columns = _matrix_columns(features, "x", names, source)
         block = None
         if features.ndim == 2 and features.dtype.kind in "iuf":
-            block = Block(features, {name: i for i, name in enumerate(found)})
+            block = Block(features, {name: i for i, name in enumerate(columns)})
         if y is not None:
             array = np.asarray(y)
             labels = ["y"] if array.ndim == 1 else None
-            found |= _matrix_columns(array, "y", labels, source)
-        return cls(found, source, block=block)
+            targets = _matrix_columns(array, "y", labels, source)
+            for name in columns.keys() & targets.keys():
+                raise DataError(f"{source}: names: {name!r} is what a column of y is called")
+            columns |= targets
+        return cls(columns, source, block=block)
 
     def join(self, other: "Table") -> "Table":
         """Return a table with the columns of both, row by row.
@@ -249,12 +252,26 @@ def column_of(values: Array, where: str) -> Column:
     if kind in "iuf":
         return Column(values)
     if kind == "M":
-        seconds = values.astype("datetime64[us]").astype(np.float64) / 1e6
-        return Column(np.where(np.isnat(values), np.nan, seconds), "date")
+        micros = values.astype("datetime64[us]")
+        seconds = np.where(np.isnat(values), np.nan, micros.astype(np.float64) / 1e6)
+        if np.can_cast(values.dtype, micros.dtype, "safe"):  # NumPy wraps around without a word
+            seconds[(micros.astype(values.dtype) != values) & ~np.isnat(values)] = np.inf
+        return date_column(seconds, where)
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in values)):
         levels, codes = np.unique(values, return_inverse=True)
         return Column(codes.astype(np.int32), "text", tuple(map(str, levels)))
     raise DataError(f"{where}: numbers, booleans, dates or text are needed (dtype {values.dtype})")
+
+
+def date_column(seconds: Array, where: str) -> Column:
+    """Return seconds since 1970, NaN where missing, as a column of dates.
+
+    Raises: DataError for a date that 64 bits of microseconds cannot hold.
+    """
+    wrong = np.flatnonzero(np.abs(seconds) >= 2.0**63 / 1e6)
+    if len(wrong):
+        raise DataError(f"{where}: row {wrong[0] + 1}: dates must lie within 290,000 years of 1970")
+    return Column(seconds, "date")
 
 
 def _matrix_columns(

@@ -1,5 +1,6 @@
 import io
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -115,6 +116,25 @@ BAD = {
 }
 
 
+def archive(**members: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, content in members.items():
+            target.writestr(f"{name}.npy", content)
+    return stream.getvalue()
+
+
+BAD |= {
+    "open.npy": (saved(np.eye(3)).replace(b"), }", b"),  ", 1), "is not a whole .npy file"),
+    "open.npz": (zipped(saved(np.eye(3)).replace(b"), }", b"),  ", 1)), "is not a whole .npz file"),
+    "clash.npz": (
+        archive(x=saved(np.eye(3)), x0=saved(np.arange(3.0))),
+        "array 'x0' and an array before it both make a column 'x0'",
+    ),
+    "late.npy": (saved(np.array([5, 10**15], "datetime64[s]")), "row 2: dates must lie within"),
+}
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_refuses_broken_files(name, tmp_path):
     content, message = BAD[name]
@@ -133,6 +153,33 @@ def test_refuses_bombs(tmp_path, monkeypatch):
     path.write_bytes(zipped(saved(np.zeros(2_000_000, "u1"))))
     with pytest.raises(DataError, match="unpack it yourself"):
         read_table(path)
+
+
+def test_refuses_bombs_of_many_members(tmp_path, monkeypatch):
+    monkeypatch.setattr("mlpengine.data.reader.BINARY_BYTES", 1 << 20)
+    path = tmp_path / "bombs.npz"
+    member = saved(np.zeros(500_000, "u1"))
+    path.write_bytes(archive(**{f"x{i}": member for i in range(20)}))
+    with pytest.raises(DataError, match="unpack it yourself"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_any_damage_of_a_header_is_a_clean_error(suffix, tmp_path):
+    generator = np.random.default_rng(0)
+    whole = saved(np.arange(24.0).reshape(8, 3))
+    path = tmp_path / f"t{suffix}"
+    refused = 0
+    for _ in range(300):
+        content = bytearray(whole)
+        for place in generator.integers(0, 128, generator.integers(1, 4)):
+            content[place] = generator.integers(256)
+        path.write_bytes(bytes(content) if suffix == ".npy" else zipped(bytes(content)))
+        try:
+            read_table(path)
+        except DataError:
+            refused += 1
+    assert refused > 100
 
 
 @pytest.mark.parametrize("name", ["nowhere.csv", "nowhere.npy", "nowhere.npz", "digitz", "."])
@@ -189,7 +236,50 @@ def test_parquet(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", ["list", "empty", "damaged", "twice"])
+def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
+    """A text of a million characters in 2,000 rows: two gigabytes if each row had its own."""
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
+    from pyarrow import parquet
+
+    words = ["x" * 1_000_000, "y", "", None]
+    codes = np.arange(2_000) % 4
+    indices = pyarrow.array(codes.astype(np.int32), mask=codes == 3)
+    texts = pyarrow.DictionaryArray.from_arrays(indices, words[:3])
+    path = tmp_path / "bomb.parquet"
+    columns = {"text": texts, "more": pyarrow.array(["b", "a"] * 1_000, "large_string")}
+    parquet.write_table(pyarrow.table(columns), path, compression="zstd", row_group_size=300)
+    assert path.stat().st_size < 20_000
+    before = pyarrow.default_memory_pool().max_memory()
+    tracemalloc.start()
+    table = read_table(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
+    assert max(pyarrow.default_memory_pool().max_memory(), before) < 256 << 20
+    for row in (0, 1, 2, 3, 1_999):
+        assert table["text"].cell(row) == (words[row % 4] or "")
+        assert table["more"].cell(row) == "ba"[row % 2]
+    assert table["text"].missing.tolist() == (codes == 3).tolist()
+
+
+def test_parquet_dates_of_any_unit(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
+    from pyarrow import parquet
+
+    moment = np.datetime64("2020-01-02T03:04:05.678901234", "ns")
+    columns = {unit: pyarrow.array(np.array([moment]).astype(f"M8[{unit}]")) for unit in
+               ("s", "ms", "us", "ns")}  # fmt: skip
+    columns |= {"day": pyarrow.array([18263], "date32"), "ms day": pyarrow.array([0], "date64")}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    second = "2020-01-02T03:04:05"
+    assert {name: table[name].cell(0) for name in table.names} == {
+        "s": second, "ms": f"{second}.678000", "us": f"{second}.678901", "ns": f"{second}.678901",
+        "day": "2020-01-02T00:00:00", "ms day": "1970-01-01T00:00:00",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["list", "empty", "damaged", "twice", "late"])
 def test_parquet_faults(fault, tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
     from pyarrow import parquet
@@ -197,6 +287,7 @@ def test_parquet_faults(fault, tmp_path):
     tables = {
         "list": pyarrow.table({"a": [[1], [2]]}),
         "empty": pyarrow.table({"a": pyarrow.array([], "int64")}),
+        "late": pyarrow.table({"a": pyarrow.array([0, 10**17], pyarrow.timestamp("ms"))}),
         "twice": pyarrow.Table.from_arrays([pyarrow.array([1])] * 2, ["a", "a"]),
     }
     path = tmp_path / "t.parquet"

@@ -98,6 +98,7 @@ FAULTS = {
     "names": lambda: Table.from_arrays(np.zeros((2, 2)), names=["a"]),
     "equal names": lambda: Table.from_arrays(np.zeros((2, 2)), names=["a", "a"]),
     "too many columns": lambda: Table.from_arrays(np.zeros((1, 100_001))),
+    "a name of x and y": lambda: Table.from_arrays(np.zeros((2, 1)), np.zeros(2), names=["y"]),
     "shared names": lambda: read_table("digits").join(read_table("digits")),
 }
 
