@@ -1,0 +1,142 @@
+"""How good the default model is, beside what people compare it with.
+
+``python benchmarks/quality.py`` (extra ``quality``; ``--smoke`` for two small tables) splits each
+table of `quality_tables` five times into 80 % to learn from and 20 % to predict, fits every method
+of `quality_methods` with its defaults on one thread, and prints root mean squared error or log
+loss, seconds, the ratios to each method (geometric means over tables) and the mean rank.
+
+Results are kept in a file, a line each, so that a run that ends early goes on where it stopped.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+ONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+os.environ.update(ONE)  # before NumPy is imported
+
+import numpy as np  # noqa: E402
+from quality_methods import Method, methods  # noqa: E402
+from quality_tables import Problem, problems  # noqa: E402
+from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
+from sklearn.model_selection import train_test_split  # noqa: E402
+
+Results = dict[tuple[str, str], list[dict[str, float]]]
+
+
+def measure(problem: Problem, method: Method, split: int) -> dict[str, float]:
+    """Return the scores of a method on the held-out rows of one split, and its seconds."""
+    labels = problem.frame[problem.target] if problem.is_classification else None
+    train, test = train_test_split(
+        problem.frame, test_size=0.2, random_state=split, stratify=labels
+    )
+    start = time.perf_counter()
+    answer = method(problem, train.reset_index(drop=True), test.reset_index(drop=True), split)
+    seconds = time.perf_counter() - start
+    truth = test[problem.target].to_numpy()
+    if not problem.is_classification:
+        rmse = float(np.sqrt(np.mean((answer - truth) ** 2)))
+        return {"error": rmse, "r2": 1 - rmse**2 / float(truth.var()), "seconds": seconds}
+    numbers = np.searchsorted(problem.classes, truth)
+    chances = np.clip(answer, 1e-7, 1)
+    chances /= chances.sum(axis=1, keepdims=True)
+    auc = roc_auc_score(
+        numbers, chances[:, 1] if chances.shape[1] == 2 else chances, multi_class="ovr"
+    )
+    return {
+        "error": log_loss(numbers, chances, labels=range(len(problem.classes))),
+        "accuracy": float((chances.argmax(axis=1) == numbers).mean()),
+        "auc": float(auc),
+        "seconds": seconds,
+    }
+
+
+def read(path: Path) -> Results:
+    """Return the results of a file by table and method, in the order of the splits."""
+    results: Results = defaultdict(list)
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            results[row.pop("table"), row.pop("method")].append(row)
+    return results
+
+
+def table(results: Results, tables: list[str], names: list[str]) -> list[str]:
+    """Return a Markdown table of mean errors, one line for each table."""
+    lines = ["| table | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
+    for one in tables:
+        means = [
+            np.mean([row["error"] for row in results[one, name]] or [np.nan]) for name in names
+        ]
+        best = np.nanmin(means)
+        cells = [f"**{mean:.4g}**" if mean == best else f"{mean:.4g}" for mean in means]
+        lines.append(f"| {one} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def summary(results: Results, tables: list[str], names: list[str]) -> list[str]:
+    """Return ratios of errors to each method's, wins, mean ranks and seconds, as Markdown."""
+    whole = [one for one in tables if all(results[one, name] for name in names)]
+    errors = np.array(
+        [[np.mean([r["error"] for r in results[one, name]]) for name in names] for one in whole]
+    )
+    seconds = np.array(
+        [[np.median([r["seconds"] for r in results[one, name]]) for name in names] for one in whole]
+    )
+    ranks = (errors[:, :, None] > errors[:, None, :]).sum(axis=2) + 1
+    span = errors.max(axis=1) - errors.min(axis=1)
+    scores = (errors.max(axis=1, keepdims=True) - errors) / np.where(span > 0, span, 1)[:, None]
+    lines = [
+        "| method | error, ratio to the first | worst ratio | at least as good on | mean rank "
+        "| normalized score | seconds, ratio to the first |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for i, name in enumerate(names):
+        ratio = errors[:, i] / errors[:, 0]
+        time_ratio = np.exp(np.log(seconds[:, i] / seconds[:, 0]).mean())
+        lines.append(
+            f"| {name} | {np.exp(np.log(ratio).mean()):.3f} | {ratio.max():.2f} "
+            f"| {(ratio <= 1).sum()} of {len(whole)} | {ranks[:, i].mean():.2f} "
+            f"| {scores[:, i].mean():.2f} | {time_ratio:.2f} |"
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="two tables, three methods, once")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--tables", nargs="*", help="names of tables; all by default")
+    parser.add_argument("--methods", nargs="*", help="names of methods; all by default")
+    parser.add_argument("--results", type=Path, help="file of results to write and go on with")
+    args = parser.parse_args()
+    known = methods()
+    names = args.methods or list(known)
+    chosen = [one for one in problems() if not args.tables or one.name in args.tables]
+    if args.smoke:
+        names = ["mlpengine", "linear", "HistGradientBoosting"]
+        chosen = [one for one in chosen if one.name in ("penguins", "hull")]
+        args.splits = 1
+    results = read(args.results) if args.results else defaultdict(list)
+    warnings.simplefilter("ignore")  # of other libraries, about their own defaults
+    for problem in chosen:
+        for name in names:
+            for split in range(len(results[problem.name, name]), args.splits):
+                row = measure(problem, known[name], split)
+                results[problem.name, name].append(row)
+                line = json.dumps({"table": problem.name, "method": name, **row})
+                if args.results:
+                    with args.results.open("a", encoding="utf-8") as file:
+                        file.write(line + "\n")
+                print(line, flush=True)
+    tables = [one.name for one in chosen]
+    print("\n" + "\n".join(table(results, tables, names)))
+    print("\n" + "\n".join(summary(results, tables, names)))
+
+
+if __name__ == "__main__":
+    main()

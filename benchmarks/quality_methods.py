@@ -1,0 +1,181 @@
+"""The methods of ``benchmarks/quality.py``, each with its own defaults and one thread.
+
+A method is a function from a problem's training and test rows to predictions: numbers, or
+probabilities with a column for each class.  Those whose library is missing are left out.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from quality_tables import Problem
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+Method = Callable[[Problem, pd.DataFrame, pd.DataFrame, int], np.ndarray]
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def mlpengine(
+    problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int, *settings: str
+) -> np.ndarray:
+    """What ``init``, ``train`` and ``predict`` give, as commands; `settings` are ``--set``."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        train.to_csv(folder / "train.csv", index=False)
+        test.drop(columns=problem.target).to_csv(folder / "test.csv", index=False)
+        chosen = [f"seed={seed}", "training.threads=1", "data.split.test=0", *settings]
+        options = [word for setting in chosen for word in ("--set", setting)]
+        commands = [
+            ["init", "train.csv", "--target", problem.target, "-o", "config.yaml"],
+            ["train", "config.yaml", "-q", "--out", "run", *options],
+            ["predict", "run", "test.csv", "-o", "predictions.csv"],
+        ]
+        for command in commands:
+            line = [sys.executable, "-m", "mlpengine_cli.main", *command]
+            done = subprocess.run(
+                line, cwd=folder, capture_output=True, text=True, env=os.environ | ONE_THREAD
+            )
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        answers = pd.read_csv(folder / "predictions.csv")
+    if not problem.is_classification:
+        return answers[problem.target].to_numpy()
+    return answers[[f"probability_{label}" for label in problem.classes]].to_numpy()
+
+
+def _encoded(problem: Problem, frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return features with texts as categories, and targets as numbers."""
+    x = frame.drop(columns=problem.target)
+    texts = x.select_dtypes(exclude="number").columns
+    x[texts] = x[texts].astype("object").fillna("missing").astype("str")
+    y = frame[problem.target].to_numpy()
+    return x, np.searchsorted(problem.classes, y) if problem.is_classification else y.astype(float)
+
+
+def _answers(problem: Problem, model: object, x: object) -> np.ndarray:
+    if not problem.is_classification:
+        return np.asarray(model.predict(x)).ravel()  # type: ignore[attr-defined]
+    chances = np.full((len(x), len(problem.classes)), 1e-12)  # type: ignore[arg-type]
+    chances[:, model.classes_.astype(int)] = model.predict_proba(x)  # type: ignore[attr-defined]
+    return chances
+
+
+def _with_numbers(
+    make: Callable[[bool, int], object], problem: Problem, train: pd.DataFrame,
+    test: pd.DataFrame, seed: int,
+) -> np.ndarray:  # fmt: skip
+    """Fit what takes scaled numbers: gaps filled by the median, texts one-hot."""
+    (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    texts = OneHotEncoder(handle_unknown="ignore", min_frequency=3, sparse_output=False)
+    columns = ColumnTransformer(
+        [
+            ("numbers", numbers, make_column_selector(dtype_include="number")),
+            ("texts", texts, make_column_selector(dtype_exclude="number")),
+        ]
+    )
+    model = make(problem.is_classification, seed)
+    if not problem.is_classification:
+        model = TransformedTargetRegressor(model, transformer=StandardScaler())
+    return _answers(problem, make_pipeline(columns, model).fit(x, y), new)
+
+
+def _with_categories(
+    make: Callable[..., object],
+    problem: Problem,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    seed: int,
+) -> np.ndarray:
+    """Fit what takes categories and gaps by itself."""
+    (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
+    texts = list(x.select_dtypes(exclude="number").columns)
+    for name in texts:
+        kind = pd.CategoricalDtype(sorted(x[name].unique()))
+        x[name], new[name] = x[name].astype(kind), new[name].astype(kind)
+    return _answers(problem, make(problem.is_classification, seed, texts).fit(x, y), new)
+
+
+def _linear(classes: bool, _seed: int) -> object:
+    return LogisticRegression(max_iter=2000) if classes else RidgeCV(np.logspace(-3, 3, 13))
+
+
+def _sklearn_mlp(classes: bool, seed: int) -> object:
+    return (MLPClassifier if classes else MLPRegressor)(max_iter=400, random_state=seed)
+
+
+def _histogram(classes: bool, seed: int, _texts: list[str]) -> object:
+    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    return kind(random_state=seed)
+
+
+def _lightgbm(classes: bool, seed: int, _texts: list[str]) -> object:
+    from lightgbm import LGBMClassifier, LGBMRegressor
+
+    kind = LGBMClassifier if classes else LGBMRegressor
+    return kind(random_state=seed, n_jobs=1, verbose=-1)
+
+
+def _xgboost(classes: bool, seed: int, _texts: list[str]) -> object:
+    from xgboost import XGBClassifier, XGBRegressor
+
+    kind = XGBClassifier if classes else XGBRegressor
+    return kind(random_state=seed, n_jobs=1, enable_categorical=True)
+
+
+def _catboost(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
+    kind = CatBoostClassifier if problem.is_classification else CatBoostRegressor
+    texts = list(x.select_dtypes(exclude="number").columns)
+    model = kind(
+        random_seed=seed, thread_count=1, verbose=False, cat_features=texts,
+        allow_writing_files=False,
+    )  # fmt: skip
+    return _answers(problem, model.fit(x, y), new)
+
+
+def _pytabkit(
+    name: str, problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int
+) -> np.ndarray:
+    import pytabkit
+
+    (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
+    texts = list(x.select_dtypes(exclude="number").columns)
+    numbers = [column for column in x if column not in texts]
+    fill = x[numbers].median()
+    x, new = x.fillna(fill), new.fillna(fill)
+    kind = getattr(pytabkit, f"{name}_{'Classifier' if problem.is_classification else 'Regressor'}")
+    model = kind(device="cpu", random_state=seed, n_threads=1, verbosity=0)
+    return _answers(problem, model.fit(x, y, cat_col_names=texts), new)
+
+
+def methods() -> dict[str, Method]:
+    """Return the methods whose libraries are there, by name; ours are the first."""
+    table: dict[str, tuple[str, Method]] = {
+        "mlpengine": ("mlpengine", mlpengine),
+        "linear": ("sklearn", partial(_with_numbers, _linear)),
+        "scikit-learn MLP": ("sklearn", partial(_with_numbers, _sklearn_mlp)),
+        "HistGradientBoosting": ("sklearn", partial(_with_categories, _histogram)),
+        "LightGBM": ("lightgbm", partial(_with_categories, _lightgbm)),
+        "XGBoost": ("xgboost", partial(_with_categories, _xgboost)),
+        "CatBoost": ("catboost", _catboost),
+        "RealMLP": ("pytabkit", partial(_pytabkit, "RealMLP_TD")),
+        "TabM": ("pytabkit", partial(_pytabkit, "TabM_D")),
+    }
+    return {name: method for name, (module, method) in table.items() if find_spec(module)}
