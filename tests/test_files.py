@@ -22,7 +22,11 @@ def test_eight_threads_write_one_path(tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("temporary", [f"{TEMPORARY}{os.getpid()}-mine.csv", f"{TEMPORARY}0"])
+@pytest.mark.parametrize(
+    "temporary",
+    [f"{TEMPORARY}{os.getpid()}-mine.csv", f"{TEMPORARY}0"],
+    ids=["by process", "by number"],
+)
 def test_a_link_of_somebody_else_is_not_followed(temporary, tmp_path, monkeypatch):
     monkeypatch.setattr("secrets.token_hex", lambda _: "0")
     victim, folder = tmp_path / "victim", tmp_path / "shared"
