@@ -94,3 +94,7 @@ class MissingExtraError(MlpEngineError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional package: pip install 'mlpengine[{extra}]'")
+        self.feature, self.extra = feature, extra
+
+    def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str]]:
+        return MissingExtraError, (self.feature, self.extra)

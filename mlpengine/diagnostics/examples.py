@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from mlpengine.buffers import replay
 from mlpengine.diagnostics.buffers import layer_buffers
 from mlpengine.diagnostics.rows import RowProbe
 from mlpengine.diagnostics.twins import twin
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
-from mlpengine.tape.binding import replay
 
 ROWS = 256
 """Rows that pass through the net at once."""

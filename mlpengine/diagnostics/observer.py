@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.buffers import replay
 from mlpengine.diagnostics.activations import RECTIFIERS
 from mlpengine.diagnostics.buffers import Room
 from mlpengine.diagnostics.probes import BoundProbes
@@ -20,7 +21,6 @@ from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.diagnostics.verdicts import Verdict
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.spec import Array
-from mlpengine.tape.binding import replay
 from mlpengine.tape.norm import GlobalNorm
 
 NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes", "depth_slope")

@@ -17,10 +17,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 
 
 class Learner:
-    """A network, its loss, its optimizer and its bound steps.
-
-    Its state is settings and plain arrays: bound calls are made again where they are needed.
-    """
+    """A network, its loss, its optimizer and its bound steps, which a copy makes again."""
 
     def __init__(
         self,
@@ -49,20 +46,4 @@ class Learner:
         return self._steps[weighted]
 
     def __getstate__(self) -> dict[str, Any]:
-        loss, *rest = self.settings
-        return {
-            "architecture": self.mlp.describe(),
-            "weights": self.mlp.state_dict(),
-            "dropout": self.mlp.rng,
-            "settings": (type(loss), *rest),
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        mlp = Mlp.from_description(state["architecture"])
-        mlp.load_state_dict(state["weights"])
-        mlp.rng = state["dropout"]
-        loss, optimizer, options, batch_size, clip_norm = state["settings"]
-        fresh = Learner(mlp, loss(), optimizer, options, batch_size, clip_norm)
-        fresh.optimizer.load_state_dict(state["optimizer"])
-        self.__dict__.update(fresh.__dict__)
+        return {**vars(self), "_steps": {}}

@@ -1,25 +1,52 @@
 """Gradients of one Mlp: a flat vector laid out like the parameters, and those of activations."""
 
-from typing import TYPE_CHECKING
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mlpengine.buffers import quiet_runner
 from mlpengine.errors import ShapeError, TapeError
+from mlpengine.nn.layers import Network
+from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, Call
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena
+from mlpengine.tape.bound import Backward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
-from mlpengine.tape.program import Backward
 from mlpengine.wording import plural
 
-if TYPE_CHECKING:
-    from mlpengine.nn.mlp import Mlp
-    from mlpengine.nn.scratch import Scratch
+
+@dataclass(eq=False)
+class GradientMemory:
+    """What gradients write, shared by all batch sizes.
+
+    Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
+    `arena` holds the hidden gradients; None before the first backward.
+    """
+
+    params: Flat
+    d_output: Array
+    d_input: Array | None
+    arena: Arena | None = None
+
+    @classmethod
+    def of(cls, mlp: Network, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
+        """Return memory for batches of up to `batch_size` rows."""
+        d_output = np.zeros((batch_size, mlp.layers[-1].out_dim), mlp.dtype)
+        d_input = None
+        if input_gradient:
+            d_input = np.zeros((batch_size, mlp.layers[0].in_dim), mlp.dtype)
+        return cls(Flat(mlp.params.specs), d_output, d_input)
 
 
 class Gradients:
     """Buffers that every `Mlp.backward` overwrites; make it with `Mlp.gradients`.
+
+    A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
+    backward first.
 
     Attributes:
         d_output: (batch, out_dim), where a loss writes its gradient.
@@ -32,35 +59,31 @@ class Gradients:
 
     def __init__(
         self,
-        mlp: "Mlp",
+        mlp: Network,
         batch_size: int,
         *,
         input_gradient: bool = False,
-        parent: "Gradients | None" = None,
+        memory: GradientMemory | None = None,
     ) -> None:
         self.mlp, self.batch_size = mlp, batch_size
-        self._parent = parent
-        self._params: Flat = parent._params if parent else Flat(mlp.params.specs)
-        self.flat, self.views = self._params.flat, self._params.views
+        if memory is None:
+            memory = GradientMemory.of(mlp, batch_size, input_gradient=input_gradient)
+        self._memory = memory
+        self.flat, self.views = memory.params.flat, memory.params.views
         self.d_weights = [self.views[layer.weight_name] for layer in mlp.layers]
         self.d_biases = [self.views[layer.bias_name] for layer in mlp.layers]
-        self.d_output: Array
+        self.d_output: Array = memory.d_output[:batch_size]
         self.d_input: Array | None = None
-        if parent is None:
-            self.d_output = np.zeros((batch_size, mlp.sizes[-1]), mlp.dtype)
-            if input_gradient:
-                self.d_input = np.zeros((batch_size, mlp.sizes[0]), mlp.dtype)
-        else:
-            self.d_output = parent.d_output[:batch_size]
-            if parent.d_input is not None:
-                self.d_input = parent.d_input[:batch_size]
+        if memory.d_input is not None:
+            self.d_input = memory.d_input[:batch_size]
         self._norm = GlobalNorm(self.flat)
         self._scale = np.zeros((), mlp.dtype)
+        self._quietly = quiet_runner()
         self._bound: dict[int, tuple[Scratch, Backward]] = {}
         self._last: tuple[Scratch, Backward] | None = None
-        self._smaller: dict[int, Gradients] = {}
+        self._shorter: dict[int, Gradients] = {}
 
-    def bind(self, scratch: "Scratch") -> Backward:
+    def bind(self, scratch: Scratch) -> Backward:
         """Return the backward program that reads `scratch` and writes here.  It is made once."""
         known = self._bound.get(id(scratch))
         if known is None:
@@ -69,7 +92,7 @@ class Gradients:
         self._last = known
         return known[1]
 
-    def _bind(self, scratch: "Scratch") -> Backward:
+    def _bind(self, scratch: Scratch) -> Backward:
         scratch.require_training()
         if scratch.mlp is not self.mlp:
             raise TapeError("backward: the scratch and the gradients belong to different networks")
@@ -86,14 +109,11 @@ class Gradients:
             gradients[recording.input.index] = self.d_input
         plan = BackwardPlan(scratch.program.plan, wanted, retain=recording.pre_activations)
         seeds = {recording.output.index: self.d_output}
-        return Backward(plan, scratch.program, gradients, seeds, self._shared_arena())
+        backward = Backward(plan, scratch.program, gradients, seeds, self._memory.arena)
+        self._memory.arena = backward.arena
+        return backward
 
-    def _shared_arena(self) -> Arena | None:
-        """Return memory that an earlier binding, here or at the full batch size, already has."""
-        earlier = self._last or (self._parent and self._parent._last)
-        return earlier[1].arena if earlier else None
-
-    def calls(self, scratch: "Scratch") -> tuple[Call, ...]:
+    def calls(self, scratch: Scratch) -> tuple[Call, ...]:
         """Return the bound calls of the backward pass after `scratch`'s forward."""
         return self.bind(scratch).calls
 
@@ -123,9 +143,9 @@ class Gradients:
             return self
         if not 0 <= rows < self.batch_size:
             raise ShapeError(f"gradients: take up to {plural(self.batch_size, 'row')} (got {rows})")
-        if rows not in self._smaller:
-            self._smaller[rows] = Gradients(self.mlp, rows, parent=self)
-        return self._smaller[rows]
+        if rows not in self._shorter:
+            self._shorter[rows] = Gradients(self.mlp, rows, memory=self._memory)
+        return self._shorter[rows]
 
     def zero_params(self) -> None:
         """Set every parameter gradient to zero.  Training needs it never: backward overwrites."""
@@ -134,7 +154,7 @@ class Gradients:
     def scale_params(self, factor: float) -> None:
         """Multiply every parameter gradient by `factor`."""
         self._scale[...] = factor
-        np.multiply(self.flat, self._scale, self.flat)
+        self._quietly(np.multiply, self.flat, self._scale, self.flat)
 
     def global_l2_norm_params(self) -> float:
         """Return the L2 norm of all parameter gradients together, summed in float64."""
@@ -152,12 +172,20 @@ class Gradients:
 
     def copy(self) -> "Gradients":
         """Return gradients of the same values on memory of their own."""
-        twin = Gradients(self.mlp, self.batch_size, input_gradient=self.d_input is not None)
-        twin.flat[...] = self.flat
-        twin.d_output[...] = self.d_output
-        if twin.d_input is not None:
-            twin.d_input[...] = self.d_input
-        return twin
+        return copy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("mlp", "flat", "d_output", "d_input")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        d_input = state["d_input"]
+        Gradients.__init__(
+            self, state["mlp"], len(state["d_output"]), input_gradient=d_input is not None
+        )
+        self.flat[...] = state["flat"]
+        self.d_output[...] = state["d_output"]
+        if self.d_input is not None:
+            self.d_input[...] = d_input
 
     def __repr__(self) -> str:
         norms = ", ".join(f"{name} {np.linalg.norm(v):.3g}" for name, v in self.views.items())

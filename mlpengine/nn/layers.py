@@ -11,6 +11,7 @@ from mlpengine.errors import UsageError
 from mlpengine.ops import REGISTRY, Dropout, GradOp, Linear
 from mlpengine.spec import Spec
 from mlpengine.structure import conform
+from mlpengine.tape.flat import Flat
 from mlpengine.tape.tape import Node, Tape
 
 ACTIVATIONS = (
@@ -122,6 +123,43 @@ def parameter_specs(layers: Sequence[Layer], dtype: np.dtype[Any]) -> dict[str, 
         specs[layer.weight_name] = Spec((layer.out_dim, layer.in_dim), dtype)
         specs[layer.bias_name] = Spec((layer.out_dim,), dtype)
     return specs
+
+
+class Network:
+    """Dense layers over one flat vector of parameters: what buffers and programs are made from.
+
+    ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
+
+    Attributes:
+        layers: in order.
+        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net.
+        weights: by layer, views (out_dim, in_dim) of ``params.flat``.
+        biases: by layer, views (out_dim,).
+        rng: the generator that dropout draws from.
+    """
+
+    def __init__(
+        self, layers: tuple[Layer, ...], dtype: np.dtype[Any], rng: np.random.Generator
+    ) -> None:
+        self.layers, self.rng = layers, rng
+        self.params = Flat(parameter_specs(layers, dtype))
+        self._list_views()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64, of everything."""
+        return self.params.flat.dtype
+
+    def _list_views(self) -> None:
+        self.weights = [self.params.views[layer.weight_name] for layer in self.layers]
+        self.biases = [self.params.views[layer.bias_name] for layer in self.layers]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k not in ("weights", "biases")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._list_views()
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,20 @@
 """A multilayer perceptron of fixed architecture, recorded on the tape."""
 
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import local
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from mlpengine.buffers import write_into
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.layers import (
     Activation,
+    Network,
     activation_from,
     activation_op,
     describe_activation,
@@ -24,10 +26,7 @@ from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec, floating
 from mlpengine.structure import conform
-from mlpengine.tape.binding import replay
-from mlpengine.tape.flat import Flat
 from mlpengine.tape.forward import Checkpointing
-from mlpengine.tape.program import write_into
 from mlpengine.wording import plural
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ PREDICT_ROWS = 256
 """Rows that `Mlp.predict` passes through the net at once."""
 
 
-class Mlp:
+class Mlp(Network):
     """Dense layers with an activation after each, and one flat vector of parameters.
 
     Args:
@@ -52,12 +51,6 @@ class Mlp:
             activation.
         seed: of the initial weights and of dropout.
         dtype: float32 or float64, of everything.
-
-    Attributes:
-        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net.
-        weights: by layer, views (out_dim, in_dim) of ``params.flat``.
-        biases: by layer, views (out_dim,).
-        rng: the generator that dropout draws from.
 
     Raises: UsageError for sizes, names or rates that make no network; DtypeError.
     """
@@ -77,7 +70,6 @@ class Mlp:
         if not 0 <= dropout < 1:
             raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {dropout})")
         self.dropout = float(dropout)
-        self.dtype = floating(dtype, "mlp")
         hidden = len(self.sizes) - 2
         each = _one_each(activation, hidden)
         if len(each) != hidden:
@@ -85,14 +77,12 @@ class Mlp:
                 f"mlp: needs one activation for each hidden layer (got {len(each)} for {hidden})"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
-        self.layers = plan_layers(self.sizes, ops, self.dropout)
-        self.params = Flat(parameter_specs(self.layers, self.dtype))
-        self.weights = [self.params.views[layer.weight_name] for layer in self.layers]
-        self.biases = [self.params.views[layer.bias_name] for layer in self.layers]
-        weights_rng, self.rng = np.random.default_rng(seed).spawn(2)
+        weights_rng, rng = np.random.default_rng(seed).spawn(2)
+        layers = plan_layers(self.sizes, ops, self.dropout)
+        super().__init__(layers, floating(dtype, "mlp"), rng)
         for weight, op in zip(self.weights, ops, strict=True):
             initialize(weight, initializer or suited_to(op.name if op else None), weights_rng)
-        self._local = threading.local()
+        self._thread = local()  # .scratch is that of `predict` in this thread
 
     def scratch(
         self,
@@ -121,7 +111,7 @@ class Mlp:
         """
         from mlpengine.nn.compiled import CompiledMlp
 
-        return CompiledMlp(self, batch_size)
+        return CompiledMlp(self.scratch(batch_size, training=False, backend="numpy"))
 
     def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
@@ -132,12 +122,12 @@ class Mlp:
             raise TapeError("forward: the scratch belongs to another network")
         if x is not scratch.input:
             write_into(scratch.input, np.asarray(x), "forward: x")
-        replay(scratch.calls)
+        scratch.program.run()
         return scratch.output
 
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
         """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
-        replay(grads.bind(scratch).calls)
+        grads.bind(scratch).run()
 
     def predict(self, x: ArrayLike) -> Array:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
@@ -147,12 +137,12 @@ class Mlp:
         rows = np.asarray(x)
         if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
             raise ShapeError(f"predict: x must be (rows, {self.sizes[0]}) (got {rows.shape})")
-        if not hasattr(self._local, "scratch"):
-            self._local.scratch = self.scratch(PREDICT_ROWS, training=False)
+        if not hasattr(self._thread, "scratch"):
+            self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
         out = np.empty((len(rows), self.sizes[-1]), self.dtype)
         for start in range(0, len(rows), PREDICT_ROWS):
             part = rows[start : start + PREDICT_ROWS]
-            scratch = self._local.scratch.for_rows(len(part))
+            scratch = self._thread.scratch.for_rows(len(part))
             out[start : start + len(part)] = self.forward(part, scratch)
         return out
 
@@ -226,6 +216,13 @@ class Mlp:
             raise CheckpointError(f"{path}: {error}") from error
         check_finite(arrays, path)
         return mlp
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != "_thread"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._thread = local()
 
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)

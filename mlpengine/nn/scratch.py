@@ -1,21 +1,24 @@
-"""The forward program of one Mlp at one batch size, and the activations it owns."""
+"""The forward program of one network at one batch size, and the activations it owns."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mlpengine.errors import ShapeError, TapeError
-from mlpengine.nn.layers import Recording, record
+from mlpengine.nn.layers import Network, Recording, record
 from mlpengine.spec import Array
+from mlpengine.tape.binding import Arena
+from mlpengine.tape.bound import Forward
 from mlpengine.tape.forward import Checkpointing, ForwardPlan
-from mlpengine.tape.program import Forward
 from mlpengine.tape.tape import Tape
 from mlpengine.wording import plural
-
-if TYPE_CHECKING:
-    from mlpengine.nn.mlp import Mlp
 
 
 class Scratch:
     """Buffers of one forward pass; make it with `Mlp.scratch`, one for each thread.
+
+    A copy has buffers of its own with the same contents, and reads the network's copy.
+
+    Args:
+        input: the buffer to read, and `arena` memory for the activations, where they are shared.
 
     Attributes:
         input: (batch, in_dim), the buffer that the program reads; writing the batch straight into
@@ -26,13 +29,14 @@ class Scratch:
 
     def __init__(
         self,
-        mlp: "Mlp",
+        mlp: Network,
         batch_size: int,
         *,
         training: bool,
         backend: str,
         checkpointing: Checkpointing,
-        parent: "Scratch | None" = None,
+        input: Array | None = None,
+        arena: Arena | None = None,
     ) -> None:
         if batch_size < 0:
             raise ShapeError(f"scratch: batch_size must not be negative (got {batch_size})")
@@ -45,14 +49,13 @@ class Scratch:
             tape, [self.recording.output], differentiable=training, checkpointing=checkpointing
         )
         leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
-        if parent is not None:
-            leaves[self.recording.input.index] = parent.input[:batch_size]
-        arena = parent.program.arena if parent is not None else None
+        if input is not None:
+            leaves[self.recording.input.index] = input
         self.program: Forward = Forward(plan, leaves, backend, arena)
         self.input: Array = self.program.value(self.recording.input)
         self.output: Array = self.program.value(self.recording.output)
         self.calls = self.program.calls
-        self._smaller: dict[int, Scratch] = {}
+        self._shorter: dict[int, Scratch] = {}
 
     @property
     def activations(self) -> list[Array]:
@@ -76,21 +79,35 @@ class Scratch:
             return self
         if not 0 <= rows < self.batch_size:
             raise ShapeError(f"scratch: takes up to {plural(self.batch_size, 'row')} (got {rows})")
-        if rows not in self._smaller:
-            self._smaller[rows] = Scratch(
+        if rows not in self._shorter:
+            self._shorter[rows] = Scratch(
                 self.mlp,
                 rows,
                 training=self.training,
                 backend=self.backend,
                 checkpointing=self.checkpointing,
-                parent=self,
+                input=self.input[:rows],
+                arena=self.program.arena,
             )
-        return self._smaller[rows]
+        return self._shorter[rows]
 
     def require_training(self) -> None:
         """Raise TapeError unless backward can follow this scratch's forward."""
         if not self.training:
             raise TapeError("backward: the scratch was made with training=False")
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("mlp", "batch_size", "training", "backend", "checkpointing")
+        return {
+            "options": {name: getattr(self, name) for name in names},
+            "input": self.input,
+            "values": self.program.arena.bytes[: self.planned_bytes],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Scratch.__init__(self, **state["options"])
+        self.input[...] = state["input"]
+        self.program.arena.bytes[...] = state["values"]
 
     def __repr__(self) -> str:
         kind = "training" if self.training else "evaluation"

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mlpengine.buffers import address_of
 from mlpengine.errors import ShapeError
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._op import Direction, GradOp
@@ -45,7 +46,7 @@ def broadcast(where: str, **operands: Spec) -> tuple[int, ...]:
 
 def copied(source: Array, out: Array) -> Calls:
     """Yield the copy into `out`, or nothing where both are the same buffer."""
-    if source.__array_interface__["data"] != out.__array_interface__["data"]:
+    if address_of(source) != address_of(out):
         yield call(np.copyto, out, source)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._loss import VALUE, Loss, need_row_weights, total, wide_spec
+from mlpengine.ops._loss import VALUE, Loss, need_rows, total, wide_spec
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
@@ -17,7 +17,7 @@ class EntryLoss(Loss):
     Shapes: output (batch, ...), target as output, weight (batch,).
     An entry's loss is ``value_scale * entry`` and its derivative ``slope_scale * slope``, with
     what `entries` writes.  A weight multiplies its row's losses; the mean divides by the number of
-    entries, not by the sum of the weights, and is 0 for an empty batch.
+    entries, not by the sum of the weights.
     """
 
     value_scale: ClassVar[float] = 1.0
@@ -48,7 +48,7 @@ class EntryLoss(Loss):
     def infer(self, output: Spec, target: Spec, weight: Spec | None = None) -> Spec:
         need_floats(self.name, output=output, target=target, weight=weight)
         self.target_spec(output, target)
-        need_row_weights(self.name, output, weight)
+        need_rows(self.name, output, weight)
         return VALUE
 
     def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
@@ -75,7 +75,7 @@ class EntryLoss(Loss):
         rows: Array,
     ) -> Calls:
         yield from self.entries(output, target, entry, slope, room)
-        share = self.value_scale / max(entry.size, 1)
+        share = self.value_scale / entry.size
         if weight is None:
             yield from total(entry.reshape(-1), share, wide, out)
         else:
@@ -94,7 +94,7 @@ class EntryLoss(Loss):
     ) -> Calls:
         """Yield the calls for d_output and d_weight; `factor` becomes dy / entries, scaled."""
         d_output, _, d_weight = out
-        share = 1 / max(slope.size, 1)
+        share = 1 / slope.size
         yield from scaled_dy(dy, self.slope_scale * share, factor)
         if d_output is not None:
             yield from self.derivative(slope, factor, d_output)
@@ -127,7 +127,7 @@ class DistanceLoss(EntryLoss):
 
 def by_row(x: Array) -> Array:
     """Return `x` as a matrix with one line per row of the batch."""
-    return x.reshape(len(x), x.size // max(len(x), 1))
+    return x.reshape(len(x), -1)
 
 
 def weighted(slot: Array, weight: Array | None) -> Calls:

@@ -1,12 +1,16 @@
 """What every loss is: an op whose value is one number, and a callable for hand-written loops."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlpengine.errors import DtypeError, ShapeError
+from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.errors import ShapeError
 from mlpengine.ops._check import listing
 from mlpengine.ops._constant import BLOCK
 from mlpengine.ops._op import Direction, GradOp, operand_names, residual_names, work_names
@@ -20,7 +24,7 @@ REMEMBERED = 8
 
 
 @dataclass(frozen=True, eq=False)
-class BoundLoss:
+class BoundLoss(Uncopyable):
     """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
 
     `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
@@ -34,11 +38,17 @@ class BoundLoss:
     value: Array
     forward: tuple[Call, ...]
     backward: tuple[Call, ...]
+    _quietly: Callable[..., None] = field(default_factory=quiet_runner, repr=False)
 
-    @property
+    @cached_property
     def calls(self) -> list[Call]:
         """The calls of both directions, in order."""
         return [*self.forward, *self.backward]
+
+    def run(self) -> float:
+        """Compute the gradient, where there is a buffer for it, and return the value."""
+        self._quietly(replay, self.calls)
+        return float(self.value.item())
 
 
 class Loss(GradOp):
@@ -80,14 +90,14 @@ class Loss(GradOp):
             brought = Spec.of(target)
             bound = self.bind(output, d_output, weighted=weighted, target=brought)
             bindings[key] = bound  # it holds the arrays, so their ids stay theirs
-        _write(bound.target, target, f"{self.name}: target")
+        write_into(bound.target, target, f"{self.name}: target")
         if bound.sample_weight is not None:
-            _write(bound.sample_weight, np.asarray(sample_weight), f"{self.name}: sample_weight")
-        for step in bound.forward:
-            step()
-        for step in bound.backward:
-            step()
-        return float(bound.value.item())
+            weights = np.asarray(sample_weight)
+            write_into(bound.sample_weight, weights, f"{self.name}: sample_weight")
+        return bound.run()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_bindings"}
 
     def bind(
         self,
@@ -155,18 +165,14 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
         yield call(np.add.reduce, parts, 0, None, out)
 
 
-def need_row_weights(where: str, output: Spec, weight: Spec | None) -> None:
-    """Raise ShapeError unless `weight` is left out or has one entry per row of `output`."""
+def need_rows(where: str, output: Spec, weight: Spec | None) -> None:
+    """Raise ShapeError unless there are rows, and one entry of `weight`, if it is there, for each.
+
+    A mean over no rows is not defined.
+    """
+    if not output.size:
+        raise ShapeError(f"{where}: output needs at least one entry ({listing(output=output)})")
     if weight is not None and (not output.shape or weight.shape != output.shape[:1]):
         raise ShapeError(
             f"{where}: weight needs one entry per row ({listing(output=output, weight=weight)})"
         )
-
-
-def _write(buffer: Array, value: Array, where: str) -> None:
-    """Copy `value` into `buffer` without broadcasting and without losing its kind of number."""
-    if value.shape != buffer.shape:
-        raise ShapeError(f"{where}: shape must be {buffer.shape} (got {value.shape})")
-    if value.dtype != buffer.dtype and not np.can_cast(value.dtype, buffer.dtype, "same_kind"):
-        raise DtypeError(f"{where}: dtype must be {buffer.dtype} (got {value.dtype})")
-    np.copyto(buffer, value, "same_kind")

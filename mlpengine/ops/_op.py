@@ -35,7 +35,8 @@ from mlpengine.spec import Calls, Spec
 Direction = Literal["forward", "backward"]
 
 REGISTRY: dict[str, type["GradOp"]] = {}
-"""Every op by its name.  `GradOp.__init_subclass__` fills it."""
+"""Every op by its name.  `GradOp.__init_subclass__` fills it; a class that is defined again, as in
+a notebook, replaces the one before."""
 
 
 class GradOp:
@@ -84,8 +85,9 @@ class GradOp:
         super().__init_subclass__(**kwargs)
         if name is None:
             return  # an abstract base of a family
-        if name in REGISTRY:
-            raise TypeError(f"op {name!r} is already registered by {REGISTRY[name].__name__}")
+        known = REGISTRY.get(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"op {name!r} is already registered by {known.__name__}")
         cls.name = name
         REGISTRY[name] = cls
 

@@ -107,7 +107,7 @@ def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Call
     yield call(np.dot, probs, columns, total)
     yield call(np.log, total, logs)
     if one_sum:
-        mass = constant(1 / max(len(rows), 1), rows)
+        mass = constant(1 / len(rows), rows)
     else:
         yield call(np.dot, rows, columns, mass)
         yield call(np.add, shift, logs, shift)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError, UsageError
 from mlpengine.ops._check import WIDE, listing, need_floats
-from mlpengine.ops._loss import VALUE, need_row_weights
+from mlpengine.ops._loss import VALUE, need_rows
 from mlpengine.ops._softmax_loss import SoftmaxLoss
 from mlpengine.spec import Array, Calls, Spec, call
 from mlpengine.wording import plural
@@ -100,13 +100,13 @@ def _check_operands(
             f"{loss.name}: needs one class weight per class "
             f"({listing(output=output)}, {plural(len(weights), 'class weight')})"
         )
-    need_row_weights(loss.name, output, weight)
+    need_rows(loss.name, output, weight)
 
 
 def _column_scale(loss: SoftmaxCrossEntropy, rows: Array) -> Array:
     """Return the class weights, or ones, divided by the batch size, in float64."""
     weights = np.ones(rows.shape[1]) if loss.class_weights is None else np.array(loss.class_weights)
-    return weights / max(len(rows), 1)
+    return weights / len(rows)
 
 
 def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array) -> Calls:
@@ -150,7 +150,7 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
 
     The largest by `argmax` costs 0.4 us, half of what a reduction does.
     """
-    if labels.size and labels.item(labels.argmax()) >= classes:
+    if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
         raise IndexRangeError(
             f"{where}: a class index must lie in 0 to {classes - 1} "

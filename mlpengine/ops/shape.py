@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.buffers import address_of
 from mlpengine.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.ops._check import listing, normal_axis
 from mlpengine.ops._op import GradOp
@@ -173,7 +174,7 @@ class Slice(GradOp, name="slice"):
 
 def _moved(source: Array, target: Array) -> Calls:
     """Yield a copy into another shape, or nothing where both are the same memory."""
-    if source.ctypes.data != target.ctypes.data:
+    if address_of(source) != address_of(target):
         yield call(np.copyto, target, source.reshape(target.shape))
 
 

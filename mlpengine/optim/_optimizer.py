@@ -3,11 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from math import ceil, inf
+from math import ceil
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from mlpengine.buffers import quiet_runner, replay
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.optim._checks import number
 from mlpengine.optim._denormals import floor, flush_interval, flush_signed, flush_square
@@ -85,26 +86,48 @@ class Optimizer(ABC):
     ) -> None:
         self._where = type(self).__name__
         self.params = model.params
+        flat = self.params.flat
+        largest = float(np.finfo(flat.dtype).max)
+        self.weight_decay = number(
+            self._where, "weight_decay", weight_decay, least=0.0, most=largest
+        )
+        self._largest_lr = largest / max(1.0, self.weight_decay)
         self.lr = lr
-        self.weight_decay = number(self._where, "weight_decay", weight_decay, least=0.0)
         self.decay_biases = decay_biases
         if schedule is not None and not callable(schedule):
             raise UsageError(f"{self._where}: schedule must be callable (got {schedule!r})")
         self.schedule = schedule
         self.steps = 0
-        self.current_lr = self._scheduled_lr()
-        flat = self.params.flat
+        self.current_lr = self.scheduled_lr(0)
         self.moments: dict[str, Array] = {
             **{name: np.zeros_like(flat) for name in signed},
             **{name: np.full_like(flat, floor(flat.dtype)) for name in squares},
         }
+        self._signed, self._squares = tuple(signed), tuple(squares)
         self._blocks = _blocks(flat)
-        self._work = np.empty(max((b.stop - b.start for b in self._blocks), default=0), flat.dtype)
         self.decayed = _decayed_ranges(self.params, biases=decay_biases) if weight_decay else []
         self.keep = self._constant(1.0)
         self.flush_every = flush_interval(self._betas())
-        self._flushes = list(self._flush_calls(signed, squares))
-        self._bound: dict[int, tuple[HasFlat, list[Call]]] = {}
+        self._bind_buffers()
+
+    def _bind_buffers(self) -> None:
+        """Make the workspace and all that refers to it, for a new optimizer or a copy."""
+        length = max((b.stop - b.start for b in self._blocks), default=0)
+        self._work = np.empty(length, self.params.flat.dtype)
+        self._flushes = list(self._flush_calls())
+        self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what is bound to buffers; the moments, even for a shallow copy, anew."""
+        state = {k: v for k, v in vars(self).items() if k not in ("_work", "_flushes", "_bound")}
+        copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
+        moments = {name: moment.copy() for name, moment in self.moments.items()}
+        return {**state, **copied, "moments": moments}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.moments = {name: np.array(moment) for name, moment in self.moments.items()}
+        self._bind_buffers()
 
     @property
     def lr(self) -> float:
@@ -113,17 +136,29 @@ class Optimizer(ABC):
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._lr = number(self._where, "lr", value, least=0.0)
-        dtype = self.params.flat.dtype
-        if self._lr > float(np.finfo(dtype).max):
-            raise UsageError(f"{self._where}: lr must be a finite {dtype} (got {value:g})")
+        self._lr = number(self._where, "lr", value, least=0.0, most=self._largest_lr)
+
+    def scheduled_lr(self, step: int) -> float:
+        """Return the learning rate after `step` steps.
+
+        Raises: UsageError if it is negative or not finite in the parameters' dtype.
+        """
+        if self.schedule is None:
+            return self._lr
+        factor = self.schedule(step)
+        lr = self._lr * factor
+        if not 0.0 <= lr <= self._largest_lr:
+            raise UsageError(
+                f"{self._where}: lr times schedule must lie in 0 to {self._largest_lr:g} "
+                f"(lr {self._lr:g}, factor {factor:g} after {plural(step, 'step')})"
+            )
+        return lr
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` from `grads.flat`, which is only read."""
         if model.params is not self.params:
             raise UsageError(f"{self._where}: step needs the model it was made for (got another)")
-        for run in (self._bound.get(id(grads)) or self._bind(grads))[1]:
-            run()
+        (self._bound.get(id(grads)) or self._bind(grads))[1]()
 
     def calls(self, grads_flat: Array) -> list[Call]:
         """Return the calls that make one step from `grads_flat`, to be replayed in order."""
@@ -151,7 +186,7 @@ class Optimizer(ABC):
         if self.steps and self.steps % self.flush_every == 0:
             for run in self._flushes:
                 run()
-        self.current_lr = self._scheduled_lr()
+        self.current_lr = self.scheduled_lr(self.steps)
         self.steps += 1
         self.keep[()] = 1.0 - self.current_lr * self.weight_decay
         self._prepare(self.current_lr)
@@ -170,9 +205,10 @@ class Optimizer(ABC):
         Raises: CheckpointError for a missing or unknown name, or a wrong shape, dtype or number.
         """
         check_state(self._where, self.state_dict(), state)
-        if not 0.0 <= state["lr"] < inf:
+        if not 0.0 <= state["lr"] <= self._largest_lr:
             raise CheckpointError(
-                f"{self._where}: saved 'lr' must be 0 or more (got {state['lr']})"
+                f"{self._where}: saved 'lr' must lie in 0 to {self._largest_lr:g} "
+                f"(got {state['lr']})"
             )
         self.lr = float(state["lr"])
         self.steps = int(state["steps"])
@@ -203,14 +239,11 @@ class Optimizer(ABC):
         """Return a 0-d operand: a call with it costs half of one with a Python float."""
         return np.array(value, self.params.flat.dtype)
 
-    def _scheduled_lr(self) -> float:
-        return self.lr if self.schedule is None else self.lr * self.schedule(self.steps)
-
-    def _bind(self, grads: HasFlat) -> tuple[HasFlat, list[Call]]:
+    def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
         """Bind the step for `grads`, which stays referenced so that its id stays its own."""
         if len(self._bound) == BOUND_AT_ONCE:
             del self._bound[next(iter(self._bound))]
-        self._bound[id(grads)] = grads, self.calls(grads.flat)
+        self._bound[id(grads)] = grads, call(quiet_runner(), replay, self.calls(grads.flat))
         return self._bound[id(grads)]
 
     def _decay(self, block: slice) -> Calls:
@@ -220,9 +253,9 @@ class Optimizer(ABC):
             if part.size:
                 yield call(np.multiply, part, self.keep, part)
 
-    def _flush_calls(self, signed: Sequence[str], squares: Sequence[str]) -> Calls:
+    def _flush_calls(self) -> Calls:
         """Yield the calls that keep moments, and weights that only decay, out of the denormals."""
-        vectors = [self.moments[name] for name in signed]
+        vectors = [self.moments[name] for name in self._signed]
         if self.decayed:
             vectors.append(self.params.flat)
         mask = np.empty(self._work.shape, np.bool_)
@@ -230,7 +263,7 @@ class Optimizer(ABC):
             size = block.stop - block.start
             for vector in vectors:
                 yield from flush_signed(vector[block], self._work[:size], mask[:size])
-            for name in squares:
+            for name in self._squares:
                 yield flush_square(self.moments[name][block])
 
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from mlpengine.buffers import Uncopyable
 from mlpengine.errors import CheckpointError, ShapeError
 from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
@@ -133,6 +134,9 @@ class PercentileClip(_ScaledByNorm):
             )
         self._norms, self._sorted = deque(values), sorted(values)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_norms": deque(self._norms), "_sorted": [*self._sorted]}
+
     def _coefficient(self, norm: float) -> float:
         # A sorted list beside the queue: both moves cost less than sorting a thousand norms.
         if len(self._norms) == self.history:
@@ -179,7 +183,7 @@ class AdaptiveClip(Clip):
         return _BoundAdaptiveClip(self, params, grads)
 
 
-class _BoundAdaptiveClip:
+class _BoundAdaptiveClip(Uncopyable):
     """The calls of `AdaptiveClip`; the norms of all units lie in one vector."""
 
     def __init__(self, clip: AdaptiveClip, params: Flat, grads: FlatViews) -> None:

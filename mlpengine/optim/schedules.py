@@ -8,7 +8,7 @@ the schedule itself starts after w steps, and before that its first factor is mu
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import cos, inf, pi
 from typing import Any
 
@@ -232,6 +232,9 @@ class PlateauSchedule(Schedule):
         """Take over what `state_dict` returned; raise CheckpointError if it does not fit."""
         check_state(self._where, self.state_dict(), state)
         vars(self._state).update(state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_state": replace(self._state)}
 
     def _check(self) -> None:
         count(self._where, "patience", self.patience)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlpengine.buffers import Uncopyable
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
@@ -100,6 +101,13 @@ class Tensor(Expression):
         """Return the gradients of this tensor, as `backward` does."""
         return backward(self, retain_graph=retain_graph)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self.is_leaf:
+            raise TapeError(
+                f"tensor: the result of a tracked op cannot be copied; copy its inner() ({self!r})"
+            )
+        return _leaf, (self._inner, self.wants_grad)
+
     def __float__(self) -> float:
         return float(self._inner)
 
@@ -127,6 +135,11 @@ class Tensor(Expression):
             made_by = remember(Record(op, tuple(read), tuple(made)), pairs, work, parents)
         results = tuple(Tensor(y, v, made_by) for y, v in zip(outputs, made, strict=True))
         return results if isinstance(inferred, tuple) else results[0]
+
+
+def _leaf(inner: Array | QuantizedArray, wants_grad: bool) -> Tensor:
+    leaf = from_inner(inner)
+    return leaf.require_grad() if wants_grad else leaf
 
 
 def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
@@ -163,11 +176,13 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
     return EagerGradients(found)
 
 
-class EagerGradients:
-    """What one `backward` found: the gradients of tracked leaves and of retained results.
+class EagerGradients(Uncopyable):
+    """What one `backward` computed: the gradients of tracked leaves and of retained results.
 
     It holds arrays and no graph.
     """
+
+    _instead = "belongs to tensors, of which copies are others; copy what grad() returns"
 
     def __init__(self, found: dict[int, Array]) -> None:
         self._found = found
@@ -199,8 +214,10 @@ class EagerGradients:
         return f"EagerGradients({len(self)} arrays)"
 
 
-class GradientAccumulator:
+class GradientAccumulator(Uncopyable):
     """Sums the gradients of several backward passes, say of the parts of a large batch."""
+
+    _instead = "belongs to tensors, of which copies are others; copy what grad() returns"
 
     def __init__(self) -> None:
         self._sums: dict[int, Array] = {}

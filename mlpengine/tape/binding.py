@@ -1,11 +1,12 @@
 """Binding: a plan's steps on real memory, as a flat list of calls."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.backends import Backend
+from mlpengine.buffers import Uncopyable, address_of
 from mlpengine.ops import GradOp
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.placement import ALIGNMENT
@@ -13,12 +14,12 @@ from mlpengine.spec import Array, Call, Calls, call
 from mlpengine.tape.plan import Buffer, Slot, Step, StepKind
 
 
-class Arena:
+class Arena(Uncopyable):
     """A run of aligned bytes in which planned buffers are laid out."""
 
     def __init__(self, nbytes: int) -> None:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % ALIGNMENT
+        start = -address_of(raw) % ALIGNMENT
         self.bytes: Array = raw[start : start + nbytes]
 
     @property
@@ -35,7 +36,7 @@ class Arena:
 
 
 @dataclass(frozen=True, eq=False)
-class Instruction:
+class Instruction(Uncopyable):
     """One bound step: the op and direction, the arrays it reads and writes, and its calls.
 
     `reads` and `writes` are in the order of the op's rule (see `GradOp`); None stands for an
@@ -52,12 +53,6 @@ class Instruction:
 
     def __str__(self) -> str:
         return f"{self.text}   [{len(self.calls)} calls]"
-
-
-def replay(calls: Iterable[Call]) -> None:
-    """Run the calls in order."""
-    for bound in calls:
-        bound()
 
 
 def bind(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mlpengine.backends import find_backend
+from mlpengine.buffers import Uncopyable, quiet_runner, replay
 from mlpengine.errors import TapeError
 from mlpengine.spec import Array, Call
 from mlpengine.tape.backward import BackwardPlan
@@ -15,7 +16,7 @@ from mlpengine.tape.plan import Buffer
 from mlpengine.tape.record import Value
 
 
-class Forward:
+class Forward(Uncopyable):
     """A forward plan on memory: the values, and the calls that compute them.
 
     `leaves` gives the caller's arrays by node index; inputs without one get memory here.  `arena`
@@ -46,6 +47,11 @@ class Forward:
         plain = (c for i in self.instructions for c in i.calls)
         checked = checked_forward(self.instructions)
         self.calls: tuple[Call, ...] = tuple(checked if check_finite else plain)
+        self._quietly = quiet_runner()
+
+    def run(self) -> None:
+        """Compute the values."""
+        self._quietly(replay, self.calls)
 
     def resolve(self, buffer: Buffer) -> Array:
         """Return the array of a buffer."""
@@ -63,7 +69,7 @@ class Forward:
         return self.resolve(self.plan.buffer(node))
 
 
-class Backward:
+class Backward(Uncopyable):
     """A backward plan on memory, for one `Forward`.
 
     `gradients` gives the caller's arrays of leaf gradients by node index, `seeds` those of the
@@ -91,6 +97,11 @@ class Backward:
         leaves = [(n.name, self.gradient(n)) for n in plan.wanted]
         checked = checked_backward(self.instructions, leaves)
         self.calls: tuple[Call, ...] = tuple(checked if forward.check_finite else plain)
+        self._quietly = quiet_runner()
+
+    def run(self) -> None:
+        """Compute the gradients."""
+        self._quietly(replay, self.calls)
 
     def resolve(self, buffer: Buffer) -> Array:
         """Return the array of a buffer: a gradient of this plan, or a value of the forward plan."""

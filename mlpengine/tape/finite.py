@@ -12,9 +12,8 @@ from mlpengine.tape.binding import Instruction
 
 def require_finite(array: Array, what: str) -> None:
     """Raise NumericalError, naming `what` and the first place, unless all of `array` is finite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if isfinite(np.add.reduce(array, None)):
-            return
+    if isfinite(np.add.reduce(array, None)):
+        return
     wrong = ~np.isfinite(array)  # a sum may overflow where no entry is infinite
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from sys import maxsize
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +29,16 @@ class Flat:
         count = sum(s.size for s in specs.values())
         if count * dtype.itemsize > maxsize:
             raise UsageError(f"parameters: must fit into memory ({count:,} numbers of {dtype})")
-        self.flat: Array = np.zeros(count, dtype)
+        self._view(np.zeros(count, dtype))
+
+    def _view(self, flat: Array) -> None:
+        """Set the vector, and the views of it."""
+        self.flat = flat
         self.views: dict[str, Array] = {}
         start = 0
-        for name, spec in specs.items():
+        for name, spec in self.specs.items():
             stop = start + spec.size
-            self.views[name] = self.flat[start:stop].reshape(spec.shape)
+            self.views[name] = flat[start:stop].reshape(spec.shape)
             start = stop
 
     @classmethod
@@ -43,6 +48,14 @@ class Flat:
         for name, array in arrays.items():
             packed.views[name][...] = array
         return packed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"specs": self.specs, "flat": self.flat}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.specs = state["specs"]
+        flat = state["flat"]
+        self._view(flat if flat.flags.writeable else np.array(flat))  # joblib maps files read-only
 
     def __len__(self) -> int:
         return self.flat.size

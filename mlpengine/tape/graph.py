@@ -12,12 +12,13 @@ from itertools import count
 import numpy as np
 
 from mlpengine.backends import NUMPY
+from mlpengine.buffers import replay
 from mlpengine.errors import TapeError
 from mlpengine.ops._op import GradOp, work_names
 from mlpengine.placement import Storage
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
-from mlpengine.tape.binding import Arena, bind, replay
+from mlpengine.tape.binding import Arena, bind
 from mlpengine.tape.checkpoint import shared_work
 from mlpengine.tape.plan import Buffer
 from mlpengine.tape.record import Kind, Record, Value
@@ -61,7 +62,8 @@ def run_forward(
     needed = op.work(*(None if x is None else Spec.of(x) for x in arrays)) if names else {}
     work = {name: np.empty(needed[name].shape, needed[name].dtype) for name in names}
     out = outputs if len(outputs) > 1 else outputs[0]
-    replay(list(op.forward(*arrays, out=out, **work)))
+    with np.errstate(all="ignore"):
+        replay(list(op.forward(*arrays, out=out, **work)))
     return outputs, work
 
 
@@ -142,9 +144,10 @@ def gradients(computations: Sequence[Computation], root: Value) -> dict[int, Arr
         if buffer.storage is None and buffer not in arrays:
             arrays[buffer] = np.empty(buffer.spec.shape, buffer.spec.dtype)
     memory = _Memory(plan, arrays)
-    for time, step in enumerate(plan.steps):
-        replay(bound for i in bind([step], memory.resolve, NUMPY) for bound in i.calls)
-        memory.release(time)
+    with np.errstate(all="ignore"):
+        for time, step in enumerate(plan.steps):
+            replay(bound for i in bind([step], memory.resolve, NUMPY) for bound in i.calls)
+            memory.release(time)
     return {index: memory.resolve(buffer) for index, buffer in found.items()}
 
 

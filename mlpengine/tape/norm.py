@@ -37,6 +37,7 @@ class GlobalNorm:
                 f"global norm: needs one contiguous dimension (shape {flat.shape}, "
                 f"strides {flat.strides})"
             )
+        self._flat = flat
         whole = max(0, flat.size - 1) // CHUNK  # so that the rest is empty only if all is
         matrix = flat[: whole * CHUNK].reshape(whole, CHUNK)
         rest = flat[whole * CHUNK :]
@@ -63,6 +64,9 @@ class GlobalNorm:
         if total < inf and self._least < min(sums):
             return sqrt(total)
         return self._carefully(sums)
+
+    def __reduce__(self) -> tuple[type["GlobalNorm"], tuple[Array]]:
+        return GlobalNorm, (self._flat,)
 
     def _carefully(self, sums: list[float]) -> float:
         """Return the norm from the chunks' sums of squares, computing the doubtful ones again."""

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlpengine.errors import ShapeError, TapeError
-from mlpengine.spec import Array
+from mlpengine.buffers import write_into, zeros
+from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
-from mlpengine.tape.binding import Instruction, replay
+from mlpengine.tape.binding import Instruction
 from mlpengine.tape.bound import Backward, Forward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.forward import Checkpointing, ForwardPlan
-from mlpengine.tape.memory import owned, write_into, zeros
 from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
-
-__all__ = ["Backward", "Forward", "Program", "write_into"]
 
 
 class Program:
@@ -79,18 +77,25 @@ class Program:
         self.outputs = self._own(tape, outputs or tape.nodes[-1:])
         if len(set(self.outputs)) < len(self.outputs):
             raise TapeError(f"program: outputs must differ (got {outputs})")
-        self._retain = self._own(tape, retain)
+        self._retain, self._keep = self._own(tape, retain), self._own(tape, keep)
+        self._options: dict[str, Any] = {
+            "backend": backend,
+            "checkpointing": checkpointing,
+            "differentiable": differentiable,
+            "check_finite": check_finite,
+        }
         leaves = {n.name: n for n in self.tape.nodes if n.is_leaf}
         wanting = {name: n for name, n in leaves.items() if n.wants_grad}
-        self._owned = owned(gradients or {}, wanting, "gradients")
+        self._given_gradients = _owned(gradients or {}, wanting, "gradients")
         taking = {name: n for name, n in leaves.items() if n.kind == "input"}
-        given = {taking[k].index: v for k, v in owned(inputs or {}, taking, "inputs").items()}
+        self._given_inputs = _owned(inputs or {}, taking, "inputs")
+        given = {taking[name].index: array for name, array in self._given_inputs.items()}
         self.forward_plan = ForwardPlan(
             self.tape,
             self.outputs,
             differentiable=differentiable,
             checkpointing=checkpointing,
-            keep=self._own(tape, keep),
+            keep=self._keep,
         )
         self._forward = Forward(
             self.forward_plan, self._leaves() | given, backend, check_finite=check_finite
@@ -121,7 +126,8 @@ class Program:
             raise TapeError("backward: the program was made with differentiable=False")
         wanted = [n for n in self.tape.nodes if n.is_leaf and n.wants_grad]
         plan = BackwardPlan(self.forward_plan, wanted, self._retain)
-        gradients = {n.index: self._owned[n.name] for n in wanted if n.name in self._owned}
+        given = self._given_gradients
+        gradients = {n.index: given[n.name] for n in wanted if n.name in given}
         for n in wanted:
             if n.index not in gradients:
                 made = n.kind == "input"
@@ -135,7 +141,7 @@ class Program:
 
         Raises: TapeError where the program writes some of them into the caller's arrays.
         """
-        elsewhere = [name for name in self.params.specs if name in self._owned]
+        elsewhere = [name for name in self.params.specs if name in self._given_gradients]
         if elsewhere:
             raise TapeError(f"grads: the caller owns the gradients of {', '.join(elsewhere)}")
         return Flat(self.params.specs)
@@ -163,7 +169,7 @@ class Program:
             if name not in self.inputs:
                 raise TapeError(f"forward: no input {name!r} (inputs: {', '.join(self.inputs)})")
             write_into(self.inputs[name], np.asarray(value), f"forward: input {name!r}")
-        replay(self._forward.calls)
+        self._forward.run()
         self._ran = True
         return self._values if len(self._values) > 1 else self._values[0]
 
@@ -174,7 +180,7 @@ class Program:
         Raises: TapeError before the first forward; ShapeError or DtypeError for a seed that does
         not fit its output.
         """
-        calls = self._backward.calls
+        backward = self._backward
         if not self._ran:
             raise TapeError("backward: needs a forward first")
         parts: Sequence[Any] = [None] * len(self.outputs) if seed is None else [seed]
@@ -187,7 +193,7 @@ class Program:
                 )
         for node, part in zip(self.outputs, parts, strict=True):
             self._sow(node, part)
-        replay(calls)
+        backward.run()
 
     def _sow(self, node: Node, part: ArrayLike | None) -> None:
         """Write the gradient of an output into its seed, if gradients flow from there at all."""
@@ -202,11 +208,9 @@ class Program:
     @contextmanager
     def preserved(self) -> Iterator[None]:
         """Put leaves, values, gradients and the state of the ops back when the block ends."""
-        arrays = [self._forward.arena.bytes, *self.inputs.values(), self.params.flat]
         if self.forward_plan.differentiable:
-            backward = self._backward
-            wanted = [backward.gradient(n) for n in backward.plan.wanted]
-            arrays += [backward.arena.bytes, *self._seeds.values(), *wanted]
+            _ = self._backward  # bound before its arrays are listed
+        arrays = [self.params.flat, *self._arrays()]
         before = [array.copy() for array in arrays]
         state, ran = OpState(self.tape.records), self._ran
         try:
@@ -217,6 +221,40 @@ class Program:
             state.restore()
             self._ran = ran
 
+    def _arrays(self) -> list[Array]:
+        """Return all memory that a replay writes, and the inputs."""
+        arrays = [self._forward.arena.bytes, *self.inputs.values()]
+        if "_backward" in vars(self):
+            backward = self._backward
+            wanted = [backward.gradient(n) for n in backward.plan.wanted]
+            arrays += [backward.arena.bytes, *self._seeds.values(), *wanted]
+        return arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what it was made from and the contents of its memory; a copy is bound anew."""
+        return {
+            "tape": self.tape,
+            "outputs": self.outputs,
+            "options": {
+                **self._options,
+                "keep": self._keep,
+                "retain": self._retain,
+                "inputs": self._given_inputs,
+                "gradients": self._given_gradients,
+            },
+            "backward": "_backward" in vars(self),
+            "arrays": self._arrays(),
+            "ran": self._ran,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Program.__init__(self, state["tape"], *state["outputs"], **state["options"])
+        if state["backward"]:
+            _ = self._backward
+        for array, content in zip(self._arrays(), state["arrays"], strict=True):
+            array[...] = content
+        self._ran = state["ran"]
+
     def value(self, node: Node) -> Array:
         """Return the value of a leaf, an output, or a node named in ``keep``."""
         return self._forward.value(self.tape.nodes[node.index])
@@ -224,3 +262,25 @@ class Program:
     def grad(self, node: Node) -> Array:
         """Return the gradient of a leaf, or of a node named in ``retain``."""
         return self._backward.gradient(self.tape.nodes[node.index])
+
+
+def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -> dict[str, Array]:
+    """Return arrays of the caller that rules may read from or write into.
+
+    Raises: TapeError for a name that is no leaf, or for memory that is not contiguous; ShapeError
+    or DtypeError for an array that does not fit its leaf.
+    """
+    for name, array in arrays.items():
+        if name not in leaves:
+            raise TapeError(f"{what}: no leaf {name!r} (leaves: {', '.join(leaves)})")
+        found, spec = Spec.of(array), leaves[name].spec
+        if found.shape != spec.shape:
+            raise ShapeError(f"{what}: {name} must be {spec} (got {found})")
+        if found.dtype != spec.dtype:
+            raise DtypeError(f"{what}: {name} must be {spec} (got {found})")
+        if not array.flags.carray:
+            raise TapeError(
+                f"{what}: {name} must be contiguous, aligned and writeable "
+                f"(strides {array.strides}, writeable {array.flags.writeable})"
+            )
+    return dict(arrays)

@@ -1,6 +1,7 @@
 """Recording: which op reads which node.  Shapes are checked here; no array is computed."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
@@ -24,7 +25,7 @@ class Node(Value, Expression):
 
     tape: "Tape"
     array: Array | None = None
-    """The caller's array: of a parameter, or the value of a constant."""
+    """The value of a constant, or of a parameter until it is packed into the flat vector."""
 
     def __repr__(self) -> str:
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
@@ -89,7 +90,8 @@ class Tape:
                 )
             if known != Spec.of(value):
                 raise ShapeError(f"parameter: {name} must be {known} (got {Spec.of(value)})")
-        return self._leaf("parameter", Spec.of(value), name, wants_grad=True, array=value)
+        unpacked = value if self._params is None else None
+        return self._leaf("parameter", Spec.of(value), name, wants_grad=True, array=unpacked)
 
     def constant(self, array: ArrayLike) -> Node:
         """Record an array that is fixed now and never gets a gradient."""
@@ -165,6 +167,11 @@ class Tape:
         from mlpengine.tape.summary import summarize
 
         return summarize(self, outputs, checkpointing)
+
+    def __copy__(self) -> "Tape":
+        """Return another recording of the same ops over the same parameters and constants."""
+        shared = [self._params, *(n.array for n in self.nodes), *(r.op for r in self.records)]
+        return deepcopy(self, {id(x): x for x in shared})
 
     def __repr__(self) -> str:
         return f"Tape({len(self.nodes)} nodes, {len(self.records)} ops)"

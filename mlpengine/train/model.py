@@ -77,12 +77,13 @@ class Model:
         return model
 
 
-def load_model(run: Path) -> Model:
+def load_model(run: str | Path) -> Model:
     """Return the model of a run directory, or of a model file.
 
     A run that was killed has the best weights of its newest checkpoint.
     Raises: RunError if there is no model; CheckpointError if it is damaged.
     """
+    run = Path(run)
     if not run.is_dir():
         return Model.load(run)
     if (run / MODEL_FILE).is_file():

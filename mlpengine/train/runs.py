@@ -122,8 +122,7 @@ def _run_compiled(
     assert whole is not None
     rates = np.full(count, optimizer.lr)
     if optimizer.schedule is not None:
-        first, schedule = optimizer.steps, optimizer.schedule
-        rates *= [schedule(first + i) for i in range(count)]
+        rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
     whole.numbers[3] = optimizer.steps
     done = whole.run(order, data, rates, losses, norms, most_norm)
     step.scratch, step.grads = bound.scratch, bound.grads

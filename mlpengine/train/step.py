@@ -1,12 +1,15 @@
 """One training step, bound whole: forward, loss, backward, clip, optimizer."""
 
+from copy import copy
 from dataclasses import dataclass
-from math import isfinite
-from typing import TYPE_CHECKING, NoReturn
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlpengine.backends import BackendName
+from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.errors import CompileError, NumericalError, ShapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
@@ -15,10 +18,8 @@ from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim.clipping import Apply
 from mlpengine.spec import Array, Call
-from mlpengine.tape.binding import replay
 from mlpengine.tape.forward import Checkpointing
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
-from mlpengine.tape.program import write_into
 from mlpengine.train.nonfinite import locate_nonfinite
 from mlpengine.train.runs import run_many
 
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 
+BACKENDS = (*get_args(BackendName), "compiled")
+"""What `backend` of a training step may be."""
+
+
 @dataclass(frozen=True, eq=False)
-class BoundStep:
+class BoundStep(Uncopyable):
     """The step for one number of rows: its buffers, and the calls up to the gradients."""
 
     scratch: Scratch
@@ -89,24 +94,29 @@ class TrainingStep:
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted
         self.threads = threads
+        if backend not in BACKENDS:
+            raise UsageError(f"backend: must be one of {', '.join(BACKENDS)} (got {backend!r})")
         self.executor = "compiled" if backend == "compiled" else "numpy"
+        self.loss_value = self.grad_norm = self.clipped_norm = nan
         rules = "auto" if backend == "compiled" else backend
         scratch = mlp.scratch(batch_size, backend=rules, checkpointing=checkpointing)
-        self._bound: dict[int, BoundStep] = {}
-        self._full = self._bind(scratch, mlp.gradients(batch_size))
-        self._bound[batch_size] = self._full
-        self._update = tuple(optimizer.calls(self._full.grads.flat))
+        self._start(scratch, mlp.gradients(batch_size))
+
+    def _start(self, scratch: Scratch, grads: Gradients) -> None:
+        """Bind the step for full batches."""
+        self._full = self._bind(scratch, grads)
+        self._bound = {self.batch_size: self._full}
+        self._update = tuple(self.optimizer.calls(grads.flat))
         self._clip = self._bind_clip()
-        self.scratch, self.grads = self._full.scratch, self._full.grads
-        self.loss_value = float("nan")
-        self.grad_norm = self.clipped_norm = float("nan")
+        self._quietly = quiet_runner()
+        self.scratch, self.grads = scratch, grads
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
         rows = np.asarray(x)
         bound = self.bound(len(rows))
-        _fill(bound.scratch.input, rows, "training step: x")
-        _fill(bound.loss.target, np.asarray(y), "training step: y")
+        write_into(bound.scratch.input, rows, "training step: x")
+        write_into(bound.loss.target, np.asarray(y), "training step: y")
         if bound.loss.sample_weight is not None:
             if sample_weight is None:
                 raise UsageError("training step: made with weighted=True, needs sample_weight")
@@ -121,12 +131,12 @@ class TrainingStep:
 
         One executor runs the steps of every number of rows: where one of them cannot be compiled
         none is.  Ask for the numbers to come before training, so that no executor follows another.
-        Raises: ShapeError if `rows` exceeds the batch size, or is 0.
+        Raises: ShapeError for no rows, or more than the batch size.
         """
         found = self._bound.get(rows)
         if found is None:
-            if rows < 1:
-                raise ShapeError("training step: x needs at least one row")
+            if not rows:
+                raise ShapeError("training step: x needs at least one row (got 0)")
             full, executor = self._full, self.executor
             found = self._bind(full.scratch.for_rows(rows), full.grads.for_rows(rows))
             self._bound[rows] = found
@@ -141,6 +151,9 @@ class TrainingStep:
         self.scratch, self.grads = bound.scratch, bound.grads
         if bound.whole is not None:
             return self._run_whole(bound, bound.whole)
+        return float(self._quietly(self._run, bound))
+
+    def _run(self, bound: BoundStep) -> float:
         replay(bound.calls)
         self.loss_value = value = float(bound.loss.value)
         norm, self.clipped_norm = self._clip()
@@ -163,9 +176,7 @@ class TrainingStep:
 
     def _run_whole(self, bound: BoundStep, whole: "Executor") -> float:
         optimizer = self.optimizer
-        lr = optimizer.lr
-        if optimizer.schedule is not None:
-            lr *= optimizer.schedule(optimizer.steps)
+        lr = optimizer.scheduled_lr(optimizer.steps)
         loss, norm, status = whole.make_step(lr, optimizer.steps)
         self.take_over(loss, norm)
         if status:
@@ -196,8 +207,7 @@ class TrainingStep:
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
         step = self.optimizer.steps + 1
-        with np.errstate(all="ignore"):
-            replay(bound.loss.forward)  # raises where the target is the reason
+        quiet_runner()(replay, bound.loss.forward)  # raises where the target is the reason
         place = locate_nonfinite(bound.scratch, bound.grads)
         raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
 
@@ -239,10 +249,28 @@ class TrainingStep:
                 return BoundStep(scratch, grads, loss, (), whole)
         return BoundStep(scratch, grads, loss, compile_calls(parts))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings and the contents of all buffers; a copy is bound anew.
 
-def _fill(buffer: Array, value: Array, where: str) -> None:
-    """Do as `write_into`, in 0.5 us rather than 1.5 us where the two are alike."""
-    if value.dtype == buffer.dtype and value.shape == buffer.shape:
-        np.copyto(buffer, value)
-    else:
-        write_into(buffer, value, where)
+        A shallow copy shares network, loss, optimizer and clipping rule, and has its own buffers.
+        """
+        names = ("mlp", "loss", "optimizer", "clip", "batch_size", "weighted", "threads")
+        results = ("executor", "loss_value", "grad_norm", "clipped_norm")
+        return {
+            **{name: getattr(self, name) for name in (*names, *results)},
+            "buffers": (copy(self._full.scratch), copy(self._full.grads)),
+            "targets": {r: (b.loss.target, b.loss.sample_weight) for r, b in self._bound.items()},
+            "last": self.scratch.batch_size,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        scratch, grads = state.pop("buffers")
+        targets, last = state.pop("targets"), state.pop("last")
+        vars(self).update(state)
+        self._start(scratch, grads)
+        for rows, (target, weights) in targets.items():
+            loss = self.bound(rows).loss
+            loss.target[...] = target
+            if loss.sample_weight is not None:
+                loss.sample_weight[...] = weights
+        self.scratch, self.grads = self.bound(last).scratch, self.bound(last).grads

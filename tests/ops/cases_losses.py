@@ -73,7 +73,9 @@ def distance_rows(name, op, formula, kinks, plain=None, **fields):
         " of 0 axes": lambda n: (away_from(kinks, 1)[0] + normal(), normal()),
     }
     return [
-        Case(name + k, op, m, formula, plain=None if "weight" in k else plain, **fields)
+        Case(
+            name + k, op, m, formula, plain=None if "weight" in k else plain, empty=False, **fields
+        )
         for k, m in rows.items()
     ]
 
@@ -108,6 +110,7 @@ def by_class(name, classes=4, *, weighted=False, soft=False, labels=labels, plai
         extremes=(1e-30, 1e30),
         scaled=1,
         plain=plain,
+        empty=False,
         memory_rows=(16384, 32768) if classes < 100 else (256, 1024),
     )
 
@@ -127,7 +130,7 @@ def logits(name, op, formula, *shape, weighted=False, plain=None):
         operands = (3 * normal(n, *shape), target)
         return (*operands, positive(n)) if weighted else operands
 
-    return Case(name, op, make, formula, extremes=(1e-30, 1e30), scaled=1, plain=plain)
+    return Case(name, op, make, formula, extremes=(1e-30, 1e30), scaled=1, plain=plain, empty=False)
 
 
 def plain_squares(output, target, weight=None):

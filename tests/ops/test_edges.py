@@ -83,7 +83,6 @@ EDGES = [
         400,
         [[0, -1], [-800, 800]],
     ),
-    Edge(ops.MeanSquaredError(), [np.zeros((0, 3)), np.zeros((0, 3))], 0),
 ]
 
 
@@ -204,7 +203,7 @@ WRONG_OPERANDS = [
     (ops.SoftmaxCrossEntropy(), [f8(2, 3), f4(2, 3)], DtypeError, "int64 indices, or prob"),
     (ops.SoftmaxCrossEntropy(), [f8(2), i8(2)], ShapeError, r"must be \(batch, classes\)"),
     (ops.SoftmaxCrossEntropy(), [f8(2, 0), i8(2)], ShapeError, r"must be \(batch, classes\)"),
-    (ops.SoftmaxCrossEntropy((1.0,)), [f8(2, 3), i8(2)], ShapeError, "1 class weights"),
+    (ops.SoftmaxCrossEntropy((1.0,)), [f8(2, 3), i8(2)], ShapeError, r"1 class weight\)"),
     (ops.SoftmaxCrossEntropy(ignore_index=0), [f8(2, 3), f8(2, 3)], DtypeError, "ignore_index"),
     (
         ops.SoftmaxCrossEntropy(),

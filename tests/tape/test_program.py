@@ -396,7 +396,7 @@ ERRORS = [
     (backward_first, TapeError, "needs a forward first"),
     (no_backward, TapeError, "differentiable=False"),
     (wrong_seed, ShapeError, r"seed of linear_3: shape must be \(6, 2\) \(got \(2,\)\)"),
-    (missing_seed, ShapeError, r"a seed for each of 2 outputs \(got 1\)"),
+    (missing_seed, ShapeError, r"a seed for each output \(2 of them\) \(got 1\)"),
 ]
 
 

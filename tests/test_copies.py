@@ -1,0 +1,464 @@
+"""Public objects copy and pickle: before and after use, with the same bits, sharing no memory."""
+
+import gc
+import pickle
+import types
+from collections.abc import Callable, Iterator
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlpengine
+from mlpengine import (
+    Adam,
+    AdamW,
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    GradOp,
+    LinearSchedule,
+    Mlp,
+    OneCycleSchedule,
+    PlateauSchedule,
+    Program,
+    RmsProp,
+    Sgd,
+    StepSchedule,
+    Tape,
+    TapeError,
+    TrainingStep,
+    errors,
+)
+from mlpengine.data import Batches
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.ops import REGISTRY, Loss, RunningStatistics
+from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
+from mlpengine.spec import call
+from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
+from mlpengine.tape.norm import GlobalNorm
+
+
+def pickled(thing: Any) -> Any:
+    return pickle.loads(pickle.dumps(thing))
+
+
+WAYS = {"copy": copy, "deepcopy": deepcopy, "pickle": pickled}
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def floats(*shape: int, dtype: str = "f4") -> np.ndarray:
+    return rng().standard_normal(shape).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An object: how it is made, and `use`, which computes with it and returns what it got."""
+
+    make: Callable[[], Any]
+    use: Callable[[Any], Any]
+
+
+class Grads:
+    """Gradients as an optimizer takes them."""
+
+    def __init__(self, flat: np.ndarray) -> None:
+        self.flat = flat
+
+
+def loss_row(cls: type[Loss]) -> Row:
+    labels = cls.name == "softmax_cross_entropy"
+
+    def use(loss: Loss) -> Any:
+        output, d_output = floats(4, 3), np.empty((4, 3), "f4")
+        target = np.arange(4) % 3 if labels else (floats(4, 3) > 0).astype("f4")
+        return loss(output, target, d_output), d_output, loss(output, target, d_output)
+
+    return Row(cls, use)
+
+
+def optimizer_row(cls: type, **options: Any) -> Row:
+    def make() -> Any:
+        mlp = Mlp([3, 4, 2], seed=1)
+        return mlp, cls(mlp, **deepcopy(options))
+
+    def use(pair: Any) -> Any:
+        mlp, optimizer = pair
+        for seed in range(70):  # beyond a flush of the moments
+            grads = np.random.default_rng(seed).standard_normal(len(mlp.params)).astype("f4")
+            optimizer.step(mlp, Grads(grads))
+        return mlp.params.flat.copy(), optimizer.state_dict()
+
+    return Row(make, use)
+
+
+def clip_row(make: Callable[[], Any]) -> Row:
+    def use(clip: Any) -> Any:
+        params, norms = Flat.pack({"w": floats(3, 2)}), []
+        for scale in (0.1, 5.0, 0.2, 9.0, 0.3):
+            grads = Flat.pack({"w": scale * floats(3, 2)})
+            norms += [clip.bind(params, grads)(), grads.flat.copy()]
+        return norms, clip.state_dict()
+
+    return Row(make, use)
+
+
+def schedule_row(make: Callable[[], Any]) -> Row:
+    def use(schedule: Any) -> Any:
+        if isinstance(schedule, PlateauSchedule):
+            for metric in (1.0, 2.0, 3.0):
+                schedule.observe(metric)
+            return schedule.state_dict(), schedule(0)
+        return [schedule(step) for step in range(12)]
+
+    return Row(make, use)
+
+
+def trained(objects: Any) -> Any:
+    mlp, scratch, grads = objects
+    x, y = floats(5, 3), floats(5, 2)
+    kept = []
+    for rows in (5, 3):
+        part, grad = scratch.for_rows(rows), grads.for_rows(rows)
+        mlp.forward(x[:rows], part)
+        grad.d_output[...] = part.output - y[:rows]
+        mlp.backward(part, grad)
+        grads.clip_global_norm_params(0.1)
+        kept += [part.output.copy(), grads.flat.copy(), grad.d_input.copy()]
+        kept += [d.copy() for d in grad.d_hidden]
+        mlp.params.flat[...] -= grads.flat
+    return kept, mlp.predict(x)
+
+
+def network(**options: Any) -> Any:
+    mlp = Mlp([3, 4, 4, 2], seed=1, dropout=0.3, **options)
+    return mlp, mlp.scratch(5), mlp.gradients(5, input_gradient=True)
+
+
+def predicted(mlp: Mlp) -> Any:
+    before = mlp.predict(floats(300, 3))
+    mlp.params.flat[...] *= 2
+    return before, mlp.predict(floats(4, 3)), mlp.weights[1].copy(), mlp.state_dict()
+
+
+def new_step(optimizer: type = Adam, **options: Any) -> TrainingStep:
+    mlp = Mlp([3, 4, 2], activation="tanh", seed=1, dropout=options.pop("dropout", 0.0))
+    return TrainingStep(mlp, mlpengine.MeanSquaredError(), optimizer(mlp), 4, **options)
+
+
+def steps_made(step: TrainingStep) -> Any:
+    x, y = floats(4, 3), floats(4, 2)
+    weights = (np.ones(4, "f4"),) if step.weighted else ()
+    kept: list[Any] = []
+    for rows in (4, 4, 3):
+        value = step(x[:rows], y[:rows], *(w[:rows] for w in weights))
+        kept += [value, step.grad_norm, step.clipped_norm, step.mlp.params.flat.copy()]
+        kept += [step.scratch.output.copy(), step.grads.flat.copy()]
+    return kept, step.run(step.bound(3)), step.executor  # on what the buffers hold
+
+
+def recorded(tape: Tape) -> Any:
+    y = (tape.nodes[0] @ tape.nodes[1]).tanh().sum()
+    program = Program(tape, y)
+    value = program.forward(x=floats(4, 3)).copy()
+    program.backward()
+    tape.params.flat[...] -= program.grads.flat
+    return value, program.grads.flat.copy(), program.forward().copy()
+
+
+def new_tape() -> Tape:
+    tape = Tape()
+    tape.input((4, 3), name="x")
+    tape.parameter(floats(3, 2), name="w")
+    return tape
+
+
+def new_program(**options: Any) -> Program:
+    tape = Tape()
+    x = tape.input((4, 3), name="x", wants_grad=True)
+    w = tape.parameter(floats(3, 2), name="w")
+    h = (x @ w).batch_norm(running=RunningStatistics(2))
+    y = h.tanh().dropout(0.4, rng())
+    options.setdefault("keep", [h])
+    if "inputs" in options:
+        options |= {"inputs": {"x": floats(4, 3)}, "gradients": {"x": np.zeros((4, 3), "f4")}}
+    return Program(tape, y.sum(), y, **options)
+
+
+def replayed(program: Program) -> Any:
+    kept = [program.inputs["x"].copy(), program.planned_bytes]
+    if program._ran:
+        kept += [program.value(y).copy() for y in program.outputs]
+        program.backward()  # from the values of the last forward
+        kept.append(program.grads.flat.copy())
+    kept += [np.copy(y) for y in program.forward(x=floats(4, 3))]
+    program.backward([1.0, floats(4, 2)])
+    kept += [program.grads.flat.copy(), program.grad(program.tape.nodes[0]).copy()]
+    program.params.flat[...] -= program.grads.flat
+    return kept
+
+
+def leaf() -> Any:
+    return from_inner(floats(3)).require_grad()
+
+
+def compiled_row() -> Row:
+    def use(objects: Any) -> Any:
+        mlp, run = objects
+        before = run.input.copy()
+        mlp.params.flat[...] *= 2
+        return before, run(floats(2, 3)).copy()
+
+    def make() -> Any:
+        mlp = Mlp([3, 4, 2], seed=1)
+        return mlp, mlp.compile(2)
+
+    return Row(make, use)
+
+
+def estimator_row(cls: type, y: np.ndarray, **options: Any) -> Row:
+    def use(estimator: Any) -> Any:
+        if hasattr(estimator, "n_iter_"):
+            predicted = [estimator.predict(floats(20, 3))]
+            return predicted, estimator.partial_fit(floats(20, 3), y).mlp_.state_dict()
+        estimator.fit(floats(20, 3), y)
+        return estimator.predict(floats(20, 3))
+
+    return Row(lambda: cls((4,), epochs=2, random_state=0, **options), use)
+
+
+ROWS = {
+    **{cls.name: loss_row(cls) for cls in REGISTRY.values() if issubclass(cls, Loss)},
+    "Adam": optimizer_row(Adam, schedule=CosineSchedule(80)),
+    "AdamW": optimizer_row(AdamW, schedule=PlateauSchedule()),
+    "RmsProp": optimizer_row(RmsProp, momentum=0.9),
+    "Sgd": optimizer_row(Sgd, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "NormClip": clip_row(lambda: NormClip(1.0)),
+    "PercentileClip": clip_row(lambda: PercentileClip(50, history=3)),
+    "AdaptiveClip": clip_row(AdaptiveClip),
+    "ConstantSchedule": schedule_row(ConstantSchedule),
+    "StepSchedule": schedule_row(lambda: StepSchedule(3)),
+    "ExponentialSchedule": schedule_row(lambda: ExponentialSchedule(0.9)),
+    "LinearSchedule": schedule_row(lambda: LinearSchedule(9, warmup_steps=2)),
+    "CosineSchedule": schedule_row(lambda: CosineSchedule(9)),
+    "OneCycleSchedule": schedule_row(lambda: OneCycleSchedule(9)),
+    "PlateauSchedule": schedule_row(lambda: PlateauSchedule(patience=1)),
+    "Mlp": Row(lambda: Mlp([3, 4, 2], seed=1), predicted),
+    "Mlp, activation with options": Row(
+        lambda: Mlp([3, 4, 2], activation=mlpengine.ops.LeakyRelu(0.2), dtype="f8"), predicted
+    ),
+    "Scratch, Gradients": Row(network, trained),
+    "Mlp.compile": compiled_row(),
+    "TrainingStep": Row(new_step, steps_made),
+    "TrainingStep, dropout": Row(lambda: new_step(dropout=0.3, clip_norm=0.1), steps_made),
+    "TrainingStep, weighted": Row(lambda: new_step(weighted=True), steps_made),
+    "TrainingStep, PercentileClip": Row(lambda: new_step(clip=PercentileClip(50)), steps_made),
+    "TrainingStep, RmsProp": Row(lambda: new_step(RmsProp), steps_made),
+    "TrainingStep, compiled": Row(
+        lambda: new_step(backend="compiled", clip_norm=0.1, weighted=True), steps_made
+    ),
+    "TrainingStep, compiled in parts": Row(
+        lambda: new_step(backend="compiled", clip=AdaptiveClip()), steps_made
+    ),
+    "Tape": Row(new_tape, recorded),
+    "Program": Row(new_program, replayed),
+    "Program, caller's arrays": Row(lambda: new_program(inputs=True), replayed),
+    "Program, rebatched": Row(lambda: new_program(batch_size=4, keep=()), replayed),
+    "Flat": Row(
+        lambda: Flat.pack({"a": floats(2, 3), "b": floats(4)}),
+        lambda flat: (np.multiply(flat.flat, 2, out=flat.flat).copy(), flat.views["b"].copy()),
+    ),
+    "GlobalNorm": Row(
+        lambda: (flat := floats(20_000), GlobalNorm(flat)),
+        lambda pair: (np.multiply(pair[0], 2, out=pair[0])[:3].copy(), pair[1]()),
+    ),
+    "Tensor": Row(leaf, lambda x: (x * x).sum().backward().grad(x)),
+    "QuantizedArray": Row(lambda: quantize(floats(3, 4)), lambda q: q.dequantize()),
+    "Batches": Row(lambda: Batches(7, 3), lambda b: [rows.copy() for rows in b.epoch()]),
+    "MlpClassifier": estimator_row(MlpClassifier, np.arange(20) % 3, early_stopping=True),
+    "MlpRegressor": estimator_row(MlpRegressor, np.arange(20.0), dropout=0.2),
+}
+
+
+def bits(result: Any) -> Any:
+    """Return the result with its arrays as bytes, to be compared exactly."""
+    if isinstance(result, np.ndarray):
+        return result.dtype.str, result.shape, result.tobytes()
+    if isinstance(result, dict):
+        return {name: bits(value) for name, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [bits(value) for value in result]
+    return repr(result)
+
+
+def copied(thing: Any, way: str) -> Any:
+    """Return a copy; a shallow one of a tuple keeps the network or vector that comes first."""
+    if way == "copy" and isinstance(thing, tuple):
+        return (thing[0], *map(copy, thing[1:]))
+    return WAYS[way](thing)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("uses", [0, 1])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_copy_computes_what_the_original_would(name, uses, way):
+    row = ROWS[name]
+    original, other = row.make(), row.make()
+    for _ in range(uses):
+        row.use(original)
+        row.use(other)
+    expected = bits(row.use(original))
+    assert bits(row.use(copied(other, way))) == expected
+
+
+def arrays_of(thing: Any) -> Iterator[np.ndarray]:
+    """Yield the writeable arrays that an object refers to, bound calls and closures included."""
+    left, done = [thing], {id(thing)}
+    while left:
+        found = left.pop()
+        if isinstance(found, np.ndarray) and found.flags.writeable and found.nbytes:
+            yield found
+        if isinstance(found, types.FunctionType):
+            references = [found.__closure__]
+        elif isinstance(found, type | types.ModuleType):
+            references = []
+        else:
+            references = gc.get_referents(found)
+        for reference in references:
+            if id(reference) not in done:
+                done.add(id(reference))
+                left.append(reference)
+
+
+def shared(first: Any, second: Any) -> list[np.ndarray]:
+    theirs = list(arrays_of(second))
+    return [a for a in arrays_of(first) if any(np.may_share_memory(a, b) for b in theirs)]
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_deep_copy_shares_no_memory(name, way):
+    row = ROWS[name]
+    original = row.make()
+    row.use(original)
+    other = copied(original, way)
+    row.use(other)
+    assert not shared(original, other)
+
+
+class Careless:
+    """What copies wrongly: a call that is bound to an array, under another name than the array."""
+
+    def __init__(self) -> None:
+        self.value, self.views = np.zeros(3), {}
+        self.views["value"] = self.value[:2]
+        self.run = lambda: np.add(self.views["value"], 1, out=self.views["value"])
+
+
+def test_the_check_of_shared_memory_can_fail():
+    original = Careless()
+    assert shared(original, deepcopy(original))
+    assert not shared(original, Careless())
+
+
+def exported() -> set[str]:
+    """Return the names of the public classes that are no exceptions and no base classes."""
+    public = {name: getattr(mlpengine, name) for name in mlpengine.__all__}
+    classes = {k: v for k, v in public.items() if isinstance(v, type)}
+    return {k for k, v in classes.items() if not issubclass(v, Exception)} - {"GradOp"}
+
+
+def test_every_public_class_has_a_row():
+    made = [row.make() for row in ROWS.values()]
+    objects = [x for m in made for x in (m if isinstance(m, tuple) else (m,))]
+    assert exported() <= {type(x).__name__ for x in objects}
+
+
+def test_a_network_and_its_optimizer_stay_together_in_a_copy():
+    mlp = Mlp([3, 2])
+    sgd, step = Sgd(mlp), None
+    step = TrainingStep(mlp, mlpengine.MeanSquaredError(), sgd, 4)
+    for way in (deepcopy, pickled):
+        other, other_sgd, other_step = way((mlp, sgd, step))
+        assert other_sgd.params is other.params
+        assert other_step.optimizer is other_sgd
+        assert other_step.mlp is other
+        assert np.shares_memory(other.weights[0], other.params.flat)
+    alike = copy(mlp)
+    assert alike.params is mlp.params
+    assert alike.predict(floats(2, 3)).shape == (2, 2)
+
+
+def test_read_only_memory_becomes_writeable():
+    """As in joblib, which maps large arrays read-only."""
+    flat = Flat.pack({"a": floats(3)})
+    state = flat.__getstate__()
+    state["flat"].flags.writeable = False
+    other = Flat.__new__(Flat)
+    other.__setstate__(state)
+    other.flat[...] = 1
+    np.testing.assert_array_equal(other.views["a"], 1)
+
+
+def bound_step() -> TrainingStep:
+    return new_step()
+
+
+def tracked() -> Any:
+    return (leaf() * 2).sum()
+
+
+REFUSED = {
+    "the result of a tracked op": tracked,
+    "gradients of tensors": lambda: tracked().backward(),
+    "GradientAccumulator": GradientAccumulator,
+    "BoundStep": lambda: bound_step().bound(4),
+    "BoundLoss": lambda: bound_step().bound(4).loss,
+    "Instruction": lambda: new_program().instructions[0],
+    "Forward": lambda: Mlp([2, 1]).scratch(2).program,
+    "a bound AdaptiveClip": lambda: AdaptiveClip().bind(*[Flat.pack({"w": floats(2, 2)})] * 2),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_bound_to_buffers_is_refused(name, way):
+    with pytest.raises(TapeError, match="cop"):
+        WAYS[way](REFUSED[name]())
+
+
+@pytest.mark.parametrize("name", errors.__dict__)
+def test_errors_survive_a_pool_of_processes(name):
+    kind = getattr(errors, name)
+    if isinstance(kind, type) and issubclass(kind, errors.MlpEngineError):
+        words = ("plots", "plots") if kind is errors.MissingExtraError else ("a message",)
+        assert str(pickled(kind(*words))) == str(kind(*words))
+
+
+def define(scale: float, where: str = "notebook") -> type[GradOp]:
+    """Define an op as a cell of a notebook does, again and again under one name."""
+    rules = {
+        "infer": lambda self, x: x,
+        "forward": lambda self, x, *, out: iter([call(np.multiply, x, scale, out)]),
+        "__module__": where,
+        "__qualname__": "Scaled",
+    }
+    return types.new_class("Scaled", (GradOp,), {"name": "scaled"}, partial(dict.update, **rules))
+
+
+def test_an_op_that_is_defined_again_replaces_the_one_before():
+    try:
+        define(2.0)
+        later = define(3.0)
+        assert REGISTRY["scaled"] is later
+        with pytest.raises(TypeError, match="already registered by Scaled"):
+            define(4.0, where="another module")
+        assert REGISTRY["scaled"] is later
+    finally:
+        del REGISTRY["scaled"]

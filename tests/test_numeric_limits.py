@@ -1,0 +1,163 @@
+"""Numbers at the limits: no rows, rates beyond the dtype, warnings that NumPy would print."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import mlpengine
+from mlpengine import (
+    Adam,
+    CheckpointError,
+    Mlp,
+    NumericalError,
+    Program,
+    RmsProp,
+    Sgd,
+    ShapeError,
+    Tape,
+    TrainingStep,
+    UsageError,
+)
+from mlpengine.ops import REGISTRY, Loss
+from mlpengine.tape import from_inner
+from mlpengine.train.model import load_model
+
+LOSSES = [cls for cls in REGISTRY.values() if issubclass(cls, Loss)]
+OPTIMIZERS = [Adam, mlpengine.AdamW, RmsProp, Sgd]
+BACKENDS = ["numpy", "compiled"]
+
+
+def step_of(loss: Loss, backend: str = "numpy", **options: object) -> TrainingStep:
+    mlp = Mlp([3, 4, 2], seed=1)
+    return TrainingStep(mlp, loss, Sgd(mlp, **options), 4, backend=backend)
+
+
+def target_of(loss: Loss, rows: int) -> np.ndarray:
+    return (
+        np.zeros((rows, 2), "f4") if loss.name != "softmax_cross_entropy" else np.zeros(rows, "i8")
+    )
+
+
+@pytest.mark.parametrize("cls", LOSSES)
+def test_a_loss_of_no_rows_is_refused(cls):
+    empty = np.zeros((0, 2), "f4")
+    with pytest.raises(ShapeError, match=rf"{cls.name}: output needs at least one entry"):
+        cls()(empty, target_of(cls(), 0))
+    tape = Tape()
+    output, target = tape.input((0, 2)), tape.constant(target_of(cls(), 0))
+    with pytest.raises(ShapeError, match="at least one entry"):
+        tape.apply(cls(), output, target)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("cls", LOSSES)
+def test_a_step_on_no_rows_is_refused_and_changes_nothing(cls, backend):
+    step = step_of(cls(), backend)
+    before = step.mlp.params.flat.copy()
+    with pytest.raises(ShapeError, match=r"training step: x needs at least one row \(got 0\)"):
+        step(np.zeros((0, 3), "f4"), target_of(cls(), 0))
+    np.testing.assert_array_equal(step.mlp.params.flat, before)
+    assert step.optimizer.steps == 0
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(("dtype", "lr"), [("f4", 1e39), ("f4", np.inf), ("f8", np.inf)])
+def test_a_rate_beyond_the_dtype_is_refused(optimizer, dtype, lr):
+    mlp = Mlp([3, 2], dtype=dtype)
+    with pytest.raises(UsageError, match="lr must be a finite number"):
+        optimizer(mlp, lr=lr)
+    made = optimizer(mlp, lr=1.0)
+    with pytest.raises(UsageError, match="lr must be a finite number"):
+        made.lr = lr
+    with pytest.raises(CheckpointError, match="'lr' must lie in 0 to"):
+        made.load_state_dict({**made.state_dict(), "lr": lr})
+    with pytest.raises(UsageError, match="weight_decay must be a finite number"):
+        optimizer(mlp, lr=1.0, weight_decay=lr)
+    assert optimizer(Mlp([3, 2], dtype="f8"), lr=1e39).lr == 1e39
+
+
+FACTORS = {
+    "a schedule of ours": mlpengine.OneCycleSchedule(5, initial=1e20),
+    "a negative factor": lambda step: -float(step == 0),
+    "no number": lambda step: float("nan"),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_schedule_that_leaves_the_dtype_is_refused(optimizer, name):
+    with pytest.raises(UsageError, match=r"lr times schedule must lie in 0 to 3.4\d*e\+38 \(lr 1e"):
+        optimizer(Mlp([3, 2]), lr=1e20, schedule=FACTORS[name])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_schedule_that_leaves_the_dtype_later_stops_before_the_step(backend):
+    step = step_of(
+        mlpengine.MeanSquaredError(), backend, lr=0.1, schedule=lambda n: 1e40 * (n == 2)
+    )
+    x, y = np.ones((4, 3), "f4"), np.ones((4, 2), "f4")
+    step(x, y)
+    step(x, y)
+    before = step.mlp.params.flat.copy()
+    for attempt in (lambda: step(x, y), lambda: step.run_many(x, y, np.arange(4))):
+        with pytest.raises(UsageError, match="factor 1e\\+40 after 2 steps"):
+            attempt()
+        np.testing.assert_array_equal(step.mlp.params.flat, before)
+    assert step.optimizer.steps == 2
+
+
+def test_an_unknown_backend_lists_all_choices():
+    mlp = Mlp([3, 2])
+    with pytest.raises(UsageError, match=r"auto, numpy, numexpr, compiled \(got 'gpu'\)"):
+        TrainingStep(mlp, mlpengine.MeanSquaredError(), Sgd(mlp), 4, backend="gpu")
+
+
+def test_a_model_is_loaded_by_the_text_of_its_path(tmp_path):
+    with pytest.raises(CheckpointError, match="nowhere: there is no such file"):
+        load_model(str(tmp_path / "nowhere"))
+
+
+HUGE = np.float32(3e38)
+
+
+def by_hand() -> None:
+    mlp = Mlp([3, 4, 2], activation="silu", seed=1)
+    scratch, grads = mlp.scratch(4), mlp.gradients(4)
+    loss, adam = mlpengine.MeanSquaredError(), Adam(mlp)
+    for _ in range(3):
+        mlp.forward(np.full((4, 3), 1e300), scratch)
+        loss(scratch.output, np.full((4, 2), -1e300), grads.d_output)
+        mlp.backward(scratch, grads)
+        grads.flat.fill(1e30)
+        grads.scale_params(1e30)
+        grads.clip_global_norm_params(1.0)
+        adam.step(mlp, grads)
+    mlp.predict(np.full((4, 3), np.inf, "f4"))
+
+
+def program() -> None:
+    tape = Tape()
+    x = tape.input((2,), name="x", wants_grad=True)
+    replayed = Program(tape, x.log() * x.exp())
+    replayed.forward(x=[0.0, HUGE])
+    replayed.backward()
+
+
+def eager() -> None:
+    x = from_inner(np.array([0.0, HUGE])).require_grad()
+    (x.log() * x.exp()).sum().backward()
+
+
+def bound_step() -> None:
+    with pytest.raises(NumericalError, match="step 1: loss and gradients must be finite"):
+        step_of(mlpengine.MeanSquaredError())(np.full((4, 3), HUGE), np.full((4, 2), HUGE))
+
+
+@pytest.mark.parametrize("compute", [by_hand, program, eager, bound_step])
+def test_numbers_that_overflow_raise_no_warnings(compute):
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        compute()
+    assert [str(w.message) for w in raised] == []
+    assert np.geterr()["over"] == "warn"  # the caller's settings are as before
