@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from mlpengine.config import load_config
-from mlpengine.errors import UsageError
+from mlpengine.errors import RunError, UsageError
 from mlpengine.train.task import RISING
 
 from .report import number
-from .session import RESOLVED, read_result
+from .session import RESOLVED, RESULT_FILE, read_result
 
 EPILOG = """\b
 Examples:
@@ -34,7 +34,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 
     The better run is told by its accuracy, or R2, on the validation rows, or else the test rows.
     """
-    results = [read_result(run) for run in (first, second)]
+    results = [checked_result(run) for run in (first, second)]
     settings = [flat_config(run) for run in (first, second)]
     differing = {
         key: [one.get(key) for one in settings]
@@ -54,6 +54,22 @@ def command(first: Path, second: Path, as_json: bool) -> None:
         click.echo(json.dumps(shown))
         return
     click.echo("\n".join(described(names, results, differing, metrics, verdict)))
+
+
+def checked_result(run: Path) -> dict[str, Any]:
+    """Return the result of a run.  Raises: RunError unless its parts map metrics to numbers."""
+    result = read_result(run)
+    for part in PARTS:
+        metrics = result.get(part, {})
+        if not isinstance(metrics, dict) or not all(map(_is_number, metrics.values())):
+            raise RunError(
+                f"{run / RESULT_FILE}: {part} must map metrics to numbers (got {_short(metrics)})"
+            )
+    return result
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def flat_config(run: Path) -> dict[str, Any]:

@@ -10,12 +10,19 @@ import numpy as np
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
-from mlpengine.diagnostics import Diagnostics, Verdict, example_norms, row_losses
+from mlpengine.diagnostics import (
+    Diagnostics,
+    Verdict,
+    example_norms,
+    row_losses,
+    table,
+    verdicts,
+)
+from mlpengine.diagnostics.dashboard import picture_format, save_dashboard
 from mlpengine.diagnostics.histograms import histograms
+from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
-from mlpengine.diagnostics.rules import all_verdicts
 from mlpengine.diagnostics.spectra import Spectrum, spectra
-from mlpengine.diagnostics.table import table
 from mlpengine.diagnostics.twins import Rows
 from mlpengine.errors import UsageError
 from mlpengine.train.diagnose import facts
@@ -25,6 +32,7 @@ from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .session import RESOLVED
+from .tables import row_namer
 
 EPILOG = """\b
 Examples:
@@ -53,7 +61,7 @@ Examples:
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the dashboard of a RUN into this file.",
+    help="Draw the dashboard of a RUN into this .png, .svg or .pdf file.",
 )
 @click.option("--dark", is_flag=True, help="Draw it for a dark screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one line of JSON.")
@@ -79,6 +87,8 @@ def command(
     else:
         if settings:
             raise UsageError("diagnose: --set changes a config, not a run")
+        if plot is not None:
+            picture_format(plot)
         found, lines = _after(target, rows, plot, dark=dark)
     click.echo(json.dumps(found, allow_nan=False) if as_json else "\n".join(lines))
 
@@ -95,13 +105,13 @@ def _before(
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
         seen = probe(step, rows, step.batch_size, probe_steps) if probe_steps else None
-    verdicts = list(all_verdicts(seen)) if seen else []
+    reported = verdicts(seen) if seen else []
     found = {
-        "good": all(c.good for c in checks) and not verdicts,
+        "good": all(c.good for c in checks) and not reported,
         "checks": [c.as_dict() for c in checks],
         "lr_curve": {"lr": _plain(curve.rates), "loss": _plain(curve.losses)},
         "probe": _sample(seen) if seen else None,
-        "verdicts": [v.as_dict() for v in verdicts],
+        "verdicts": [v.as_dict() for v in reported],
     }
     lines = [f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks]
     if seen:
@@ -109,8 +119,9 @@ def _before(
             "",
             f"after {plural(probe_steps, 'step')} on trial, which are undone:",
             table(seen),
+            LEGEND,
         ]
-    return found, [*lines, *_spoken(verdicts, checks)]
+    return found, [*lines, *_spoken(reported, checks)]
 
 
 def _after(
@@ -125,30 +136,30 @@ def _after(
     known = facts(loss, mlp.sizes[-1], part, experiment.parts.get("validation"))
     seen = read_diagnostics(run, mlp, known)
     seen.batch_size = experiment.step.batch_size
-    verdicts = list(all_verdicts(seen))
+    seen.name_row = row_namer(*experiment.tables.parts["train"])
+    reported = verdicts(seen)
     shapes = spectra(mlp, experiment.model.mlp)
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         hardest = _hardest(experiment, model, count)
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
     if plot is not None:
-        from mlpengine.diagnostics.dashboard import save_dashboard
-
         save_dashboard(seen, plot, dark=dark, title=str(run))
     found = {
         "sample": _sample(seen),
-        "verdicts": [v.as_dict() for v in verdicts],
+        "verdicts": [v.as_dict() for v in reported],
         "spectra": [s.as_dict() for s in shapes],
         "hardest": hardest,
         "histograms": bars,
     }
-    lines = [table(seen), *_spoken(verdicts, []), "", *_spectra_lines(shapes)]
+    lines = [table(seen), LEGEND, *_spoken(reported, []), "", *_spectra_lines(shapes)]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
     return found, lines
 
 
 def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str, Any]]:
     """Return the training rows with the largest gradients, with labels and predictions."""
-    part, rows = experiment.parts["train"], experiment.tables.parts["train"][1]
+    part, (table, rows) = experiment.parts["train"], experiment.tables.parts["train"]
+    numbers = table.row_numbers()
     loss = experiment.step.loss
     norms = example_norms(model.mlp, loss, part.x, part.y)
     hardest = np.argsort(-norms, kind="stable")[:count]
@@ -161,7 +172,7 @@ def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str,
 
     return [
         {
-            "row": int(place if rows is None else rows[place]),
+            table.numbering: int(numbers[place if rows is None else rows[place]]),
             "gradient_norm": _known(norms[place]),
             "loss": _known(value),
             "target": named(part.truth[place]),
@@ -196,21 +207,22 @@ def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
 
 def _spectra_lines(shapes: list[Spectrum]) -> list[str]:
     titles = ("layer", "norm", "moved", "stable rank", "of", "condition", "largest values")
-    lines = ["{:>5} {:>9} {:>8} {:>12} {:>5} {:>10}   {}".format(*titles)]
+    lines = ["{:>5} {:>8} {:>7} {:>11} {:>5} {:>9}  {}".format(*titles)]
     for s in shapes:
-        leading = ", ".join(f"{value:.3g}" for value in s.leading)
+        leading = ", ".join(f"{value:.3g}" for value in s.leading[:3])
         moved = "-" if isnan(s.distance) else f"{s.distance:.3g}"
         lines.append(
-            f"{s.layer:>5} {s.norm:>9.3g} {moved:>8} {s.stable_rank:>12.1f} {s.full_rank:>5} "
-            f"{s.condition:>10.3g}   {leading}"
+            f"{s.layer:>5} {s.norm:>8.3g} {moved:>7} {s.stable_rank:>11.1f} {s.full_rank:>5} "
+            f"{s.condition:>9.3g}  {leading}"
         )
     return lines
 
 
 def _hardest_lines(hardest: list[dict[str, Any]]) -> list[str]:
-    lines = [f"{'hard row':>8} {'gradient':>9} {'loss':>9}   target, predicted"]
+    numbering = "line" if "line" in hardest[0] else "row"
+    lines = [f"{f'hard {numbering}':>9} {'gradient':>9} {'loss':>9}   target, predicted"]
     lines += [
-        f"{h['row']:>8} {_number(h['gradient_norm'])} {_number(h['loss'])}   "
+        f"{h[numbering]:>9} {_number(h['gradient_norm'])} {_number(h['loss'])}   "
         f"{_short(h['target'])}, {_short(h['predicted'])}"
         for h in hardest
     ]

@@ -18,7 +18,7 @@ import click
 from mlpengine.config.build import Experiment
 from mlpengine.config.columns import column_verdicts
 from mlpengine.data import Preprocessor
-from mlpengine.diagnostics.verdicts import Verdict
+from mlpengine.diagnostics.verdict import Verdict
 from mlpengine.errors import MissingExtraError, NumericalError, RunError, UsageError
 from mlpengine.files import remove_unfinished
 from mlpengine.spec import Array
@@ -34,6 +34,8 @@ from mlpengine.train.loop import Loop, Result
 from mlpengine.train.model import MODEL_FILE, Model
 from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Part
+
+from .tables import row_namer
 
 GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
 ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
@@ -187,7 +189,9 @@ class Session:
         path = self.directory.path / DIAGNOSTICS_FILE
         if settings is None:
             return None
-        return LoopDiagnostics(path, every=None if settings.every == "auto" else settings.every)
+        every = None if settings.every == "auto" else settings.every
+        name_row = row_namer(*self.experiment.tables.parts["train"])
+        return LoopDiagnostics(path, every=every, name_row=name_row)
 
     def _tensorboard(self) -> list[object]:
         setting = self.experiment.file.config.report.tensorboard

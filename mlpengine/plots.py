@@ -1,4 +1,4 @@
-"""Pictures of a finished run as PNG files; needs the extra ``plots``.
+"""Pictures of a finished run as PNG, SVG or PDF files; needs the extra ``plots``.
 
 They are drawn without pyplot, so no window opens and no figure stays behind, and in a style of
 their own, whatever the caller's: dark on opaque white, which prints, and is legible on dark pages.
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.diagnostics.dashboard import UNDATED, picture_format
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically
 from mlpengine.spec import Array
@@ -284,10 +285,11 @@ def _short(label: object) -> str:
 
 def _save(draw: Callable[[Figure], None], path: str | Path, size: tuple[float, float]) -> None:
     """Draw and write the whole picture, or leave the file as it was."""
+    kind = picture_format(path)
     with style.context(STYLE, after_reset=True), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a label in a script that the font lacks
         figure = Figure(figsize=size)
         draw(figure)
         target = BytesIO()
-        figure.savefig(target, format="png")
+        figure.savefig(target, format=kind, metadata={UNDATED[kind]: None})
     write_atomically(Path(path), target.getvalue())

@@ -7,7 +7,7 @@ from mlpengine.config.tables import Tables
 from mlpengine.data import Leak
 from mlpengine.data.checks import KEEP_IF
 from mlpengine.data.leaks import ANSWER, find_leak, find_leaks
-from mlpengine.diagnostics.verdicts import Verdict
+from mlpengine.diagnostics.verdict import Verdict
 
 SAMPLE_ROWS = 10_000
 """Evenly spaced training rows that are looked at, so that the end of a run is not delayed."""

@@ -4,7 +4,7 @@ In a loop by hand, after each step of the optimizer:
 
     >>> import numpy as np
     >>> from mlpengine import MeanSquaredError, Mlp, Sgd, TrainingStep
-    >>> from mlpengine.diagnostics import Diagnostics
+    >>> from mlpengine.diagnostics import Diagnostics, verdicts
     >>> rng = np.random.default_rng(0)
     >>> x = rng.standard_normal((32, 4)).astype("float32")
     >>> mlp = Mlp([4, 16, 1], seed=0)
@@ -16,15 +16,16 @@ In a loop by hand, after each step of the optimizer:
     ...     _ = diagnostics.observe(
     ...         step.scratch, step.grads, number, loss=loss, norm=step.grad_norm
     ...     )
-    >>> diagnostics.close_epoch(loss)
-    >>> [verdict.name for verdict in diagnostics.verdicts()]
+    >>> [verdict.name for verdict in verdicts(diagnostics)]
     ['lr_low']
 """
 
 from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
 from mlpengine.diagnostics.examples import example_norms, row_losses
+from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.observer import Diagnostics
-from mlpengine.diagnostics.verdicts import Verdict
+from mlpengine.diagnostics.rules import verdicts
+from mlpengine.diagnostics.verdict import Verdict
 
 __all__ = [
     "Diagnostics",
@@ -33,4 +34,6 @@ __all__ = [
     "example_norms",
     "loss_of_zeros",
     "row_losses",
+    "table",
+    "verdicts",
 ]

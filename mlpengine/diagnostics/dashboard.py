@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mlpengine.diagnostics.observer import Diagnostics
-from mlpengine.diagnostics.rules import DEAD, FAST_RATIO, GUIDE_RATIO, SLOW_RATIO, all_verdicts
-from mlpengine.errors import MissingExtraError
+from mlpengine.diagnostics.rules import DEAD, FAST_RATIO, GUIDE_RATIO, SLOW_RATIO, verdicts
+from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 
@@ -27,6 +27,18 @@ DASHES = ("-", "--", "-.", ":")
 SHOWN_LAYERS = 8
 SHOWN_VERDICTS = 3
 WIDTH = 100
+
+
+UNDATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
+"""The formats of pictures, and of each the metadata that is left out: equal runs, equal bytes."""
+
+
+def picture_format(path: str | Path) -> str:
+    """Return the format that a file name asks for.  Raises: UsageError for any other."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in UNDATED:
+        raise UsageError(f"{path}: a picture must be named .png, .svg or .pdf")
+    return kind
 
 
 def theme(*, dark: bool) -> dict[str, Any]:
@@ -71,10 +83,11 @@ def theme(*, dark: bool) -> dict[str, Any]:
 def save_dashboard(
     seen: Diagnostics, path: str | Path, *, dark: bool = False, title: str = ""
 ) -> None:
-    """Draw the samples of a run into a PNG file, whole or not at all.
+    """Draw the samples of a run into a PNG, SVG or PDF file, whole or not at all.
 
-    Raises: MissingExtraError without matplotlib.
+    Raises: UsageError for another name; MissingExtraError without matplotlib.
     """
+    kind = picture_format(path)
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -89,15 +102,15 @@ def save_dashboard(
             ax.set_xlim(0, max(1, int(seen.series.steps[-1])))
         figure.suptitle(_headline(seen, title), x=0.01, ha="left", fontsize=11)
         picture = BytesIO()
-        figure.savefig(picture, format="png", metadata={"Software": None})
+        figure.savefig(picture, format=kind, metadata={UNDATED[kind]: None})
     write_atomically(Path(path), picture.getvalue())
 
 
 def _headline(seen: Diagnostics, title: str) -> str:
-    verdicts = [str(v) for v in all_verdicts(seen)]
-    lines = [_shortened(text) for text in verdicts[:SHOWN_VERDICTS]] or ["nothing unusual"]
-    if len(verdicts) > SHOWN_VERDICTS:
-        lines.append(f"and {len(verdicts) - SHOWN_VERDICTS} more")
+    texts = [str(verdict) for verdict in verdicts(seen)]
+    lines = [_shortened(text) for text in texts[:SHOWN_VERDICTS]] or ["nothing unusual"]
+    if len(texts) > SHOWN_VERDICTS:
+        lines.append(f"and {len(texts) - SHOWN_VERDICTS} more")
     return "\n".join(filter(None, [title, *lines]))
 
 

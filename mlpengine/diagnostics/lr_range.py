@@ -9,7 +9,7 @@ from math import isfinite, nan
 import numpy as np
 
 from mlpengine.diagnostics.twins import Rows, Step, restored
-from mlpengine.diagnostics.verdicts import percent, power
+from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
 

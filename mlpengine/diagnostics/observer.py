@@ -1,7 +1,7 @@
 """Watching a network learn: `Diagnostics`."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite, log10, nan
 from typing import Any
 
@@ -18,7 +18,6 @@ from mlpengine.diagnostics.spacing import Spacing
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
-from mlpengine.diagnostics.verdicts import Verdict
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm
@@ -39,9 +38,11 @@ class Diagnostics:
         every: steps between samples; by default 50 and, where a step takes so little that a
             sample costs several of them, 500 after the first 2,000 steps.
         steps_per_epoch: units that never fire are looked for over at least so many steps.
-        baseline: loss of the best constant prediction, see `baseline_loss`; NaN if unknown.
-        validation_baseline: that of the same prediction on other rows.
-        target_rms: root mean square of the targets of a regression; NaN if unknown.
+        baseline: loss of the best constant prediction, see `baseline_loss`; None if unknown.
+        validation_baseline: that of the same prediction on the validation rows.
+        target_rms: root mean square of the targets of a regression.
+        feature_sizes: (in_dim,), the size of each feature, see `feature_sizes`.
+        name_row: returns the name of a row by its number, as in "line 17".
 
     Attributes:
         first_loss: of step 1.
@@ -68,14 +69,17 @@ class Diagnostics:
         *,
         every: int | None = None,
         steps_per_epoch: int = 1,
-        baseline: float = nan,
-        validation_baseline: float = nan,
-        target_rms: float = nan,
+        baseline: float | None = None,
+        validation_baseline: float | None = None,
+        target_rms: float | None = None,
+        feature_sizes: Array | None = None,
+        name_row: Callable[[int], str] = "training row {}".format,
     ) -> None:
         self.mlp = mlp
-        self.baseline, self.validation_baseline = baseline, validation_baseline
-        self.target_rms, self.first_loss = target_rms, nan
-        self.failure, self.skipped = "", 0
+        self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
+        self.target_rms, self.first_loss = _known(target_rms), nan
+        self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
+        self.failure, self.skipped, self.name_row = "", 0, name_row
         self.columns = Columns(len(mlp.layers))
         self.values = [nan] * len(self.columns)
         self.sampled = self.batch_size = 0
@@ -118,10 +122,10 @@ class Diagnostics:
         grads: Gradients,
         step: int,
         *,
-        loss: float = nan,
+        loss: float | None = None,
         norm: float | None = None,
         clipped_norm: float | None = None,
-        lr: float = nan,
+        lr: float | None = None,
         rows: Array | None = None,
     ) -> bool:
         """Take in step number `step`, counted from 1, after its update.
@@ -147,7 +151,7 @@ class Diagnostics:
             self.clipped += 1
         if step < self.due and norm <= self.spikes.limit:
             return False
-        return self.look(scratch, grads, step, loss, norm, clipped_norm, lr, rows)
+        return self.look(scratch, grads, step, _known(loss), norm, clipped_norm, _known(lr), rows)
 
     def look(
         self,
@@ -196,21 +200,9 @@ class Diagnostics:
         """Return a quantity of the last sample; NaN if it is unknown."""
         return self.values[self.columns.place(quantity, layer)]
 
-    def close_epoch(self, train_loss: float, validation_loss: float = nan) -> None:
-        """Take in the losses of an epoch."""
-        self.epochs.append((train_loss, validation_loss))
-
-    def table(self) -> str:
-        """Return the last sample as text, a line a layer."""
-        from mlpengine.diagnostics.table import table
-
-        return table(self)
-
-    def verdicts(self) -> list[Verdict]:
-        """Return what is wrong, in words, with number, threshold and a way out."""
-        from mlpengine.diagnostics.rules import all_verdicts
-
-        return list(all_verdicts(self))
+    def close_epoch(self, train_loss: float, validation_loss: float | None = None) -> None:
+        """Add the losses of an epoch; without epochs, verdicts use the losses of `observe`."""
+        self.epochs.append((train_loss, _known(validation_loss)))
 
     def _sample(
         self,
@@ -293,6 +285,10 @@ class Diagnostics:
         self.series.load_state_dict(_under("series.", state))
         for number, window in self.windows.items():
             window.load_state_dict(_under(f"window.{number}.", state))
+
+
+def _known(value: float | None) -> float:
+    return nan if value is None else value
 
 
 def _under(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from mlpengine.diagnostics.activations import BOUNDED, RECTIFIERS, SATURATED
-from mlpengine.diagnostics.baseline import baseline_loss, least_loss, loss_of_zeros
+from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, least_loss, loss_of_zeros
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.observer import Diagnostics
-from mlpengine.diagnostics.rules import DEAD, START
+from mlpengine.diagnostics.rules import DEAD, START, start_advice
 from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED
 from mlpengine.diagnostics.twins import Rows, Step, restored, twin
-from mlpengine.diagnostics.verdicts import percent, power
+from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
@@ -62,6 +62,7 @@ def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     """Compare the loss of the initial network with what outputs of 0 would have."""
     x, y, weights = rows.some(LOOKED_AT).take(slice(None))
     value = loss(mlp.predict(x), y, None, weights)
+    size = float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
     outputs = mlp.sizes[-1]
     zeros = loss_of_zeros(loss, y, outputs, weights)
     constant = baseline_loss(loss, y, outputs, weights)
@@ -71,7 +72,7 @@ def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
         f"constant prediction {power(constant)}"
     )
     if not good:
-        text += " - make the initial weights smaller, or standardize features and target"
+        text += f" - {start_advice(size)}"
     return Check("start", good, text, {"loss": value, "zeros": zeros, "constant": constant})
 
 
@@ -179,6 +180,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
         every=max(1, min(50, steps // 10)),
         steps_per_epoch=-(-len(rows) // batch_size),
         baseline=baseline_loss(step.loss, y, outputs, weights),
+        feature_sizes=feature_sizes(rows.some(LOOKED_AT).x),
     )
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
         batches, losses = rows.batches(batch_size, seed=1), []

@@ -1,17 +1,17 @@
-"""The rules that draw verdicts.  Each looks at one thing and speaks only when it is surely wrong.
+"""The rules behind verdicts.  Each rule checks one condition and reports it only when it is clear.
 
-Thresholds stand apart from everything seen in the healthy set-ups of benchmarks/
-diagnostics_corpus.py by a factor of two or more; the comments give the extremes met there.
+Thresholds differ from everything measured in the healthy set-ups of benchmarks/
+diagnostics_corpus.py by a factor of two or more; the comments give the extremes measured there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import hypot, isnan, nan
 
 import numpy as np
 
 from mlpengine.diagnostics.observer import Diagnostics
 from mlpengine.diagnostics.units import ROWS
-from mlpengine.diagnostics.verdicts import Verdict, percent, power
+from mlpengine.diagnostics.verdict import Verdict, percent, power
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 
@@ -19,55 +19,79 @@ GUIDE_RATIO = 1e-3
 """The update ratio of a network that learns well, to an order of magnitude."""
 
 FAST_RATIO = 0.3  # healthy: up to 0.07
+VERY_FAST_RATIO = 1.0
+"""An update ratio above this is reported even if the training loss falls."""
 SLOW_RATIO = 1e-4  # healthy: from 2.8e-3 in the best sample of the best layer
 STEEP = 2.0  # healthy: down to -0.8
+SMALL_SIGNAL = 1e-3  # healthy: from 0.2
 DEAD = 0.4  # healthy: up to 0.19
 SATURATED = 0.5  # healthy: up to 0.18
 LARGE_INPUT, SMALL_INPUT = 30.0, 0.01  # healthy: 0.5 to 1
+LARGE_FEATURE = 20.0  # healthy: up to 2.1
+UNUSUAL_INPUT = 3.0
+"""Above this root mean square of the input, features are named among the causes of a large loss."""
 LARGE_TARGET = 30.0  # healthy: 1
 START = 10.0  # healthy: up to 2.7
 CLIPPED, COEFFICIENT = 0.9, 0.05  # healthy: 0.1 of the steps
-OUTLIER_TIMES, OUTLIER_SHARE = 20.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
+OUTLIER_TIMES, OUTLIER_SHARE = 30.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
 OUTLIER_NORM = 5.0  # ... and so below the norm of the first step
 SPIKES = 0.02  # healthy: up to 0.004
+LARGE_DROPOUT = 0.6  # healthy: 0.3
 LEARNED = 0.98
 """Share of the loss of a constant prediction that counts as having learned something."""
-LABELS_LEARNED, LABELS_EPOCHS = 0.9, 5
-BY_HEART, WORSE = 0.7, 1.2
-"""Of constant predictions' losses: training below, validation above in the end."""
+WELL_LEARNED = 0.5
+"""Share of the loss of a constant prediction below which dead units do no harm."""
+MIN_EPOCHS = 5
+"""Epochs before curves are judged."""
+CHANCE = 0.8
+"""Best validation loss, in constant predictions, that no network reaches on unrelated targets."""
+GAP = 0.04
+"""Least difference of validation and training loss, in constant predictions, without a relation."""
+FITTED = 0.9
+"""Share of the loss of a constant prediction above which training rows are not overfitted."""
+RISE, RELATIVE_RISE = 0.08, 0.1  # healthy: up to 0.04
+"""Rise of the validation loss over its lowest, in constant predictions and in units of the lowest,
+that counts as overfitting."""
 
 Rule = Callable[[Diagnostics], Verdict | None]
 
 
-def all_verdicts(seen: Diagnostics) -> Iterator[Verdict]:
-    """Yield what is wrong, causes before their consequences; consequences alone are left out."""
-    found: set[str] = set()
+def verdicts(diagnostics: Diagnostics) -> list[Verdict]:
+    """Return what is wrong, causes first; what another verdict explains is left out."""
+    reported: dict[str, Verdict] = {}
     for rule, causes in RULES:
-        if not causes & found:
-            verdict = rule(seen)
+        if causes.isdisjoint(reported):
+            verdict = rule(diagnostics)
             if verdict is not None:
-                found.add(verdict.name)
-                yield verdict
-    last = None if found else LAST_RESORT(seen)
-    if last is not None:
-        yield last
+                reported[verdict.name] = verdict
+    if not reported:
+        verdict = LAST_RESORT(diagnostics)
+        return [verdict] if verdict is not None else []
+    return list(reported.values())
 
 
-def input_scale(seen: Diagnostics) -> Verdict | None:
-    """The features are far from unit size."""
-    mean, deviation = (median(seen.series.of(q)) for q in ("input_mean", "input_std"))
-    size = hypot(mean, deviation)
-    if SMALL_INPUT <= size <= LARGE_INPUT or isnan(size):
-        return None
-    limit = LARGE_INPUT if size > LARGE_INPUT else SMALL_INPUT
-    finding = f"the features have a root mean square of {power(size)} (guide 1)"
+def input_scale(diagnostics: Diagnostics) -> Verdict | None:
+    """The features are far from unit size, all together or one of them."""
+    size = input_size(diagnostics)
     advice = "standardize them (data.standardize: standard)"
-    return Verdict("input_scale", None, finding, size, limit, advice)
+    if not (SMALL_INPUT <= size <= LARGE_INPUT or isnan(size)):
+        limit = LARGE_INPUT if size > LARGE_INPUT else SMALL_INPUT
+        finding = f"the features have a root mean square of {power(size)} (guide 1)"
+        return Verdict("input_scale", None, finding, size, limit, advice)
+    number, largest = worst(diagnostics.feature_sizes)
+    if not largest > LARGE_FEATURE:
+        return None
+    large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
+    finding = (
+        f"{plural(large, 'feature')} reach far from 0; in feature {number}, counted from 0, one "
+        f"value in ten is beyond {power(largest)} (guide 1 to 3)"
+    )
+    return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice)
 
 
-def target_scale(seen: Diagnostics) -> Verdict | None:
+def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     """The targets of a regression are far from unit size."""
-    size = seen.target_rms
+    size = diagnostics.target_rms
     if not size > LARGE_TARGET:
         return None
     finding = f"the targets have a root mean square of {power(size)} (guide 1)"
@@ -75,97 +99,125 @@ def target_scale(seen: Diagnostics) -> Verdict | None:
     return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice)
 
 
-def no_gradient(seen: Diagnostics) -> Verdict | None:
-    """A layer of zeros passes nothing on."""
-    for number, weight in enumerate(seen.mlp.weights):
-        if number + 1 < len(seen.mlp.weights) and not weight.any():
-            finding = "all weights are 0: its units stay alike, and layers below learn nothing"
+def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
+    """A layer of zeros passes no gradient to the layers before it."""
+    for number, weight in enumerate(diagnostics.mlp.weights):
+        if number + 1 < len(diagnostics.mlp.weights) and not weight.any():
+            finding = "all weights are 0: its units stay equal, and earlier layers learn nothing"
             return Verdict("no_gradient", number, finding, 0.0, 0.0, "choose another initializer")
     return None
 
 
-def start(seen: Diagnostics) -> Verdict | None:
+def start(diagnostics: Diagnostics) -> Verdict | None:
     """The first loss is far above that of a constant prediction."""
-    first = seen.first_loss
-    times = first / seen.baseline if seen.baseline > 0 else nan
-    if not times > START:
+    first = diagnostics.first_loss
+    times = first / diagnostics.baseline if diagnostics.baseline > 0 else nan
+    if not times > START * dropout_gain(diagnostics):
         return None
     finding = (
         f"the first loss was {power(first)}, {power(times)} times that of a constant prediction "
-        f"({power(seen.baseline)}; guide 1 to 3)"
+        f"({power(diagnostics.baseline)}; guide 1 to 3)"
     )
-    return Verdict("start", None, finding, times, START, "make the initial weights smaller")
+    advice = start_advice(input_size(diagnostics))
+    return Verdict("start", None, finding, times, START, advice)
 
 
-def nonfinite(seen: Diagnostics) -> Verdict | None:
+def start_advice(size: float) -> str:
+    """Return the way out of a large first loss for features with this root mean square."""
+    if size > UNUSUAL_INPUT:
+        return f"standardize the features (root mean square {power(size)}, guide 1)"
+    return "make the initial weights smaller"
+
+
+def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     """The run ended at a number that is not finite, or left out the steps that had one."""
-    skipped = seen.skipped
+    skipped = diagnostics.skipped
     finding = f"{plural(skipped, 'step')} had numbers that are not finite and had no update"
-    if not (seen.failure or skipped):
+    if not (diagnostics.failure or skipped):
         return None
     advice = "look at the rows it names, lower lr, or clip the gradients"
-    return Verdict("nonfinite", None, seen.failure or finding, skipped, 0.0, advice)
+    return Verdict("nonfinite", None, diagnostics.failure or finding, skipped, 0.0, advice)
 
 
-def lr_high(seen: Diagnostics) -> Verdict | None:
-    """Steps change the weights by much of their size, and it does not go well."""
-    ratios = layer_ratios(seen)
+def lr_high(diagnostics: Diagnostics) -> Verdict | None:
+    """Steps change the weights by much of their norm, and learning suffers."""
+    ratios = layer_ratios(diagnostics)
     if not ratios.size:
         return None
     number, largest = worst(ratios.max(axis=0))
     lasting = median(ratios[:, number]) > FAST_RATIO / 3
-    if not largest > FAST_RATIO or not (lasting or stuck(seen) or dead(seen)):
+    harmful = largest > VERY_FAST_RATIO or lasting or stuck(diagnostics) or dead(diagnostics)
+    if not (largest > FAST_RATIO and harmful):
         return None
-    finding = f"a step changed the weights by {power(largest)} of their norm (guide {GUIDE_RATIO})"
-    advice = f"lower lr (by {power(largest / GUIDE_RATIO / 10)}, to begin with)"
+    finding = (
+        f"a step changed the weights by {power(largest)} times their norm (guide {GUIDE_RATIO})"
+    )
+    advice = f"divide lr by {power(largest / GUIDE_RATIO / 10)}, to begin with"
     return Verdict("lr_high", number, finding, largest, FAST_RATIO, advice)
 
 
-def clip_low(seen: Diagnostics) -> Verdict | None:
+def clip_low(diagnostics: Diagnostics) -> Verdict | None:
     """Nearly every step is clipped to a small part of the gradient."""
-    share = median(seen.series.of("clipped_share"))
-    norms = seen.series.of("gradient_norm")
-    rest = median(seen.series.of("clipped_norm")[norms > 0] / norms[norms > 0])
-    if not (share > CLIPPED and rest < COEFFICIENT):
-        return None
-    finding = f"{percent(share)} of the steps were clipped, to {power(rest)} of the gradient"
-    advice = f"raise clip_norm (the norm is usually {power(median(norms))})"
-    return Verdict("clip_low", None, finding, rest, COEFFICIENT, advice)
-
-
-def lr_low(seen: Diagnostics) -> Verdict | None:
-    """No step ever changes the weights much, and they have not learned yet."""
-    ratios = layer_ratios(seen)
-    largest = float(ratios.max()) if ratios.size else nan
-    losses = [train for train, _ in seen.epochs]
-    if not 0 < largest < SLOW_RATIO or not losses or losses[-1] < 0.7 * seen.baseline:
+    share = median(diagnostics.series.of("clipped_share"))
+    norms = diagnostics.series.of("gradient_norm")
+    clipped = diagnostics.series.of("clipped_norm")
+    coefficient = median(clipped[norms > 0] / norms[norms > 0])
+    if not (share > CLIPPED and coefficient < COEFFICIENT):
         return None
     finding = (
-        f"no step changed the weights by more than {power(largest)} of their norm "
+        f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient"
+    )
+    advice = f"raise clip_norm (the norm is usually {power(median(norms))})"
+    return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice)
+
+
+def lr_low(diagnostics: Diagnostics) -> Verdict | None:
+    """No step ever changes the weights much, and the loss has not fallen."""
+    ratios = layer_ratios(diagnostics)
+    largest = float(ratios.max()) if ratios.size else nan
+    if not 0 < largest < SLOW_RATIO or training_share(diagnostics) < 0.7:
+        return None
+    finding = (
+        f"no step changed the weights by more than {power(largest)} times their norm "
         f"(guide {GUIDE_RATIO})"
     )
-    advice = f"raise lr (by {power(GUIDE_RATIO / largest)}, to begin with)"
+    advice = f"multiply lr by {power(GUIDE_RATIO / largest)}, to begin with"
     return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice)
 
 
-def dead(seen: Diagnostics) -> Verdict | None:
-    """Rectifier units that never fire."""
-    number, share = worst(np.array([seen.dead_share(n) for n in range(seen.columns.layers)]))
+def dead(diagnostics: Diagnostics) -> Verdict | None:
+    """Rectifier units that never fire, while there is something left to learn."""
+    shares = np.array([dead_share(diagnostics, n) for n in range(diagnostics.columns.layers)])
+    number, share = worst(shares)
     if not share > DEAD:
         return None
-    ratios = seen.series.of("update_ratio", number)
+    ratios = diagnostics.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
-    finding = f"{percent(share)} of the units fired on none of {ROWS} or more rows looked at"
+    finding = f"{percent(share)} of the units fired on none of {ROWS} or more rows"
     advice = f"lower lr (update ratio up to {power(largest)}, guide {GUIDE_RATIO})"
     if not largest > 10 * GUIDE_RATIO:
         advice = "look at the initial weights and biases"
     return Verdict("dead", number, finding, share, DEAD, f"{advice} or use leaky_relu")
 
 
-def saturated(seen: Diagnostics) -> Verdict | None:
-    """Activations at the ends of their range, where nothing changes."""
-    layers = range(seen.columns.layers - 1)
-    shares = np.array([median(seen.series.of("saturated_share", n)) for n in layers])
+def dead_share(diagnostics: Diagnostics, layer: int) -> float:
+    """Return the share of a layer's dead units while the loss was above `WELL_LEARNED`.
+
+    Units that die after the loss has become small do no harm: a network that learns its rows by
+    heart needs ever fewer.
+    """
+    if not training_share(diagnostics) < WELL_LEARNED:
+        return diagnostics.dead_share(layer)
+    unlearned = diagnostics.series.of("loss") > WELL_LEARNED * reference_loss(diagnostics)
+    shares = diagnostics.series.of("dead_share", layer)[unlearned]
+    known = shares[~np.isnan(shares)]
+    return float(known[-1]) if known.size else nan
+
+
+def saturated(diagnostics: Diagnostics) -> Verdict | None:
+    """Activations at the ends of their range, where gradients are nearly 0."""
+    layers = range(diagnostics.columns.layers - 1)
+    shares = np.array([median(diagnostics.series.of("saturated_share", n)) for n in layers])
     number, share = worst(shares)
     if not share > SATURATED:
         return None
@@ -174,9 +226,9 @@ def saturated(seen: Diagnostics) -> Verdict | None:
     return Verdict("saturated", number, finding, share, SATURATED, advice)
 
 
-def depth(seen: Diagnostics) -> Verdict | None:
+def depth(diagnostics: Diagnostics) -> Verdict | None:
     """Gradients that shrink or grow from the last layer to the first."""
-    slope = median(seen.series.of("depth_slope"))
+    slope = median(diagnostics.series.of("depth_slope"))
     if not abs(slope) > STEEP:
         return None
     times = power(10.0 ** abs(slope))
@@ -189,80 +241,165 @@ def depth(seen: Diagnostics) -> Verdict | None:
     return Verdict("exploding", 0, finding, slope, STEEP, advice)
 
 
-def outlier(seen: Diagnostics) -> Verdict | None:
-    """One row that outweighs its whole batch."""
-    norms = seen.series.of("gradient_norm")
-    least = OUTLIER_NORM * float(norms[0]) if norms.size else 0.0
-    far = [
-        s
-        for s in seen.noted
-        if s.times > OUTLIER_TIMES and s.share > OUTLIER_SHARE and s.norm > least
-    ]
-    if not far:
+def signal(diagnostics: Diagnostics) -> Verdict | None:
+    """Activations that shrink from layer to layer at the start, so that outputs are constant."""
+    last = diagnostics.columns.layers - 2
+    if last < 1:
         return None
-    most = max(far, key=lambda spike: spike.times)
+    spreads = [diagnostics.series.of("activation_std", layer)[:1] for layer in (0, last)]
+    share = median(spreads[1]) / median(spreads[0]) if median(spreads[0]) > 0 else nan
+    if not share < SMALL_SIGNAL:
+        return None
+    finding = f"its activations began at {power(share)} times the size of those of layer 0"
+    advice = "use an initializer that suits the activation (model.initializer), or fewer layers"
+    return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice)
+
+
+def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
+    """So many activations are dropped that the training loss stays at a constant prediction."""
+    dropout, share = diagnostics.mlp.dropout, training_share(diagnostics)
+    if not (dropout > LARGE_DROPOUT and share > LEARNED):
+        return None
     finding = (
-        f"step {most.step} had {power(most.times)} times the usual gradient norm, "
-        f"{percent(most.share)} of it from row {most.row} of the training rows"
+        f"dropout of {dropout:g} leaves the training loss at {power(share)} times that of a "
+        f"constant prediction"
+    )
+    advice = "lower it (model.dropout, 0.5 at most)"
+    return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice)
+
+
+def outlier(diagnostics: Diagnostics) -> Verdict | None:
+    """One row that outweighs its whole batch."""
+    norms = diagnostics.series.of("gradient_norm")
+    limit = OUTLIER_NORM * float(norms[0]) if norms.size else 0.0
+    spikes = [
+        spike
+        for spike in diagnostics.noted
+        if spike.times > OUTLIER_TIMES and spike.share > OUTLIER_SHARE and spike.norm > limit
+    ]
+    if not spikes:
+        return None
+    largest = max(spikes, key=lambda spike: spike.times)
+    finding = (
+        f"step {largest.step} had {power(largest.times)} times the usual gradient norm, "
+        f"{percent(largest.share)} of it from {diagnostics.name_row(largest.row)}"
     )
     advice = "look at that row for a wrong value, or clip the gradients"
-    return Verdict("outlier", None, finding, most.times, OUTLIER_TIMES, advice)
+    return Verdict("outlier", None, finding, largest.times, OUTLIER_TIMES, advice)
 
 
-def unsteady(seen: Diagnostics) -> Verdict | None:
+def unsteady(diagnostics: Diagnostics) -> Verdict | None:
     """Too many steps with an unusual norm."""
-    share = seen.spikes.count / max(seen.spikes.steps, 1)
+    share = diagnostics.spikes.count / max(diagnostics.spikes.steps, 1)
     if not share > SPIKES:
         return None
     finding = f"{percent(share)} of the steps had several times the usual gradient norm"
     return Verdict("spikes", None, finding, share, SPIKES, "lower lr or clip the gradients")
 
 
-def labels(seen: Diagnostics) -> Verdict | None:
-    """Training rows are learned, others not at all."""
-    if len(seen.epochs) < LABELS_EPOCHS or not seen.validation_baseline > 0:
+def labels(diagnostics: Diagnostics) -> Verdict | None:
+    """What is learned of the training rows does not hold for others."""
+    constant = diagnostics.validation_baseline
+    losses = validation_losses(diagnostics)
+    if len(losses) < MIN_EPOCHS or not constant > 0:
         return None
-    train = seen.epochs[-1][0]
-    best = min(validation for _, validation in seen.epochs)
-    share, last = (v / seen.validation_baseline for v in (best, seen.epochs[-1][1]))
-    learned = train / seen.baseline
-    never = learned < LABELS_LEARNED and share > LEARNED
-    by_chance = learned < BY_HEART and share > LABELS_LEARNED and last > WORSE
-    if not (never or by_chance):
+    learned = training_share(diagnostics)
+    share = float(np.median(losses[len(losses) // 2 :])) / constant
+    unrelated = share > LEARNED and losses.min() > CHANCE * constant
+    if not (unrelated and learned < LEARNED and share - learned > GAP):
         return None
     finding = (
-        f"the training loss fell to {power(train)}, but the validation loss at best to "
-        f"{power(best)}, where a constant prediction has {power(seen.validation_baseline)}"
+        f"the training loss fell to {power(diagnostics.epochs[-1][0])}, but the validation loss is "
+        f"usually {power(share * constant)}, where a constant prediction has {power(constant)}"
     )
     advice = "the rows are learned by heart: check that labels belong to their rows"
     return Verdict("labels", None, finding, share, LEARNED, advice)
 
 
-def nothing_learned(seen: Diagnostics) -> Verdict | None:
-    """The loss stays that of a constant prediction, for whatever reason."""
-    if len(seen.epochs) < LABELS_EPOCHS or not stuck(seen):
+def overfitting(diagnostics: Diagnostics) -> Verdict | None:
+    """The validation loss rises while the training loss falls on."""
+    losses = validation_losses(diagnostics)
+    if len(losses) < MIN_EPOCHS:
         return None
-    train = seen.epochs[-1][0]
+    constant = diagnostics.validation_baseline
+    best = int(losses.argmin())
+    lowest, final = float(losses[best]), float(np.median(losses[-3:]))
+    scale = constant if constant > 0 else float(losses[0])
+    rise = final - lowest
+    falls = diagnostics.epochs[-1][0] < diagnostics.epochs[best][0]
+    falls = falls and training_share(diagnostics) < FITTED
+    if not (rise > RISE * scale and rise > RELATIVE_RISE * lowest and falls):
+        return None
     finding = (
-        f"after {plural(len(seen.epochs), 'epoch')} the training loss is {power(train)}, "
-        f"that of a constant prediction {power(seen.baseline)}"
+        f"the validation loss rose from {power(lowest)} in epoch {best + 1} to {power(final)}, "
+        "while the training loss fell on"
+    )
+    advice = "stop early, or use fewer units, dropout, weight decay or more rows"
+    return Verdict("overfitting", None, finding, rise / scale, RISE, advice)
+
+
+def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
+    """The loss stays that of a constant prediction, for whatever reason."""
+    if len(diagnostics.epochs) < MIN_EPOCHS or not stuck(diagnostics):
+        return None
+    train = diagnostics.epochs[-1][0]
+    finding = (
+        f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is {power(train)}, "
+        f"that of a constant prediction {power(diagnostics.baseline)}"
     )
     advice = "check that the target depends on the features, and try other lr"
-    share = train / seen.baseline
+    share = train / diagnostics.baseline
     return Verdict("nothing_learned", None, finding, share, LEARNED, advice)
 
 
-def layer_ratios(seen: Diagnostics) -> Array:
+def input_size(diagnostics: Diagnostics) -> float:
+    """Return the usual root mean square of the input; NaN if unknown."""
+    of = diagnostics.series.of
+    return hypot(median(of("input_mean")), median(of("input_std")))
+
+
+def layer_ratios(diagnostics: Diagnostics) -> Array:
     """Return the update ratios (samples, layers), 0 where unknown."""
-    layers = [seen.series.of("update_ratio", n) for n in range(seen.columns.layers)]
+    layers = [diagnostics.series.of("update_ratio", n) for n in range(diagnostics.columns.layers)]
     ratios: Array = np.nan_to_num(np.stack(layers, axis=1), nan=0.0)
     return ratios
 
 
-def stuck(seen: Diagnostics) -> bool:
+def dropout_gain(diagnostics: Diagnostics) -> float:
+    """Return how much dropout enlarges the mean square of the output, hidden layers together."""
+    hidden = diagnostics.columns.layers - 1
+    return float((1.0 - diagnostics.mlp.dropout) ** -hidden)
+
+
+def reference_loss(diagnostics: Diagnostics) -> float:
+    """Return the loss of a constant prediction; the first loss where that is unknown."""
+    return diagnostics.first_loss if isnan(diagnostics.baseline) else diagnostics.baseline
+
+
+def training_share(diagnostics: Diagnostics) -> float:
+    """Return the last training loss in units of `reference_loss`; NaN if it is unknown.
+
+    That of the last epoch or, where no epoch was closed, the mean over the last samples.
+    """
+    if diagnostics.epochs:
+        loss = diagnostics.epochs[-1][0]
+    else:
+        losses = diagnostics.series.of("loss")
+        known = losses[~np.isnan(losses)]
+        loss = float(known[-max(1, len(known) // 4) :].mean()) if known.size else nan
+    reference = reference_loss(diagnostics)
+    return loss / reference if reference > 0 else nan
+
+
+def stuck(diagnostics: Diagnostics) -> bool:
     """Return whether the run failed or ended no better than a constant prediction."""
-    losses = [train for train, _ in seen.epochs]
-    return bool(seen.failure) or (bool(losses) and not losses[-1] < LEARNED * seen.baseline)
+    return bool(diagnostics.failure) or training_share(diagnostics) >= LEARNED
+
+
+def validation_losses(diagnostics: Diagnostics) -> Array:
+    """Return the validation loss of each epoch; none if it was not measured in every epoch."""
+    losses = np.array([validation for _, validation in diagnostics.epochs])
+    return losses if np.isfinite(losses).all() else losses[:0]
 
 
 def median(values: Array) -> float:
@@ -284,18 +421,21 @@ RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
     (target_scale, frozenset()),
     (no_gradient, frozenset()),
     (lr_high, frozenset()),
-    (start, frozenset({"input_scale", "target_scale", "lr_high"})),
+    (dropout_high, frozenset({"input_scale", "target_scale", "lr_high"})),
+    (start, frozenset({"input_scale", "target_scale", "lr_high", "dropout_high"})),
     (clip_low, frozenset()),
     (lr_low, frozenset({"clip_low", "no_gradient"})),
     (dead, frozenset({"no_gradient", "input_scale"})),
     (saturated, frozenset({"input_scale"})),
     (depth, frozenset({"no_gradient", "input_scale"})),
+    (signal, frozenset({"no_gradient", "vanishing"})),
     (outlier, frozenset({"input_scale"})),
-    (unsteady, frozenset({"outlier", "lr_high"})),
+    (unsteady, frozenset({"outlier", "lr_high", "vanishing"})),
     (nonfinite, frozenset()),
-    (labels, frozenset()),
+    (labels, frozenset({"lr_high", "input_scale", "target_scale", "nonfinite"})),
+    (overfitting, frozenset({"lr_high", "labels", "nonfinite"})),
 )
-"""The rules, and of each the verdicts that explain what it would say."""
+"""The rules, and for each the verdicts that explain what it would report."""
 
 LAST_RESORT: Rule = nothing_learned
-"""Speaks only where no other rule does."""
+"""Applies only where no other rule does."""

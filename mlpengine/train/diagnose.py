@@ -1,15 +1,15 @@
 """Diagnostics of a training run: an observer of the loop, and the file that it fills."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlpengine.diagnostics import Diagnostics, Verdict
-from mlpengine.diagnostics.baseline import best_constant, loss_of_constant
+from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
+from mlpengine.diagnostics.baseline import best_constant, feature_sizes, loss_of_constant
 from mlpengine.diagnostics.quantities import Columns
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
@@ -20,7 +20,7 @@ from mlpengine.train.task import Part
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
-FACT_ROWS = 50_000
+FACT_ROWS, FEATURE_ROWS = 50_000, 2_000
 AT_ONCE = 20
 """Samples that are written together."""
 
@@ -62,6 +62,7 @@ class LoopDiagnostics:
     Args:
         path: where diagnostics.csv goes; None writes nothing.
         every: steps between samples, as for `Diagnostics`.
+        name_row: returns the name of a training row by its number.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -70,8 +71,14 @@ class LoopDiagnostics:
     name = "diagnostics"
     core: Diagnostics
 
-    def __init__(self, path: Path | None = None, *, every: int | None = None) -> None:
-        self._path, self._every = path, every
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        every: int | None = None,
+        name_row: Callable[[int], str] = "training row {}".format,
+    ) -> None:
+        self._path, self._every, self._name_row = path, every, name_row
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
 
@@ -81,6 +88,7 @@ class LoopDiagnostics:
         self.core = Diagnostics(
             loop.step.mlp,
             every=self._every,
+            name_row=self._name_row,
             steps_per_epoch=len(loop.batches),
             **facts(loop.step.loss, loop.step.mlp.sizes[-1], loop.train, loop.validation),
         )
@@ -133,11 +141,11 @@ class LoopDiagnostics:
     def verdicts(self) -> list[Verdict]:
         """Return what is wrong with the run; empty for a healthy one."""
         self.core.skipped = self._loop.nonfinite.skipped
-        return self.core.verdicts()
+        return verdicts(self.core)
 
     def table(self) -> str:
         """Return the last sample as a table, a line a layer."""
-        return self.core.table()
+        return table(self.core)
 
     def _open(self, path: Path) -> SampleLog:
         """Open the file, behind the lines that it had when the loaded state was saved."""
@@ -170,19 +178,21 @@ class LoopDiagnostics:
         self._state = state
 
 
-def facts(loss: Loss, outputs: int, train: Part, validation: Part | None) -> dict[str, float]:
-    """Return what rows say about the losses and targets to expect, as `Diagnostics` takes it.
+def facts(loss: Loss, outputs: int, train: Part, validation: Part | None) -> dict[str, Any]:
+    """Return what rows say about losses, features and targets, as arguments of `Diagnostics`.
 
     Of large data every n-th row has to do, `FACT_ROWS` in all.
     """
     y, weights = _thinned(train)
     constant = best_constant(loss, y, outputs, weights)
-    found = {"baseline": loss_of_constant(loss, y, constant, weights)}
+    found: dict[str, Any] = {"baseline": loss_of_constant(loss, y, constant, weights)}
     if validation is not None:
         other, shares = _thinned(validation)
         found["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
     if loss.name in ("mse", "mae", "huber"):
         found["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
+    stride = -(-len(train) // FEATURE_ROWS)
+    found["feature_sizes"] = feature_sizes(train.x[::stride])
     return found
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from math import nan
 from pathlib import Path
+from typing import Any
 
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import DataError
@@ -30,7 +31,7 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
 
     Raises: DataError for a file that cannot be read.
     """
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         try:
             return [
                 (float(row["train_loss"]), float(row.get("validation_loss") or nan))
@@ -41,7 +42,7 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
             raise DataError(f"{path}: is no list of epochs ({error})") from error
 
 
-def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, float]) -> Diagnostics:
+def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any]) -> Diagnostics:
     """Return the diagnostics of a run as far as its files tell.
 
     `known` is what `facts` returns.
@@ -52,12 +53,7 @@ def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, float]) -> D
         raise DataError(
             f"{directory}: has no {DIAGNOSTICS_FILE} (diagnostics: false, or too short)"
         )
-    seen = Diagnostics(
-        mlp,
-        baseline=known.get("baseline", nan),
-        validation_baseline=known.get("validation_baseline", nan),
-        target_rms=known.get("target_rms", nan),
-    )
+    seen = Diagnostics(mlp, **known)
     columns = list(seen.columns)
     for step, found in read_samples(path):
         seen.values[:] = [found.get(column, nan) for column in columns]
@@ -74,14 +70,12 @@ def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, float]) -> D
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, str, float]]:
-    with path.open(newline="") as file:
-        number = 1
-        for number, text in enumerate(file, start=1):
-            if number == 1 or not text.endswith("\n"):
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1 or not line.endswith(b"\n"):
                 continue
-            cells = text.rstrip("\r\n").split(",")
             try:
-                step, layer, quantity, value = cells
+                step, layer, quantity, value = line.decode().rstrip("\r\n").split(",")
                 yield int(step), layer, quantity, float(value)
             except ValueError as error:
                 raise DataError(f"{path}:{number}: is no sample ({error})") from error

@@ -256,6 +256,17 @@ def test_compare_does_not_judge_different_targets(at):
     assert "cannot be told" in at("compare", "run", "target").out
 
 
+@pytest.mark.parametrize(
+    "text", ["[1]", '{"train": 3}', '{"test": {"loss": "low"}}', '{"validation": [0.5]}', "{"]
+)
+def test_compare_names_a_result_of_another_shape(at, trained, tmp_path, text):
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "result.json").write_text(text)
+    found = at("compare", trained / "run", tmp_path / "odd")
+    assert found.code == 1
+    assert "odd/result.json: " in found.err
+
+
 def test_schema(at, tmp_path):
     assert json.loads(at("schema").out) == json.loads(at("schema", "--json").out) == json_schema()
     assert at("schema", "-o", tmp_path / "s.json").code == 0

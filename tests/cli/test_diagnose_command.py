@@ -1,6 +1,8 @@
 """`mlpengine diagnose` on configs and on run directories."""
 
 import json
+from gzip import decompress
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ def test_a_rate_far_too_low_is_said(mlpengine, config):
     result = mlpengine("diagnose", config, "--set", "optimizer.lr=1e-7")
     assert result.code == 0
     assert "LOOK" in result.out
-    assert "raise lr" in result.out
+    assert "multiply lr by 4,000" in result.out
 
 
 @pytest.fixture
@@ -55,13 +57,13 @@ def finished(mlpengine, config):
 def test_a_run_is_read(mlpengine, finished):
     result = mlpengine("diagnose", finished, "--rows", "3")
     assert result.code == 0, result.err
-    for text in ("noise scale", "stable rank", "hard row"):
+    for text in ("noise scale", "stable rank", "hard line"):
         assert text in result.out
     found = json.loads(mlpengine("diagnose", finished, "--rows", "3", "--json").out)
     assert len(found["hardest"]) == 3
     norms = [h["gradient_norm"] for h in found["hardest"]]
     assert norms == sorted(norms, reverse=True)
-    assert {"row", "loss", "target", "predicted"} <= found["hardest"][0].keys()
+    assert {"line", "loss", "target", "predicted"} <= found["hardest"][0].keys()
     assert all(s["distance"] > 0 for s in found["spectra"])
     assert len(found["histograms"]) == 4
 
@@ -81,7 +83,7 @@ def test_a_run_that_failed_is_read(mlpengine, config):
     run = config.parent / "run"
     result = mlpengine("diagnose", run)
     assert result.code == 0, result.err
-    assert "lower lr" in result.out
+    assert "divide lr by" in result.out
     found = json.loads(mlpengine("diagnose", run, "--json").out)
     assert "lr_high" in {v["name"] for v in found["verdicts"]}
 
@@ -90,12 +92,33 @@ def test_the_dashboard_is_drawn(mlpengine, finished):
     pytest.importorskip("matplotlib", reason="the extra plots is not installed")
     assert mlpengine("diagnose", finished, "--plot", "d.png", "--dark").code == 0
     assert (finished.parent / "d.png").read_bytes().startswith(b"\x89PNG")
+    assert mlpengine("diagnose", finished, "--plot", "d.pdf").code == 0
+    assert (finished.parent / "d.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_tables_fit_into_80_columns_and_explain_their_titles(mlpengine, finished):
+    out = mlpengine("diagnose", finished).out
+    lines = [line for line in out.splitlines() if line and not line.startswith("LOOK")]
+    tables = [line for line in lines if line.lstrip()[0].isdigit() or line.lstrip()[:5] == "layer"]
+    assert len(tables) > 12
+    assert max(map(len, tables)) <= 80
+    assert "max |z|: largest" in " ".join(out.split())
+
+
+def test_hard_rows_are_lines_of_the_file(mlpengine, finished):
+    """The target of the line that is named is the target that is shown."""
+    packed = files("mlpengine.datasets").joinpath("penguins.csv.gz").read_bytes()
+    lines = decompress(packed).decode().splitlines()
+    place = lines[0].split(",").index("species")
+    found = json.loads(mlpengine("diagnose", finished, "--json").out)["hardest"]
+    assert [lines[h["line"] - 1].split(",")[place] for h in found] == [h["target"] for h in found]
 
 
 @pytest.mark.parametrize(
     ("args", "text"),
     [
         (["small.yaml", "--plot", "x.png"], "--plot draws a run"),
+        (["run", "--plot", "x.jpeg"], "x.jpeg: a picture must be named .png, .svg or .pdf"),
         (["run", "--set", "seed=1"], "--set changes a config"),
         (["empty"], "no run directory"),
         (["missing"], "does not exist"),
@@ -126,14 +149,19 @@ def test_samples_are_read_as_written(tmp_path, finished):
     assert np.isfinite(epochs).all()
 
 
-@pytest.mark.parametrize("line", ["x,0,loss,1.0\n", "5,0,loss\n", "5,0,loss,much\n"])
+@pytest.mark.parametrize(
+    "line",
+    [b"x,0,loss,1.0\n", b"5,0,loss\n", b"5,0,loss,much\n", b"5,0,l\xf6ss,1.0\n"],
+)
 def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
-    (tmp_path / "diagnostics.csv").write_text(f"step,layer,quantity,value\n1,,loss,2.0\n{line}")
+    start = b"step,layer,quantity,value\n1,,loss,2.0\n"
+    (tmp_path / "diagnostics.csv").write_bytes(start + line)
     with pytest.raises(DataError, match=r"diagnostics\.csv:3: is no sample"):
         read_diagnostics(tmp_path, Mlp([2, 2]), {})
 
 
-def test_a_damaged_list_of_epochs_is_named(tmp_path):
-    (tmp_path / "metrics.csv").write_text("epoch,steps\n1,2\n")
+@pytest.mark.parametrize("data", [b"epoch,steps\n1,2\n", b"epoch,train_loss\n1,\xff\n"])
+def test_a_damaged_list_of_epochs_is_named(tmp_path, data):
+    (tmp_path / "metrics.csv").write_bytes(data)
     with pytest.raises(DataError, match=r"metrics\.csv: is no list of epochs"):
         read_epochs(tmp_path / "metrics.csv")

@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
-from mlpengine.diagnostics import Diagnostics, Verdict, baseline_loss, loss_of_zeros
+from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy
+from mlpengine.diagnostics import (
+    Diagnostics,
+    Verdict,
+    baseline_loss,
+    loss_of_zeros,
+    table,
+    verdicts,
+)
 from mlpengine.diagnostics.baseline import least_loss
-from mlpengine.diagnostics.rules import LAST_RESORT, RULES, all_verdicts
-from mlpengine.diagnostics.table import noise_sentence, table
-from mlpengine.diagnostics.verdicts import percent, power
+from mlpengine.diagnostics.layer_table import noise_sentence
+from mlpengine.diagnostics.rules import LAST_RESORT, RULES
+from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
 
@@ -96,7 +103,7 @@ def seen_with(**values):
 
 
 def names(seen):
-    return [verdict.name for verdict in all_verdicts(seen)]
+    return [verdict.name for verdict in verdicts(seen)]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +118,98 @@ def names(seen):
 )
 def test_rules_on_made_up_numbers(values, name):
     assert names(seen_with(**values)) == [name]
+
+
+def epochs(train, validation):
+    """Return diagnostics after epochs with these losses; a constant prediction has loss 1."""
+    seen = Diagnostics(Mlp([3, 4, 2]), baseline=1.0, validation_baseline=1.0)
+    for one, other in zip(train, validation, strict=True):
+        seen.close_epoch(one, other)
+    return seen
+
+
+FALLING = np.geomspace(0.9, 0.1, 20)
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "expected"),
+    [
+        (FALLING, np.maximum(FALLING, 0.4), []),
+        (FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.77, 17)], ["overfitting"]),
+        (FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.69, 17)], []),
+        (FALLING, FALLING / 10 + np.linspace(0, 0.01, 20), []),
+        (np.linspace(1, 0.97, 20), np.full(20, 1.04), ["labels"]),
+        (np.linspace(1, 0.6, 20), np.linspace(0.92, 1.1, 20), ["labels"]),
+        (np.linspace(1, 0.97, 20), np.linspace(1, 0.98, 20), []),
+        (np.full(20, 1.0), np.full(20, 1.0), ["nothing_learned"]),
+    ],
+)
+def test_curves_of_epochs(train, validation, expected):
+    assert names(epochs(train, validation)) == expected
+
+
+def watched(mlp, lr, **options):
+    """Return diagnostics of 300 steps, shown as a loop of one's own shows them."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((32, mlp.sizes[0])).astype("f4"), rng.integers(0, 2, 32)
+    scratch, grads, loss = mlp.scratch(32), mlp.gradients(32), SoftmaxCrossEntropy()
+    adam, seen = Adam(mlp, lr=lr), Diagnostics(mlp, **options)
+    for step in range(1, 301):
+        mlp.forward(x, scratch)
+        value = loss(scratch.output, y, grads.d_output)
+        mlp.backward(scratch, grads)
+        adam.step(mlp, grads)
+        seen.observe(scratch, grads, step, loss=value)
+    return seen, value
+
+
+@pytest.mark.parametrize("baseline", [{}, {"baseline": None}, {"baseline": 0.69}])
+@pytest.mark.parametrize("epochs", [0, 6])
+@pytest.mark.parametrize(("lr", "expected"), [(1e-7, ["lr_low"]), (3e-3, []), (3.0, ["lr_high"])])
+def test_a_loop_of_ones_own_gets_verdicts(baseline, epochs, lr, expected):
+    seen, value = watched(Mlp([4, 16, 2], activation="tanh", seed=0), lr, **baseline)
+    for _ in range(epochs):
+        seen.close_epoch(value, None)
+    assert [name for name in names(seen) if name.startswith("lr")] == expected
+
+
+def test_dropout_is_not_taken_for_large_weights():
+    mlp = Mlp([4, 32, 32, 2], dropout=0.9, seed=0)
+    seen, _ = watched(mlp, 1e-3, baseline=0.69)
+    assert names(seen) == ["dropout_high"]
+    seen.epochs, seen.first_loss = [(0.3, 0.3)], 20.0
+    assert names(seen) == []
+
+
+def test_raw_features_are_not_taken_for_large_weights():
+    seen = seen_with(input_mean=0.0, input_std=12.0)
+    seen.first_loss = 30.0
+    (verdict,) = verdicts(seen)
+    assert verdict.name == "start"
+    assert "standardize the features" in verdict.advice
+    seen.feature_sizes = np.array([1.5, 78.0, 0.0])
+    (verdict,) = verdicts(seen)
+    assert verdict.name == "input_scale"
+    assert "feature 1" in verdict.finding
+
+
+@pytest.mark.parametrize(("loss", "expected"), [(0.01, []), (0.9, ["dead"])])
+def test_units_that_die_after_the_fit_are_not_called_dead(loss, expected):
+    seen = Diagnostics(Mlp([3, 4, 2]), baseline=1.0)
+    for step, dead in enumerate([0.0, 0.0, 0.1, 0.5, 0.75], start=1):
+        seen.values[seen.columns.place("loss")] = 1.0 if step < 3 else loss
+        seen.values[seen.columns.place("dead_share", 0)] = dead
+        seen.sampled = step
+        seen.series.append(step, seen.values)
+    assert names(seen) == expected
+
+
+def test_a_signal_that_vanishes_on_its_way_forward_is_reported():
+    mlp = Mlp([4, *[16] * 12, 2], activation="tanh", seed=0)
+    for weight in mlp.weights:
+        weight *= 0.25
+    seen, _ = watched(mlp, 1e-3)
+    assert "vanishing" in names(seen)
 
 
 def test_nothing_is_said_before_anything_is_seen():

@@ -1,0 +1,100 @@
+"""The last sample as a table: a line for each layer, and a few for the net."""
+
+from functools import partial
+from math import isnan, sqrt
+
+from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.verdict import percent, power
+
+COLUMNS = {
+    "layer": 5,
+    "units": 5,
+    "activation": 10,
+    "grad RMS": 8,
+    "update": 7,
+    "cosine": 6,
+    "dead|sat": 8,
+    "mean": 8,
+    "std": 7,
+    "max |z|": 7,
+}
+"""Titles and widths; 80 columns with the spaces between them."""
+
+LEGEND = """\
+update: norm of the step / norm of the weights (guide 0.001); cosine: between the
+step and the negative gradient; dead|sat: units that never fire (relu), or
+activations beyond 0.97 of their range (tanh, sigmoid); max |z|: largest
+magnitude before the activation"""
+"""What the columns mean."""
+
+
+def table(diagnostics: Diagnostics) -> str:
+    """Return the last sample as text: a line for each layer, then the net's norms and noise."""
+    if not diagnostics.sampled:
+        return "no step was sampled"
+    lines = [_line(tuple(COLUMNS))]
+    for number, layer in enumerate(diagnostics.mlp.layers):
+        get = partial(diagnostics.get, layer=number)
+        dead, cosine = diagnostics.dead_share(number), get("update_cosine")
+        stopped = get("saturated_share") if isnan(dead) else dead
+        cells = (
+            str(number),
+            str(layer.out_dim),
+            layer.activation.name if layer.activation else "-",
+            _text(get("gradient_rms")),
+            _text(get("update_ratio")),
+            "-" if isnan(cosine) else f"{cosine:.2f}",
+            "-" if isnan(stopped) else percent(stopped),
+            _text(get("activation_mean")),
+            _text(get("activation_std")),
+            _text(get("pre_activation_max")),
+        )
+        lines.append(_line(cells))
+    return "\n".join([*lines, *_net_lines(diagnostics)])
+
+
+def _net_lines(diagnostics: Diagnostics) -> list[str]:
+    get, name_row = diagnostics.get, diagnostics.name_row
+    norm, clipped = get("gradient_norm"), get("clipped_norm")
+    hardest = "unknown" if isnan(get("hardest_row")) else name_row(int(get("hardest_row")))
+    after = f", clipped to {power(clipped)}" if clipped < norm else ""
+    lines = [
+        f"step {diagnostics.sampled}: gradient norm {power(norm)}{after}",
+        f"norms of single rows: median {power(get('example_norm_median'))}, largest "
+        f"{power(get('example_norm_max'))} ({hardest})",
+    ]
+    if diagnostics.spikes.count:
+        lines.append(f"spikes: {diagnostics.spikes.count} of {diagnostics.spikes.steps} steps")
+    return [*lines, noise_sentence(diagnostics)]
+
+
+def noise_sentence(diagnostics: Diagnostics) -> str:
+    """Return what the gradient noise scale means for the batch size."""
+    scale, batch = diagnostics.noise.value, diagnostics.batch_size
+    if batch < 2:
+        return "gradient noise scale: needs batches of at least 2 rows"
+    if isnan(scale):
+        return (
+            f"gradient noise scale: far above the batch size of {batch}; the gradient does not "
+            "stand out from its noise, so larger batches, or a lower lr, average more of it away"
+        )
+    sentence = f"gradient noise scale {power(scale)} rows at batch size {batch}: "
+    if batch < scale / 2:
+        gain = (1 + scale / batch) / (1 + scale / (2 * batch))
+        return sentence + (
+            f"doubling the batch would make each step worth {gain:.2f} of the present ones "
+            f"(up to 2 at best); beyond {power(scale)} rows it hardly helps"
+        )
+    if batch > 4 * scale:
+        enough = power(max(1.0, sqrt(scale * batch)))
+        return sentence + f"batches of {enough} rows would do nearly as well"
+    return sentence + "the batch size suits the noise"
+
+
+def _text(value: float) -> str:
+    return "-" if isnan(value) else f"{value:.2g}"
+
+
+def _line(texts: tuple[str, ...]) -> str:
+    cells = zip(texts, COLUMNS.values(), strict=True)
+    return " ".join(text.rjust(width) for text, width in cells).rstrip()
