@@ -1,11 +1,15 @@
 """An app that learns while it runs: a controller that follows a plant which keeps changing.
 
 ``python benchmarks/online.py`` (``--steps 1000000`` for the soak, ``--smoke`` for a short run that
-fails if memory grows).  Each step the app predicts the plant's next value under several actions,
-takes the one that comes nearest to the set point, sees what the plant did, and learns from it and
+fails if memory grows or the errors are large).  Each step the app predicts the plant's next value
+under a grid of actions, and again under a finer grid around the best of them.  It takes the action
+with the prediction nearest to the set point, measures the plant's response, and learns from it and
 from seven samples of the recent past.  Two threads answer requests meanwhile, each with a Scratch
 of its own, from a copy of the weights that is renewed every thousand steps, between requests.  At
 the end the network is saved, loaded and compared.
+
+With the first grid alone the control error would be that of rounding the action, 0.1 / sqrt(12)
+times the plant's gain, and grow and shrink with the gain.
 """
 
 import argparse
@@ -25,9 +29,11 @@ from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 
 BATCH, MEMORY = 8, 256
 ACTIONS = np.linspace(-1, 1, 21, dtype="f4")
+FINE = np.linspace(-0.1, 0.1, 21, dtype="f4")
+"""Offsets from the best action; they span the gaps to its neighbors."""
 REQUESTS = np.linspace(-1, 1, 8).tolist()
 RENEW_EVERY = 1_000
-SMOKE_STEPS, SMOKE_GROWTH, SMOKE_ERROR = 20_000, 2 << 20, 0.02
+SMOKE_STEPS, SMOKE_GROWTH, SMOKE_ERROR = 20_000, 2 << 20, 0.01
 
 
 class Plant:
@@ -56,7 +62,6 @@ class Learner:
             self.mlp, MeanSquaredError(), Adam(self.mlp, lr=1e-3), BATCH, clip_norm=1.0
         )
         self.trial = self.mlp.scratch(len(ACTIONS), training=False)
-        self.trial.input[:, 1] = ACTIONS
         self.past_x = np.zeros((MEMORY, 2), "f4")
         self.past_y = np.zeros((MEMORY, 1), "f4")
         self.rows = np.zeros(BATCH, np.int64)
@@ -65,10 +70,17 @@ class Learner:
 
     def best_action(self, value: float, goal: float) -> tuple[float, float]:
         """Return the action whose predicted outcome is nearest to the goal, and that outcome."""
-        self.trial.input[:, 0] = value
+        values, actions = self.trial.input.T
+        values[:], actions[:] = value, ACTIONS
+        best, _ = self._nearest(goal)
+        np.add(FINE, best, out=actions)
+        np.clip(actions, -1, 1, out=actions)
+        return self._nearest(goal)
+
+    def _nearest(self, goal: float) -> tuple[float, float]:
         outcomes = self.mlp.forward(self.trial.input, self.trial)[:, 0]
         best = int(np.abs(outcomes - goal).argmin())
-        return float(ACTIONS[best]), float(outcomes[best])
+        return float(self.trial.input[best, 1]), float(outcomes[best])
 
     def learn(self, value: float, action: float, outcome: float) -> float:
         """Learn from what happened, and from older samples; return the loss before."""
@@ -194,8 +206,8 @@ def main() -> None:
     print(f"memory grew by {growth / 2**10:.0f} KiB after the second line; saved, loaded, the same")
     if args.smoke and growth > SMOKE_GROWTH:
         raise SystemExit(f"memory grew by {growth} bytes, more than {SMOKE_GROWTH}")
-    if args.smoke and surprise > SMOKE_ERROR:
-        raise SystemExit(f"predictions are off by {surprise}, more than {SMOKE_ERROR}")
+    if args.smoke and max(surprise, miss) > SMOKE_ERROR:
+        raise SystemExit(f"errors of {surprise} and {miss} are more than {SMOKE_ERROR}")
 
 
 if __name__ == "__main__":
