@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mlpengine.config import ConfigFile, load_config, parse_override
-from mlpengine.config.tables import Tables, read_source, read_tables
+from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
 from mlpengine.data import profile
 from mlpengine.data.checks import Profile, more_features
 from mlpengine.wording import plural
@@ -34,7 +34,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     file = load_config(config, [parse_override(text) for text in settings])
     table, targets = read_source(file)
     task = file.config.data.task
-    found = profile(table, targets, task=None if task == "auto" else task)
+    found = profile(profiled_table(file, table), targets, task=None if task == "auto" else task)
     dropped = reasons(file, found)
     shown = found.warnings(dropped)
     if not as_json:
@@ -51,6 +51,8 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps({**facts, **fitted}))
         return
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
+    for line in tables.remarks:
+        click.echo(line)
     click.echo(f"rows: {rows}\nfeatures: {fitted['features']}, outputs: {fitted['outputs']}")
     if fitted["constant_in_training"]:
         click.echo(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
@@ -73,7 +75,7 @@ def after(tables: Tables) -> dict[str, Any]:
     preprocessor = tables.preprocessor
     return {
         "rows": tables.rows,
-        "without_target": {name: count for name, (count, _) in tables.without_target.items()},
+        "left_out": tables.remarks,
         "features": preprocessor.n_features,
         "feature_names": preprocessor.feature_names,
         "constant_in_training": preprocessor.constant,

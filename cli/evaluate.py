@@ -11,6 +11,7 @@ import click
 from mlpengine.config import load_config
 from mlpengine.config.build import build
 from mlpengine.data import read_table
+from mlpengine.data.rows import usable_rows
 from mlpengine.errors import UsageError
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
@@ -99,7 +100,13 @@ def read_part(model: Model, source: str) -> Part:
     """Return the rows of a file as the model takes them, with their targets."""
     stream: Any = sys.stdin.buffer if source == "-" else source
     table = read_table(stream, text=model.preprocessor.text_columns)
-    return part_of(table, None, model.preprocessor, model.task, model.mlp.dtype)
+    target = model.preprocessor.target
+    usable = usable_rows(
+        table, target.columns if target else [], model.preprocessor.rows_in_use(table)
+    )
+    for line in usable.remarks:
+        click.echo(line, err=True)
+    return part_of(table, usable.rows, model.preprocessor, model.task, model.mlp.dtype)
 
 
 def own_parts(run: Path, model: Model) -> dict[str, Part]:

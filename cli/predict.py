@@ -54,6 +54,11 @@ def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> N
     table = read_table(stream, text=names)
     if key:
         table.require([key], "--id")
+    in_use = model.preprocessor.rows_in_use(table)
+    if in_use is not None and not in_use.all():
+        where, count = model.preprocessor.options.where, int((~in_use).sum())
+        text = f"{plural(count, 'row')} of {table.n_rows:,} unlike those trained on: not {where}"
+        click.echo(f"warning: {table.source}: {text}", err=True)
     columns, numbers = predictions(model, table)
     columns = {**row_names(table, key, columns), **columns}
     if path is not None:

@@ -22,7 +22,8 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     rows = np.arange(table.n_rows) if rows is None else rows
     sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
     values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
-    used = find_leaks(sample, tables.preprocessor.columns, values, task or "regression")
+    sample = tables.preprocessor.with_computed(sample)
+    used = find_leaks(sample, list(tables.preprocessor.kinds), values, task or "regression")
     dropped = [
         find_leak(name, sample[name], values, task or "regression")
         for name in file.config.data.drop

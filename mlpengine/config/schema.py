@@ -109,6 +109,12 @@ class DataSection(Section):
     categorical: Annotated[list[str], NAME_OR_NAMES] = Field(
         default=[], description="Columns of numbers that are really names."
     )
+    features: dict[str, str] = Field(
+        default={}, max_length=1000, description="Further columns, name: formula of the others."
+    )
+    where: str | None = Field(
+        default=None, description="Rows to use: a formula, such as price > 0 and carat < 3."
+    )
     weight: str | None = Field(default=None, description="Column of sample weights.")
     class_weights: Literal["none", "balanced"] = Field(
         default="none", description="balanced: rare classes count more in the loss."

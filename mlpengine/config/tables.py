@@ -16,10 +16,18 @@ from mlpengine.data import (
     split_rows,
     task_of,
 )
+from mlpengine.data.computed import (
+    computed_column,
+    computed_columns,
+    row_filter,
+    rows_that_fulfil,
+    with_columns,
+)
+from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
-from mlpengine.errors import DataError
+from mlpengine.errors import DataError, FormulaError
 from mlpengine.spec import Array
-from mlpengine.wording import plural, suggestion
+from mlpengine.wording import suggestion
 
 
 @dataclass(frozen=True)
@@ -30,8 +38,8 @@ class Tables:
     parts: dict[str, tuple[Table, Array | None]]
     """Table and row numbers (None: all) of train, validation, test; empty parts are left out."""
 
-    without_target: dict[str, tuple[int, int]]
-    """By file: how many rows have no target and are left out, and the number of all rows."""
+    remarks: list[str]
+    """A line for each reason why rows of a file are left out."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -40,14 +48,6 @@ class Tables:
             name: table.n_rows if rows is None else len(rows)
             for name, (table, rows) in self.parts.items()
         }
-
-    @property
-    def remarks(self) -> list[str]:
-        """A line for each file that has rows without a target."""
-        return [
-            f"{source}: {plural(count, 'row')} of {total:,} without a target left out"
-            for source, (count, total) in self.without_target.items()
-        ]
 
     def place(self, part: str, row: int) -> str:
         """Return where a row of a part stands in its source: "line 17", or "row 16" of arrays."""
@@ -74,33 +74,34 @@ def read_tables(
         path = getattr(file.config.data, f"{part}_source")
         if path:
             tables[part] = _read(file, f"{part}_source", path)
-    complete = {name: _with_target(other, target) for name, other in tables.items()}
-    rows = _split(file, table, target, complete["train"], own_files=set(tables))
+    usable = {
+        name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
+    }
+    rows = _split(file, table, target, usable["train"].rows, own_files=set(tables))
     if preprocessor is None:
         preprocessor = _preprocessor(file, target).fit(table, rows["train"])
     parts: dict[str, tuple[Table, Array | None]] = {
         name: (table, rows[name]) for name in PARTS if len(rows[name])
     }
-    parts |= {name: (other, complete[name]) for name, other in tables.items() if name != "train"}
-    without = {
-        tables[name].source: (tables[name].n_rows - len(kept), tables[name].n_rows)
-        for name, kept in complete.items()
-        if kept is not None
-    }
-    return Tables(preprocessor, parts, without)
+    parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
+    return Tables(preprocessor, parts, [line for one in usable.values() for line in one.remarks])
 
 
-def _with_target(table: Table, target: list[str]) -> Array | None:
-    """Return the rows that have every target, None if all have."""
-    missing = np.zeros(table.n_rows, bool)
-    for name in target:
-        if name in table:
-            missing |= table[name].missing
-    if not missing.any():
+def profiled_table(file: ConfigFile, table: Table) -> Table:
+    """Return the rows of a table that `data.where` keeps, with the computed columns."""
+    in_use = rows_in_use(file, table)
+    columns = computed_columns(file.config.data.features, table.names)
+    return with_columns(table if in_use is None else table.rows(in_use), columns, strict=False)
+
+
+def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
+    """Return a bool for each row, whether `data.where` holds; None without it."""
+    data = file.config.data
+    if data.where is None:
         return None
-    if missing.all():
-        raise DataError(f"{table.source}: the target is missing in every row ({', '.join(target)})")
-    return np.flatnonzero(~missing)
+    columns = computed_columns(data.features, table.names)
+    formula = row_filter(data.where, [*table.names, *data.features])
+    return rows_that_fulfil(table, formula, columns)
 
 
 def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
@@ -118,6 +119,8 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
         max_levels=data.max_levels,
         clip=data.clip,
         dtype=file.config.training.dtype,
+        features=data.features,
+        where=data.where,
     )
 
 
@@ -129,6 +132,7 @@ def read_source(file: ConfigFile) -> tuple[Table, list[str]]:
     table = _read(file, "source", file.config.data.source)
     target = file.config.data.target or _own_target(file, table)
     _check_columns(file, table)
+    _check_formulas(file, table, target)
     return table, target
 
 
@@ -161,9 +165,28 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
         named += [(("data", key), name) for name in getattr(data, key) or []]
     named += [(("data", "split", key), getattr(data.split, key)) for key in ("group", "time")]
     for path, name in named:
-        if name and name not in table:
+        if name and name not in table and not (path == ("data", "drop") and name in data.features):
             text = f"{table.source} has no column {name!r}{suggestion(name, table.names)}"
             file.document.report(path, text)
+    file.document.check()
+
+
+def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
+    """Check every formula over columns; report all that cannot be read at once."""
+    data, known = file.config.data, table.names
+    for name, text in data.features.items():
+        try:
+            column = computed_column(name, text, known)
+            if set(column.reads) & set(target):
+                raise FormulaError(f"must not read the target (got {text!r})")
+        except FormulaError as error:
+            file.document.report(("data", "features", name), str(error))
+        known = [*known, name]
+    try:
+        if data.where is not None:
+            row_filter(data.where, known)
+    except FormulaError as error:
+        file.document.report(("data", "where"), str(error))
     file.document.check()
 
 

@@ -28,6 +28,8 @@ class Options:
     max_levels: int | None = None
     clip: Clipping = "smooth"
     dtype: str = "float32"
+    features: tuple[tuple[str, str], ...] = ()
+    where: str | None = None
 
 
 def check(options: Options) -> None:

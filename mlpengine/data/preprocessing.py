@@ -1,11 +1,21 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from mlpengine.data.categories import Category
+from mlpengine.data.computed import (
+    ComputedColumn,
+    Operand,
+    computed_columns,
+    row_filter,
+    rows_that_fulfil,
+    used_columns,
+    with_columns,
+)
 from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import FeatureKind, Task, kind_of
 from mlpengine.data.numbers import Numbers
@@ -15,7 +25,8 @@ from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Clipping, Filling, Scaling
 from mlpengine.data.table import Table
 from mlpengine.data.targets import Label, Target, fit_target, row_weights, target_from_state
-from mlpengine.errors import DataError
+from mlpengine.errors import DataError, FormulaError
+from mlpengine.formula import Expr
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 
@@ -33,7 +44,9 @@ class Preprocessor:
     category is a category. Levels in fewer than `min_count` rows are unknown, and so are all but
     the `max_levels` most frequent; categories of more than `embed_above` levels become embedding
     codes instead of one-hot features. Regression targets are standardized unless
-    `standardize_target` is false.
+    `standardize_target` is false. `features` are further columns, name by formula of the others
+    (`mlpengine.formula.parse`); `where` is a formula that is true for the rows in use
+    (`rows_in_use`), which `fit` and `transform` do not apply. Arrays have the dtype `dtype`.
 
     Features stand in this order: numbers, booleans and dates as in the table, their indicators,
     then the one-hot categories. A feature that is constant in training is 0 everywhere.
@@ -57,17 +70,23 @@ class Preprocessor:
         max_levels: int | None = None,
         clip: Clipping = "smooth",
         dtype: str = "float32",
+        features: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        where: str | None = None,
     ) -> None:
         targets = (target,) if isinstance(target, str) else tuple(target or ())
         self.options = Options(
             targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
             standardize_target, min_count, embed_above, max_levels, clip, dtype,
+            tuple(dict(features).items()), where,
         )  # fmt: skip
         check(self.options)
         self.kinds: dict[str, FeatureKind] = {}
         self.numbers: Numbers | None = None
         self.categories: list[Category] = []
         self.target: Target | None = None
+        self.computed: list[ComputedColumn] = []
+        self.row_filter: Expr | None = None
+        self.operands: dict[str, Operand] = {}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
         """Fit on the given rows of a table (all by default); only kinds come from all of them.
@@ -75,6 +94,8 @@ class Preprocessor:
         Raises: DataError listing every column that cannot be used, or naming the first bad cell.
         """
         options = self.options
+        self._read_formulas(table.names)
+        table = with_columns(table, self.computed, rows)
         special = [*options.target, *([options.weight] if options.weight else [])]
         table.require([*special, *options.drop, *options.categorical], "the config")
         skipped = {*special, *options.drop}
@@ -94,7 +115,40 @@ class Preprocessor:
         if options.target:
             self.target = fit_target(part, options.target, options.task, options.standardize_target)
         self.categories = [Category.fit(part, name, options) for name in picked]
+        self.operands = {name: Operand.of(table[name]) for name in used_columns(self.computed)}
         return self
+
+    def _read_formulas(self, names: Sequence[str]) -> None:
+        self.computed = computed_columns(dict(self.options.features), names)
+        for column in self.computed:
+            wrong = {*self.options.target} & {*column.reads}
+            if wrong:
+                text = f"features: {column.name}: must not read the target ({column.text})"
+                raise FormulaError(text)
+        if self.options.where is not None:
+            known = [*names, *(column.name for column in self.computed)]
+            self.row_filter = row_filter(self.options.where, known)
+
+    def rows_in_use(self, table: Table) -> Array | None:
+        """Return a bool for each row, whether `where` holds; None without it or its columns."""
+        if self.row_filter is None or not all(name in table for name in self.formula_columns):
+            return None
+        return rows_that_fulfil(self._own(table), self.row_filter, self.computed)
+
+    @property
+    def formula_columns(self) -> list[str]:
+        """The columns that computed columns and `where` read."""
+        filters = [] if self.row_filter is None else [self.row_filter]
+        return used_columns(self.computed, *filters)
+
+    def with_computed(self, table: Table) -> Table:
+        """Return a table with the computed columns, missing where a formula is not finite."""
+        return with_columns(self._own(table), self.computed, strict=False)
+
+    def _own(self, table: Table) -> Table:
+        """Return a table without columns that are called like computed ones."""
+        names = {column.name for column in self.computed}
+        return table.drop(name for name in table.names if name in names) if names else table
 
     def _kind(self, table: Table, name: str) -> FeatureKind:
         if name in self.options.categorical:
@@ -146,6 +200,7 @@ class Preprocessor:
         Raises: DataError naming the columns that are missing, or the first cell that is unusable.
         """
         numbers = self._fitted()
+        table = with_columns(self._own(table), self.computed, rows)
         self._check_columns(table)
         picked = [category.column for category in self.categories]
         part = _part(table, picked + (self._extra(table) if targets else []), rows)
@@ -173,17 +228,23 @@ class Preprocessor:
         numbers = self._fitted()
         self._check_columns(table)
         block = table.block
-        if block is None or self.categories or not all(c in block.positions for c in self.columns):
+        if (
+            block is None
+            or self.categories
+            or self.computed
+            or not all(c in block.positions for c in self.columns)
+        ):
             raise DataError(
-                f"{table.source}: only a matrix of numbers (.npy) can be streamed; set stream to "
-                "false"
+                f"{table.source}: only a matrix of numbers (.npy) without computed columns can be "
+                "streamed; set stream to false"
             )
         part = _part(table, self._extra(table), rows)
         return Dataset(Stream(table, block, numbers, rows, batch_size), None, *self._targets(part))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model")
-        for name, kind in self.kinds.items():
+        kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
+        for name, kind in (kinds | self.kinds).items():
             column = table[name]
             if kind == "category" or column.kind == "text" or column.missing.all():
                 continue
@@ -230,7 +291,10 @@ class Preprocessor:
     @property
     def columns(self) -> list[str]:
         """The columns that `transform` needs."""
-        return list(self.kinds)
+        computed = {column.name for column in self.computed}
+        return [
+            name for name in dict.fromkeys([*self.kinds, *self.operands]) if name not in computed
+        ]
 
     @property
     def text_columns(self) -> list[str]:
@@ -268,11 +332,16 @@ class Preprocessor:
         options = {name: getattr(self.options, name) for name in Options.__slots__}
         return {
             "version": VERSION,
-            "options": {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
+            "options": {
+                **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
+                "features": [list(pair) for pair in self.options.features],
+            },
             "kinds": dict(self.kinds),
             "numbers": self._fitted().state_dict(),
             "categories": [category.state_dict() for category in self.categories],
             "target": self.target.state_dict() if self.target else None,
+            "reads": self.formula_columns,
+            "operands": {name: asdict(operand) for name, operand in self.operands.items()},
         }
 
     @classmethod
@@ -290,6 +359,9 @@ class Preprocessor:
         preprocessor.categories = [Category.from_state(one) for one in state["categories"]]
         if state["target"] is not None:
             preprocessor.target = target_from_state(state["target"])
+        preprocessor._read_formulas(state.get("reads", ()))
+        operands = state.get("operands", {})
+        preprocessor.operands = {name: Operand(**one) for name, one in operands.items()}
         return preprocessor
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
+from mlpengine.data.computed import Operand
 from mlpengine.data.kinds import FeatureKind
 from mlpengine.data.options import Options
 from mlpengine.data.sources import PARTS
@@ -71,6 +72,8 @@ class PreprocessorState(TypedDict):
     numbers: NumbersState
     categories: list[CategoryState]
     target: ClassState | NumberState | MultiLabelState | None
+    reads: NotRequired[list[str]]
+    operands: NotRequired[dict[str, Operand]]
 
 
 def check_state(state: Mapping[str, Any]) -> None:
@@ -93,6 +96,11 @@ def check_state(state: Mapping[str, Any]) -> None:
     )
     if target is not None:
         _check_target(target, kinds)
+    computed = dict(state["options"].get("features", ()))
+    _demand(
+        all(kinds.get(name, "number") in ("number", "integer", "empty") for name in computed),
+        "options.features must be columns of numbers",
+    )
 
 
 def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:

@@ -1,19 +1,26 @@
 """The preprocessing in ONNX: from columns by name to the features of the network."""
 
-from math import pi
+from collections.abc import Mapping
+from functools import reduce
+from math import nan, pi
 
 import numpy as np
 
 from mlpengine.data import Preprocessor
 from mlpengine.data._cells import MISSING
 from mlpengine.data.categories import Category
+from mlpengine.data.computed import ComputedColumn
 from mlpengine.data.numbers import CLIP, FAR, Numbers
 from mlpengine.data.sources import _PERIODS as PERIODS
 from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
 from mlpengine.export._feed import numeric_levels
 from mlpengine.export._graph import ML, Graph
+from mlpengine.formula import onnx_node, variable, where
 from mlpengine.spec import Array
+
+FLOAT32_ONLY = ("Erf", "Softplus")
+"""Operators that onnxruntime has for float32 only."""
 
 
 def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
@@ -32,15 +39,37 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
     for name in preprocessor.columns:
         graph.input(name, "string" if name in texts else "float64", 1)
-    blocks = _numbers(graph, numbers) if numbers.sources else []
+    computed: dict[str, str] = {}
+    for column in preprocessor.computed:
+        computed[column.name] = _computed(graph, column, computed)
+    blocks = _numbers(graph, numbers, computed) if numbers.sources else []
     for category in preprocessor.categories:
         blocks += _one_hot(graph, category)
     return blocks[0] if len(blocks) == 1 else graph.node("Concat", *blocks, axis=1)
 
 
-def _numbers(graph: Graph, numbers: Numbers) -> list[str]:
+def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str]) -> str:
+    """Return a column that a formula computes, missing where a cell that it reads is."""
+    names = {name: computed.get(name, name) for name in column.reads}
+    given = {variable(name): value for name, value in names.items()}
+    formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
+
+    def node(operator: str, *inputs: str) -> str:
+        if operator not in FLOAT32_ONLY:
+            return graph.node(operator, *inputs)
+        return graph.cast(
+            graph.node(operator, *(graph.cast(x, "float32") for x in inputs)), "float64"
+        )
+
+    values = onnx_node(formula, given, node, lambda number: _wide(graph, number))
+    gaps = [graph.node("IsNaN", value) for value in names.values()]
+    missing = reduce(lambda a, b: graph.node("Or", a, b), gaps)
+    return graph.node("Where", missing, _wide(graph, nan), values)
+
+
+def _numbers(graph: Graph, numbers: Numbers, computed: Mapping[str, str]) -> list[str]:
     """Return the block of scaled numbers and, if there are any, that of the indicators."""
-    columns = [_source(graph, source) for source in numbers.sources]
+    columns = [_source(graph, source, computed) for source in numbers.sources]
     raw = columns[0] if len(columns) == 1 else graph.node("Concat", *columns, axis=1)
     missing = graph.node("IsNaN", raw)
     x = graph.node("Where", missing, graph.constant(numbers.fill), raw)
@@ -65,12 +94,12 @@ def _clipped(graph: Graph, x: str) -> str:
     return graph.node("Div", x, length)
 
 
-def _source(graph: Graph, source: Source) -> str:
+def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
     """Return a raw feature: a column, the time since another, or a place in a period."""
     if source.minus:
         return graph.node("Sub", source.column, source.minus)
     if not source.part:
-        return source.column
+        return computed.get(source.column, source.column)
     period, wave = source.part.split()
     length, start = (_wide(graph, value) for value in PERIODS[period])
     x = graph.node("Add", source.column, start)

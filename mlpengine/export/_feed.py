@@ -1,10 +1,14 @@
 """Tables as the inputs of an exported ONNX model."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.data._cells import WORDS
 from mlpengine.data.categories import Category, coded
+from mlpengine.data.computed import ComputedColumn, with_columns
+from mlpengine.data.kinds import FeatureKind
 from mlpengine.spec import Array
 
 ROWS = 512
@@ -56,19 +60,45 @@ def probe_table(preprocessor: Preprocessor) -> Table:
     columns = {c.column: _probe_category(c, rng) for c in preprocessor.categories}
     spread = np.where(numbers.factor == 0, 1.0, numbers.factor)
     spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
+    computed = {column.name for column in preprocessor.computed}
     for i, source in enumerate(numbers.sources):
-        if source.part:
+        if source.part or source.column in computed:
             continue
-        values = numbers.center[i] + spread[i] * rng.standard_normal(ROWS)
         kind = preprocessor.kinds[source.column]
-        if kind == "boolean":
-            values = rng.integers(0, 2, ROWS).astype(np.float64)
+        column = _probe_numbers(kind, numbers.center[i], spread[i], not numbers.strict, rng)
         if source.minus:  # this far behind the date before it, which came first
-            values += columns[source.minus].values
-        if not numbers.strict:
-            values[rng.random(ROWS) < 0.1] = np.nan
-        columns[source.column] = Column(values, kind if kind in ("boolean", "date") else "number")
-    return Table(columns, "made-up rows")
+            column.values[...] += columns[source.minus].values
+        columns[source.column] = column
+    for name, operand in preprocessor.operands.items():
+        columns[name] = _probe_numbers(
+            operand.kind, operand.center, operand.spread, not numbers.strict, rng
+        )
+    return _in_domain(Table(columns, "made-up rows"), preprocessor.computed)
+
+
+def _probe_numbers(
+    kind: FeatureKind, center: float, spread: float, gaps: bool, rng: np.random.Generator
+) -> Column:
+    values = center + spread * rng.standard_normal(ROWS)
+    if kind == "boolean":
+        values = rng.integers(0, 2, ROWS).astype(np.float64)
+    if gaps:
+        values[rng.random(ROWS) < 0.1] = np.nan
+    return Column(
+        values, "boolean" if kind == "boolean" else "date" if kind == "date" else "number"
+    )
+
+
+def _in_domain(table: Table, computed: Sequence[ComputedColumn]) -> Table:
+    """Return the rows of a table in which no formula has a cell and yet no value."""
+    whole = with_columns(table, computed, strict=False)
+    valid = np.ones(table.n_rows, bool)
+    for column in computed:
+        known = np.ones(table.n_rows, bool)
+        for name in column.reads:
+            known &= ~whole[name].missing
+        valid &= ~whole[column.name].missing | ~known
+    return table if valid.all() else table.rows(valid)
 
 
 def _probe_category(category: Category, rng: np.random.Generator) -> Column:

@@ -68,7 +68,7 @@ TABLES = {
     "no target": (GOOD.replace("y\n", "z\n", 1), "has no column 'y'"),
     "missing target": (
         re.sub(r"(?<=[uvw],)[yn]", "", GOOD),
-        "the target is missing in every row (y)",
+        "no row can be used",
     ),
     "one class": (GOOD.replace(",n\n", ",y\n"), "at least two classes"),
     "infinite feature": (changed(3, "inf,2,u,y"), "line 5"),
