@@ -2,20 +2,22 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 import numpy as np
 
-from mlpengine.data import Preprocessor, Table, read_table
+from mlpengine.data import Preprocessor, Table, read_blocks
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.model import Model, load_model
 from mlpengine.train.task import Classification, MultiLabel, Task
 from mlpengine.wording import plural
 
-from .tables import SUFFIXES, plain, write_table
+from .tables import SUFFIXES, csv_text, plain, write_table
 
 EPILOG = """\b
 Examples:
@@ -49,31 +51,58 @@ def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> N
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
     model = load_model(run)
-    stream: Any = sys.stdin.buffer if file == "-" else file
-    names = [*model.preprocessor.text_columns, *([key] if key else [])]
-    table = read_table(stream, text=names)
-    if key:
-        table.require([key], "--id")
-    in_use = model.preprocessor.rows_in_use(table)
-    if in_use is not None and not in_use.all():
-        where, count = model.preprocessor.options.where, int((~in_use).sum())
-        text = f"{plural(count, 'row')} of {table.n_rows:,} unlike those trained on: not {where}"
-        click.echo(f"warning: {table.source}: {text}", err=True)
-    columns, numbers = predictions(model, table)
-    columns = {**row_names(table, key, columns), **columns}
+    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key)
+    if path is None and not as_json:
+        for number, (columns, _) in enumerate(blocks):
+            click.echo(csv_text(columns, header=not number), nl=False)
+        return
+    columns, numbers = _joined(list(blocks))
+    rows = len(numbers)
     if path is not None:
         write_table(path, columns, numbers)
     if as_json:
-        shown: dict[str, Any] = {"run": str(run), "rows": table.n_rows, "columns": list(columns)}
+        shown: dict[str, Any] = {"run": str(run), "rows": rows, "columns": list(columns)}
         if path is None:
             values = [plain(column) for column in columns.values()]
-            rows = zip(*values, strict=True)
-            shown["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
+            records = zip(*values, strict=True)
+            shown["predictions"] = [dict(zip(columns, record, strict=True)) for record in records]
         click.echo(json.dumps({**shown, "out": out}))
-    elif path is None:
-        write_table(None, columns, numbers)
     else:
-        click.echo(f"wrote {out} ({plural(table.n_rows, 'row')}: {', '.join(columns)})", err=True)
+        click.echo(f"wrote {out} ({plural(rows, 'row')}: {', '.join(columns)})", err=True)
+
+
+def _blocks(
+    model: Model, source: str | BinaryIO, key: str | None
+) -> Iterator[tuple[dict[str, Any], Array]]:
+    """Yield the columns to write and the numbers behind them, for some rows at a time."""
+    texts = model.preprocessor.text_columns
+    if key and key not in model.preprocessor.columns:
+        texts = [*texts, key]
+    rows = unlike = 0
+    for table in read_blocks(source, text=texts):
+        if key:
+            table.require([key], "--id")
+        in_use = model.preprocessor.rows_in_use(table)
+        rows += table.n_rows
+        unlike += 0 if in_use is None else int((~in_use).sum())
+        columns, numbers = predictions(model, table)
+        yield {**row_names(table, key, columns), **columns}, numbers
+    if unlike:
+        where = model.preprocessor.options.where
+        text = f"{plural(unlike, 'row')} of {rows:,} unlike those trained on: not {where}"
+        click.echo(f"warning: {table.source}: {text}", err=True)
+
+
+def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
+    """Return the blocks of rows as one."""
+    columns = {name: [block[name] for block, _ in blocks] for name in blocks[0][0]}
+    return (
+        {
+            name: np.concatenate(parts) if isinstance(parts[0], np.ndarray) else list(chain(*parts))
+            for name, parts in columns.items()
+        },
+        np.concatenate([numbers for _, numbers in blocks]),
+    )
 
 
 def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:
@@ -101,7 +130,7 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
         return {f"{name}_number" if name in taken else name: table.row_numbers()}
     if key in taken:
         raise UsageError(f"--id: {key!r} is what the model predicts; name another column")
-    return {key: [table[key].cell(i) for i in range(table.n_rows)]}
+    return {key: table[key].cells()}
 
 
 def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from mlpengine.data import Table
@@ -19,15 +18,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell starts with that a spreadsheet takes for a formula."""
 
 
-def write_table(path: Path | None, columns: Mapping[str, Any], numbers: Array) -> None:
-    """Write columns by name to a file of the kind its suffix says, or as CSV to stdout (None).
+def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
+    """Write columns by name to a file of the kind its suffix says.
 
     `numbers` is what a .npy file holds instead.
     Raises: MissingExtraError for Parquet without the extra; RunError.
     """
-    if path is None:
-        click.echo(csv_text(columns), nl=False)
-        return
     match path.suffix:
         case ".npy":
             target = BytesIO()
@@ -40,11 +36,12 @@ def write_table(path: Path | None, columns: Mapping[str, Any], numbers: Array) -
     write_atomically(path, data)
 
 
-def csv_text(columns: Mapping[str, Any]) -> str:
-    """Return columns as CSV with a header; text that looks like a formula gets a ' before it."""
+def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
+    """Return columns as CSV; text that looks like a formula gets a ' before it."""
     target = StringIO()
     writer = csv.writer(target, lineterminator="\n")
-    writer.writerow([escaped(name) for name in columns])
+    if header:
+        writer.writerow([escaped(name) for name in columns])
     writer.writerows(zip(*map(_cells, columns.values()), strict=True))
     return target.getvalue()
 

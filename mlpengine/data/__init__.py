@@ -14,7 +14,7 @@ from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import kind_of, task_of
 from mlpengine.data.leaks import Leak, find_leak
 from mlpengine.data.preprocessing import Preprocessor
-from mlpengine.data.reader import DATASETS, load_dataset, read_table
+from mlpengine.data.reader import DATASETS, load_dataset, read_blocks, read_table
 from mlpengine.data.splits import Split, split_rows
 from mlpengine.data.table import Column, Table
 from mlpengine.data.targets import ClassTarget, MultiLabelTarget, NumberTarget, class_weights
@@ -40,6 +40,7 @@ __all__ = [
     "kind_of",
     "load_dataset",
     "profile",
+    "read_blocks",
     "read_table",
     "split_rows",
     "task_of",

@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import zlib
-from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -79,32 +78,3 @@ def buffered(stream: BinaryIO) -> Opener:
     """Return how to read an open stream more than once: by keeping its bytes."""
     content = stream.read()
     return lambda: io.BytesIO(content)
-
-
-def encoding_error(open_file: Opener, where: str) -> DataError:
-    """Return the error for a file that is not UTF-8, with the place of the first bad byte."""
-    decoder = getincrementaldecoder("utf-8")()
-    done = lines = pending = 0
-    with open_file() as stream:
-        while block := stream.read(_BLOCK):
-            try:
-                decoder.decode(block)
-            except UnicodeDecodeError as error:
-                place = done - pending + error.start
-                line = lines + block[: max(error.start - pending, 0)].count(b"\n") + 1
-                byte = error.object[error.start]
-                return DataError(
-                    f"{where}: line {line}: must be UTF-8 (byte 0x{byte:02x} at offset {place}); "
-                    + _encoding_fix(open_file)
-                )
-            pending = len(decoder.getstate()[0])
-            done += len(block)
-            lines += block.count(b"\n")
-    return DataError(f"{where}: must be UTF-8 (it ends in the middle of a character)")
-
-
-def _encoding_fix(open_file: Opener) -> str:
-    with open_file() as stream:
-        start = stream.read(2)
-    found = "UTF-16" if start in (b"\xff\xfe", b"\xfe\xff") else "another encoding such as Latin-1"
-    return f"it looks like {found}: save it as UTF-8"

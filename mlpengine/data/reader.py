@@ -3,7 +3,7 @@
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
@@ -14,8 +14,9 @@ from warnings import catch_warnings
 import numpy as np
 
 from mlpengine.data._cells import MISSING
-from mlpengine.data._csv import DELIMITERS, CsvOptions, read_csv
+from mlpengine.data._csv import CsvOptions, read_csv, read_csv_blocks
 from mlpengine.data._files import BINARY_BYTES, buffered, opener, readable, refuse_bomb
+from mlpengine.data._lines import DELIMITERS
 from mlpengine.data.table import Column, Table, column_of, date_column
 from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.spec import Array
@@ -62,6 +63,27 @@ def read_table(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
         )
     return read_csv(opener(name), name, options)
+
+
+def read_blocks(
+    source: str | os.PathLike[str] | BinaryIO, *, text: Iterable[str] = ()
+) -> Iterator[Table]:
+    """Yield the rows of a table as `read_table` reads them, CSV in blocks of bounded memory.
+
+    A CSV column is of the kind that its cells in a block imply.
+
+    Raises: DataError; MissingExtraError.
+    """
+    options = _options(None, None, None, text)
+    if not isinstance(source, str | os.PathLike):
+        yield from read_csv_blocks(source, "standard input", options)
+        return
+    name = os.fspath(source)
+    if os.path.isfile(name) and os.path.splitext(name)[1].lower() not in READERS:
+        with readable(name), opener(name)() as stream:
+            yield from read_csv_blocks(stream, name, options)
+        return
+    yield read_table(source, text=text)
 
 
 _DAMAGED = (

@@ -13,6 +13,7 @@ from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
 from mlpengine.train.task import Task, task_for
+from mlpengine.wording import suggestion
 
 MODEL_FILE = "model.safetensors"
 
@@ -84,6 +85,10 @@ def load_model(run: str | Path) -> Model:
     Raises: RunError if there is no model; CheckpointError if it is damaged.
     """
     run = Path(run)
+    if not run.exists():
+        beside = run.parent.iterdir() if run.parent.is_dir() else ()
+        near = suggestion(run.name, [path.name for path in beside])
+        raise CheckpointError(f"{run}: there is no such run or model file{near}")
     if not run.is_dir():
         return Model.load(run)
     if (run / MODEL_FILE).is_file():

@@ -83,7 +83,10 @@ TABLES = {
 """Text of rows.csv, and what `train` says."""
 
 COMMANDS = {
-    "predict without a run": (["predict", "none", "rows.csv"], "none: there is no such file"),
+    "predict without a run": (
+        ["predict", "none", "rows.csv"],
+        "none: there is no such run or model file",
+    ),
     "predict an empty directory": (["predict", ".", "rows.csv"], "holds no model"),
     "predict with a CSV as model": (["predict", "rows.csv", "rows.csv"], "not a readable"),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),

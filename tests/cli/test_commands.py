@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlpengine.config import json_schema, load_config
-from mlpengine.data import read_table
+from mlpengine.data import _csv, _lines, read_table
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.tables import csv_text, escaped
@@ -174,6 +174,54 @@ def test_predict_rows_never_seen(at, trained):
     ]
     chances = np.array([line.split(",")[2:] for line in lines[1:]], float)
     np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-7)
+
+
+@pytest.mark.parametrize("key", ["length", "width", "color", "id"])
+def test_predict_copies_any_column(key, at, trained):
+    plain = at("predict", "run", "flowers.csv")
+    named = at("predict", "run", "flowers.csv", "--id", key)
+    assert named.code == 0, named.err
+    table = read_table(trained / "flowers.csv")
+    lines = [line.split(",", 1) for line in named.out.splitlines()]
+    assert [first for first, _ in lines] == [key, *(table[key].cell(i) for i in range(ROWS))]
+    assert [rest for _, rest in lines] == [line.split(",", 1)[1] for line in plain.out.splitlines()]
+
+
+def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
+    """Files and streams are read and predicted a block at a time, quoted line breaks included."""
+    header, *lines = (trained / "flowers.csv").read_text().splitlines()
+    quoted = [
+        f'{line},"two\nlines"' if i % 50 == 7 else f"{line},x" for i, line in enumerate(lines)
+    ]
+    content = "\n".join([f"{header},note", *quoted]) + "\n\n"
+    (tmp_path / "notes.csv").write_text(content)
+    whole = at("predict", "run", tmp_path / "notes.csv").out.splitlines()
+    lengths = []
+    read = _csv.read_csv
+
+    def counted(*args):
+        table = read(*args)
+        lengths.append(table.n_rows)
+        return table
+
+    monkeypatch.setattr(_csv, "_CHUNK", 600)
+    monkeypatch.setattr(_lines, "BLOCK", 200)
+    monkeypatch.setattr(_csv, "read_csv", counted)
+    assert at("predict", "run", tmp_path / "notes.csv").out.splitlines() == whole
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
+    assert at("predict", "run", "-").out.splitlines() == whole
+    assert sum(lengths) == 2 * ROWS
+    assert max(lengths) < 40
+    numbers = [int(line.split(",")[0]) for line in whole[1:]]
+    starts = [2 + i + sum(j % 50 == 7 for j in range(i)) for i in range(ROWS)]
+    assert numbers == starts
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_run_that_does_not_exist_is_called_so(command, at):
+    found = at(command, "ran", *(["flowers.csv"] if command == "predict" else []))
+    assert found.code in (1, 2)
+    assert "ran: there is no such run or model file - did you mean 'run'?" in found.err
 
 
 def test_predict_from_stdin_as_json(at, monkeypatch):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlpengine.data import Table, read_table
-from mlpengine.data._csv import sniff
+from mlpengine.data._lines import sniff
 from mlpengine.errors import DataError
 
 DAY = "2020-02-03"
@@ -75,7 +75,7 @@ def test_reads_what_people_write(name):
 def test_quoted_cells_hold_delimiters_quotes_and_line_breaks():
     table = read('a,b\n"x, ""y""\nz",1\nplain,2\n')
     assert cells(table)["a"] == ['x, "y"\nz', "plain"]
-    assert table.place(1) == "row 2"  # lines are not rows here
+    assert [table.place(row) for row in (0, 1)] == ["line 2", "line 4"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from mlpengine.data import _csv as reader
+from mlpengine.data import _lines as reader
 from mlpengine.data import _scan, read_table
 from mlpengine.errors import DataError
 
@@ -138,7 +138,7 @@ def test_blocks_and_the_csv_module_read_the_same(monkeypatch):
     for number in range(400):
         content = content_of(generator)
         with monkeypatch.context() as patch:
-            patch.setattr(reader, "_BLOCK", int(generator.choice([24, 100, 1 << 18])))
+            patch.setattr(reader, "BLOCK", int(generator.choice([24, 100, 1 << 18])))
             patch.setattr(_scan.Cutter, "cut", counted)
             by_blocks = outcome(content)
         with monkeypatch.context() as patch:
@@ -179,7 +179,7 @@ def test_a_long_table_of_many_kinds_against_the_csv_module():
 def test_texts_with_equal_keys_stay_apart(monkeypatch):
     """All texts get one key: lookups must compare the characters."""
     monkeypatch.setattr(_scan, "_MIX", np.zeros(_scan.Distinct.MAX_WORDS, np.uint64))
-    monkeypatch.setattr(reader, "_BLOCK", 64)
+    monkeypatch.setattr(reader, "BLOCK", 64)
     cells = [f"text {i % 5}" for i in range(60)]
     column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells))["a"]
     assert [column.cell(row) for row in range(60)] == cells

@@ -1,0 +1,241 @@
+"""The text of a CSV file in blocks of whole lines, its header, and where its records end."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from mlpengine.data import _cells
+from mlpengine.data.table import MAX_COLUMNS
+from mlpengine.errors import DataError
+
+DELIMITERS = (",", ";", "\t")
+MAX_LINE = 1 << 24
+BLOCK = 1 << 18
+"""Bytes that are cut at once: few enough for the second-level cache."""
+
+_WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # more, for that many rows, where lines are long
+_SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16
+
+
+class Source:
+    """A stream of UTF-8, given out in blocks of whole lines or line by line."""
+
+    def __init__(self, stream: BinaryIO, where: str) -> None:
+        self.stream, self.where = stream, where
+        self.next_line = 1
+        self.size = BLOCK
+        start = stream.read(3)
+        self.is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
+        self.buffer = start.removeprefix(b"\xef\xbb\xbf")
+        self.offset = len(start) - len(self.buffer)
+        self.text = io.StringIO()
+
+    def block(self) -> bytes:
+        """Return the next whole lines, about `size` bytes unless a line is longer."""
+        content, limit = self.buffer, self.size
+        while True:
+            while len(content) < limit and (more := self.stream.read(limit - len(content))):
+                content += more
+            is_last = len(content) < limit
+            # a carriage return at the very end may be half of a line end
+            end = max(content.rfind(b"\n", 0, limit), content.rfind(b"\r", 0, limit - 1)) + 1
+            if end or is_last or limit >= MAX_LINE:
+                break
+            limit = min(2 * limit, MAX_LINE)
+        if not end and not is_last:
+            raise DataError(
+                f"{self.where}: line {self.next_line}: is longer than {MAX_LINE:,} characters"
+            )
+        if is_last:
+            end = len(content)
+        block, self.buffer = content[:end], content[end:]
+        if not block.isascii():
+            self._check_encoding(block)
+        self.next_line += line_count(block)
+        self.offset += len(block)
+        return block
+
+    def _check_encoding(self, block: bytes) -> None:
+        try:
+            block.decode()
+        except UnicodeDecodeError as error:
+            line = self.next_line + line_count(block[: error.start])
+            other = "UTF-16" if self.is_utf16 else "another encoding such as Latin-1"
+            raise DataError(
+                f"{self.where}: line {line}: must be UTF-8 (byte 0x{block[error.start]:02x} at "
+                f"offset {self.offset + error.start}); it looks like {other}: save it as UTF-8"
+            ) from None
+
+    def widen(self, columns: int) -> None:
+        """Make blocks large enough for some rows of that many columns."""
+        self.size = min(_WIDE_BLOCK, max(BLOCK, 8 * _WIDE_ROWS * columns))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the next lines with their ends."""
+        while True:
+            number = self.next_line
+            block = self.block()
+            if not block:
+                return
+            self.text = io.StringIO(block.decode(), newline="")
+            for line in self.text:
+                if "\0" in line:
+                    raise DataError(
+                        f"{self.where}: line {number}: holds a NUL byte; it is damaged or not a "
+                        "text file"
+                    )
+                number += 1
+                yield line
+
+    def unread(self, content: bytes) -> None:
+        """Take back bytes that were given out last."""
+        self.buffer = content + self.buffer
+        self.next_line -= line_count(content)
+        self.offset -= len(content)
+
+    def unread_lines(self) -> None:
+        """Take back what `lines` has read and not yielded."""
+        self.unread(self.text.read().encode())
+
+
+def line_count(content: bytes) -> int:
+    """Return how many line ends there are: newlines, carriage returns, or both together."""
+    count = content.count(b"\n")
+    if b"\r" in content:
+        count += content.count(b"\r") - content.count(b"\r\n")
+    return count
+
+
+@dataclass(frozen=True)
+class Header:
+    """The columns of a file, what parts them, and the line of the first row."""
+
+    names: list[str]
+    delimiter: str
+    first_line: int
+
+
+def read_header(source: Source, delimiter: str | None) -> Header:
+    """Read the header line, and find out the delimiter from the first lines if it is None.
+
+    Raises: DataError for a file without one, and for names that are empty or repeated.
+    """
+    sample = _sample(source)
+    delimiter = delimiter or sniff(sample)
+    reader = parser(source, delimiter)
+    names: list[str] = []
+    while not names:
+        try:
+            names = next(reader)
+        except StopIteration:
+            raise DataError(f"{source.where}: is empty; a header and rows are needed") from None
+        except csv.Error as error:
+            raise DataError(f"{source.where}: line {reader.line_num}: {error}") from error
+    source.unread_lines()
+    names = [name.strip() for name in names]
+    check_names(names, f"{source.where}: line {reader.line_num}")
+    return Header(names, delimiter, reader.line_num + 1)
+
+
+def parser(source: Source, delimiter: str) -> Any:
+    """Return a reader of the csv module over the next lines."""
+    return csv.reader(source.lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
+
+
+def _sample(source: Source) -> list[str]:
+    sample: list[str] = []
+    for line in source.lines():
+        columns = 1 + max(map(line.count, DELIMITERS))
+        if not sample and columns > MAX_COLUMNS:
+            raise DataError(
+                f"{source.where}: line 1: at most {MAX_COLUMNS:,} columns are read ({columns:,})"
+            )
+        sample.append(line)
+        if len(sample) == _SAMPLE or sum(map(len, sample)) > _SAMPLE_CHARACTERS:
+            break
+    source.unread_lines()
+    source.unread("".join(sample).encode())
+    return sample
+
+
+def record_lines(source: Source, delimiter: str) -> list[int]:
+    """Return the line in which each of the next records starts, counted from 0."""
+    reader = parser(source, delimiter)
+    starts, end = [], 0
+    for row in reader:
+        if row:
+            starts.append(end)
+        end = reader.line_num
+    return starts
+
+
+def whole_records(source: Source, delimiter: str, size: int) -> bytes:
+    """Return the next lines, about `size` bytes, up to where a record ends; empty at the end."""
+    content = b""
+    while block := source.block():
+        content += block
+        if len(content) < size:
+            continue
+        if b'"' not in content:
+            break
+        end = _end_of_records(content, delimiter)
+        if end:
+            source.unread(content[end:])
+            return content[:end]
+    return content
+
+
+def _end_of_records(content: bytes, delimiter: str) -> int:
+    """Return where the last record ends that is whole, 0 if none is."""
+    lines = io.StringIO(content.decode(), newline="").readlines()
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    whole = 0
+    try:
+        for _ in reader:
+            whole = reader.line_num
+    except csv.Error:
+        if reader.line_num < len(lines):  # not cut off but wrong: reading says why
+            return len(content)
+    return len("".join(lines[:whole]).encode())
+
+
+def sniff(lines: list[str]) -> str:
+    """Return the delimiter that cuts the first lines into the most cells, equally many in each."""
+    best, cells = ",", 1
+    for delimiter in DELIMITERS:
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:
+            continue
+        # the last record may be cut off in the middle of a quoted cell
+        counts = {len(row) for row in (rows[:-1] if len(rows) > 2 else rows)}
+        if len(counts) == 1 and (count := counts.pop()) > cells:
+            best, cells = delimiter, count
+    if cells == 1 and lines:
+        best = max(DELIMITERS, key=lines[0].count)
+    return best
+
+
+def check_names(names: list[str], where: str) -> None:
+    """Check the names in a header.
+
+    Raises: DataError for an empty or repeated name, or a header that is a row of numbers.
+    """
+    positions: dict[str, int] = {}
+    for position, name in enumerate(names, 1):
+        if not name:
+            raise DataError(f"{where}: column {position} has no name; name it or delete it")
+        if name in positions:
+            raise DataError(
+                f"{where}: columns {positions[name]} and {position} are both called {name!r}; "
+                "rename one of them"
+            )
+        positions[name] = position
+    values = _cells.numbers(names, frozenset())
+    counted = values is not None and values[0] in (0, 1) and (np.diff(values) == 1).all()
+    if values is not None and not counted:
+        raise DataError(f"{where}: must name the columns, but holds only numbers; add a header")
