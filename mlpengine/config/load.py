@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, parse, read_document
+from mlpengine.config.renamed import rename_keys
 from mlpengine.config.schema import Config
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
@@ -90,6 +91,7 @@ def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigF
     document = read_document(path)
     for override in overrides:
         _apply(override, document)
+    rename_keys(document)
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:

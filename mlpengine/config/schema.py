@@ -238,7 +238,7 @@ class TrainingSection(Section):
         default="auto",
         description="Executor; auto: compiled in runs of much arithmetic.",
     )
-    checkpointing: Literal["keep", "balanced"] = Field(
+    rematerialization: Literal["keep", "balanced"] = Field(
         default="keep", description="Keep activations for backward, or recompute the cheap ones."
     )
     dtype: Literal["float32", "float64"] = Field(default="float32", description="Of all numbers.")
