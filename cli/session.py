@@ -20,7 +20,7 @@ from mlpengine.config.columns import column_verdicts
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict
 from mlpengine.errors import MissingExtraError, NumericalError, RunError, UsageError
-from mlpengine.files import remove_unfinished
+from mlpengine.files import read_file, remove_unfinished
 from mlpengine.spec import Array
 from mlpengine.train.checkpoint import (
     CHECKPOINTS,
@@ -108,7 +108,7 @@ class Session:
         self.experiment = experiment
         resolved = directory.path / RESOLVED
         self._config = (
-            resolved.read_bytes() if resolved.is_file() else experiment.file.resolved().encode()
+            read_file(resolved) if resolved.is_file() else experiment.file.resolved().encode()
         )
         self.surroundings = {
             **environment(experiment.threads),
@@ -254,7 +254,7 @@ def check_config(directory: RunDirectory, found: Checkpoint | None) -> None:
         with suppress(OSError, ValueError):
             header = json.loads((directory.path / ENVIRONMENT).read_text(encoding="utf-8"))
     expected = header.get(CONFIG_DIGEST) if isinstance(header, dict) else None
-    digest = sha256((directory.path / RESOLVED).read_bytes()).hexdigest()
+    digest = sha256(read_file(directory.path / RESOLVED)).hexdigest()
     if expected not in (None, digest):
         raise RunError(
             f"{directory.path / RESOLVED}: must be as it was when the run began (it was edited or "

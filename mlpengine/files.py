@@ -17,7 +17,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def writing(path: str | Path) -> Iterator[None]:
+def writing(path: str | Path, what: str = "written") -> Iterator[None]:
     """Turn an OSError into a RunError that names `path` and the cause."""
     try:
         yield
@@ -26,7 +26,13 @@ def writing(path: str | Path) -> Iterator[None]:
     except OSError as error:
         advice = "; make room and start again" if error.errno == ENOSPC else ""
         cause = error.strerror or error
-        raise RunError(f"{path}: cannot be written ({cause}){advice}") from error
+        raise RunError(f"{path}: cannot be {what} ({cause}){advice}") from error
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file.  Raises: RunError naming it and the cause."""
+    with writing(path, "read"):
+        return path.read_bytes()
 
 
 def make_directory(directory: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import CheckpointError, RunError
-from mlpengine.files import write_all, writing
+from mlpengine.files import read_file, write_all, writing
 from mlpengine.spec import Array
 
 METRICS_FILE = "metrics.csv"
@@ -100,7 +100,7 @@ class CsvLog:
     def restored(cls, path: Path, columns: Sequence[str], rows: list[list[Any]]) -> "CsvLog":
         """Return the log with these rows in it, rewritten with a warning if it held others."""
         text = b"".join(map(csv_line, [columns, *rows]))
-        same = rows and path.is_file() and path.read_bytes().startswith(text)
+        same = rows and path.is_file() and read_file(path).startswith(text)
         if rows and not same:
             _log.warning(
                 "warning: %s does not hold what the checkpoint says (it was edited, damaged or "
@@ -143,7 +143,7 @@ def first_lines(path: Path, rows: int, digest: str | None) -> bytes:
 
     Raises: RunError if they have changed since.
     """
-    kept = b"".join(path.read_bytes().splitlines(keepends=True)[: rows + 1])
+    kept = b"".join(read_file(path).splitlines(keepends=True)[: rows + 1])
     if digest is not None and sha256(kept).hexdigest() != digest:
         raise RunError(
             f"{path}: must hold the {rows} lines that it had at the checkpoint (it was edited or "

@@ -1,0 +1,448 @@
+"""Let the n-th system call on a run's files fail, or kill the run there, for every n; then resume.
+
+    python benchmarks/faults.py                     # every call, in train and in train --resume
+    python benchmarks/faults.py --smoke             # a sample of them, some 20 seconds
+
+For each n of open, write, fsync, rename, mkdir and close on files below the run directory: the
+call fails with ENOSPC or EIO, or the process is killed there (a write also after half of its
+bytes).  The command must end with one line that names a file and a cause, or succeed; the run that
+is resumed afterwards must equal, byte for byte, one that nothing happened to, or be refused in one
+line because nothing was saved yet.
+
+The calls are intercepted by a small library that the C compiler builds and LD_PRELOAD loads.  One
+process imports mlpengine and forks for each case, so a case takes a fraction of a second.  Where
+strace works, it injects some of the faults once more into the real command, below the C library.
+Exit code 3 where there is neither a compiler nor strace, or 0 with --smoke.
+"""
+
+import argparse
+import ctypes
+import errno
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
+KINDS = ("open", "write", "fsync", "rename", "mkdir", "close")
+KILL, KILL_HALFWAY = -1, -2
+ACTIONS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "kill": KILL, "kill halfway": KILL_HALFWAY}
+SECONDS = 60
+"""After which a command counts as hanging."""
+
+SMOKE_CASES, SMOKE_STRACES = 50, 2
+NOTHING_SAVED = re.compile("there is nothing to go on from|is not the directory of a run")
+
+CONFIG = """\
+data: {source: penguins}
+model: {hidden: [4], dropout: 0.2}
+training: {epochs: 3, batch_size: 32, backend: numpy, checkpoint: {every_steps: 5}}
+diagnostics: {every: 3}
+report: false
+"""
+
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OPEN, WRITE, FSYNC, RENAME, MKDIR, CLOSE, KINDS };
+enum { KILL = -1, KILL_HALFWAY = -2, FILES = 4096 };
+
+static char root[4096];
+static char ours[FILES];
+static int counts[KINDS], kind, number, action;
+
+void faults_arm(const char *path, int the_kind, int the_number, int the_action) {
+    strncpy(root, path, sizeof root - 1);
+    kind = the_kind, number = the_number, action = the_action;
+}
+
+int faults_count(int of) { return counts[of]; }
+
+static int is_ours(int descriptor) {
+    return root[0] && descriptor >= 0 && descriptor < FILES && ours[descriptor];
+}
+
+static int below(int directory, const char *path) {
+    if (path[0] != '/') return is_ours(directory);
+    return root[0] && strncmp(path, root, strlen(root)) == 0;
+}
+
+/* Count a call; 1 where it is the one that must fail. */
+static int chosen(int of) {
+    if (++counts[of] != number || of != kind) return 0;
+    if (action == KILL) kill(getpid(), SIGKILL);
+    errno = action;
+    return 1;
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+#define CHECKED(of, condition) do { if ((condition) && chosen(of)) return -1; } while (0)
+
+static int noted(int descriptor, int directory, const char *path) {
+    if (descriptor >= 0 && descriptor < FILES) ours[descriptor] = below(directory, path);
+    return descriptor;
+}
+
+#define MODE int mode; va_list more; va_start(more, flags); mode = va_arg(more, int); va_end(more)
+int open(const char *path, int flags, ...) {
+    MODE;
+    CHECKED(OPEN, below(AT_FDCWD, path));
+    return noted(NEXT(open)(path, flags, mode), AT_FDCWD, path);
+}
+int open64(const char *path, int flags, ...) {
+    MODE;
+    CHECKED(OPEN, below(AT_FDCWD, path));
+    return noted(NEXT(open64)(path, flags, mode), AT_FDCWD, path);
+}
+int openat(int directory, const char *path, int flags, ...) {
+    MODE;
+    CHECKED(OPEN, below(directory, path));
+    return noted(NEXT(openat)(directory, path, flags, mode), directory, path);
+}
+int openat64(int directory, const char *path, int flags, ...) {
+    MODE;
+    CHECKED(OPEN, below(directory, path));
+    return noted(NEXT(openat64)(directory, path, flags, mode), directory, path);
+}
+ssize_t write(int descriptor, const void *data, size_t size) {
+    if (is_ours(descriptor) && chosen(WRITE)) {
+        if (action == KILL_HALFWAY) {
+            NEXT(write)(descriptor, data, size / 2);
+            kill(getpid(), SIGKILL);
+        }
+        return -1;
+    }
+    return NEXT(write)(descriptor, data, size);
+}
+int fsync(int descriptor) {
+    CHECKED(FSYNC, is_ours(descriptor));
+    return NEXT(fsync)(descriptor);
+}
+int rename(const char *from, const char *to) {
+    CHECKED(RENAME, below(AT_FDCWD, to));
+    return NEXT(rename)(from, to);
+}
+int renameat(int before, const char *from, int after, const char *to) {
+    CHECKED(RENAME, below(after, to));
+    return NEXT(renameat)(before, from, after, to);
+}
+int mkdir(const char *path, mode_t mode) {
+    CHECKED(MKDIR, below(AT_FDCWD, path));
+    return NEXT(mkdir)(path, mode);
+}
+int mkdirat(int directory, const char *path, mode_t mode) {
+    CHECKED(MKDIR, below(directory, path));
+    return NEXT(mkdirat)(directory, path, mode);
+}
+int close(int descriptor) {
+    int fails = is_ours(descriptor) && chosen(CLOSE);
+    if (descriptor >= 0 && descriptor < FILES) ours[descriptor] = 0;
+    int result = NEXT(close)(descriptor);  /* as in Linux, it is closed even where it fails */
+    if (fails) errno = action;
+    return fails ? -1 : result;
+}
+"""
+
+
+class Fault(NamedTuple):
+    """The n-th call of a kind, and what happens there."""
+
+    kind: str
+    number: int
+    action: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number} {self.action}"
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit code (negative: the signal) and what it printed."""
+
+    code: int
+    text: str
+
+
+NONE = Fault("open", 0, "EIO")
+
+
+class Commands:
+    """Runs the command line in forked children, with a fault each."""
+
+    def __init__(self, folder: Path) -> None:
+        from mlpengine_cli import main
+
+        self.main, self.folder = main.main, folder
+        config = folder / "c.yaml"
+        config.write_text(CONFIG)
+        with redirect_stdout(StringIO()):  # what it imports, no child has to import again
+            main.run(["train", str(config), "--out", str(folder / "imports"), "-q"])
+        self.shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
+
+    def run(self, run: Path, fault: Fault, *arguments: object) -> tuple[Ended, list[int]]:
+        """Run a command whose files lie below `run`; return its ending and the calls by kind."""
+        log, counted = self.folder / "log", self.folder / "counts"
+        log.unlink(missing_ok=True)
+        counted.unlink(missing_ok=True)
+        pid = os.fork()
+        if pid == 0:
+            self._child(run, fault, [str(argument) for argument in arguments], log, counted)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        counts = list(map(int, counted.read_text().split())) if counted.exists() else []
+        return Ended(status, log.read_text()), counts
+
+    def _child(
+        self, run: Path, fault: Fault, arguments: list[str], log: Path, counted: Path
+    ) -> None:
+        signal.alarm(SECONDS)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT)
+        for number in (1, 2):
+            os.dup2(output, number)
+        kind, action = KINDS.index(fault.kind), ACTIONS[fault.action]
+        code = 99
+        try:
+            self.shim.faults_arm(os.fsencode(run), kind, fault.number, action)
+            self.main(arguments)
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            self.shim.faults_arm(b"", 0, 0, 0)
+            sys.stdout.flush()
+            counted.write_text(" ".join(str(self.shim.faults_count(i)) for i in range(len(KINDS))))
+            os._exit(code)
+
+
+def wrong_ending(ended: Ended, fault: Fault, run: Path) -> str:
+    """Return what is wrong with the ending of a command that met a fault; "" if nothing is."""
+    if ended.code == -signal.SIGKILL:
+        return "" if fault.action.startswith("kill") else "was killed"
+    if ended.code not in (0, 1):
+        return f"exit code {ended.code}: {ended.text.strip()}"
+    errors = [line for line in ended.text.splitlines() if line.startswith("error")]
+    if "Traceback" in ended.text or "Exception" in ended.text:
+        return ended.text
+    cause = os.strerror(ACTIONS[fault.action]) if ended.code else ""
+    if ended.code and (len(errors) != 1 or str(run) not in errors[0] or cause not in errors[0]):
+        return f"the error must be one line with file and cause: {ended.text.strip()}"
+    return ""
+
+
+def differing(run: Path, whole: Path) -> str:
+    """Return which files of two runs differ, and which were left behind."""
+    names = [
+        name
+        for name in COMPARED
+        if not (run / name).exists() or (run / name).read_bytes() != (whole / name).read_bytes()
+    ]
+    left = [path.name for path in run.rglob(".tmp-*")]
+    return " and ".join(
+        [*([f"differs in {', '.join(names)}"] if names else []), *(f"left {n}" for n in left)]
+    )
+
+
+def after(commands: Commands, config: Path, run: Path, whole: Path) -> str:
+    """Resume a run that met a fault, or begin it again, and return what is wrong then."""
+    ended, _ = commands.run(run, NONE, "train", "--resume", run, "-q")
+    if ended.code in (1, 2) and NOTHING_SAVED.search(ended.text):
+        shutil.rmtree(run, ignore_errors=True)
+        ended, _ = commands.run(run, NONE, "train", config, "--out", run, "-q")
+    if ended.code:
+        return f"resuming: exit code {ended.code}: {ended.text.strip()}"
+    return differing(run, whole)
+
+
+class Gauntlet:
+    """All cases: a fault in a run from its start, or in one that is resumed."""
+
+    def __init__(self, folder: Path, commands: Commands) -> None:
+        self.folder, self.commands = folder, commands
+        self.config, self.whole = folder / "c.yaml", folder / "whole"
+        self.half = folder / "half"
+        ended, self.counts = commands.run(self.whole, NONE, "train", self.config, *self._out())
+        if ended.code:
+            raise SystemExit(f"the whole run: exit code {ended.code}: {ended.text}")
+        middle = Fault("fsync", self.counts[KINDS.index("fsync")] // 2, "kill")
+        commands.run(self.half, middle, "train", self.config, "--out", self.half, "-q")
+        run = self._copy("count")
+        ended, self.more = commands.run(run, NONE, "train", "--resume", run, "-q")
+        if ended.code or differing(run, self.whole):
+            raise SystemExit(f"resuming: {ended.text} {differing(run, self.whole)}")
+
+    def _out(self) -> tuple[object, ...]:
+        return "--out", self.whole, "-q"
+
+    def cases(self) -> Iterator[tuple[str, Fault]]:
+        """Return every call of both commands with every action."""
+        for command, counts in (("train", self.counts), ("resume", self.more)):
+            for kind, count in zip(KINDS, counts, strict=True):
+                for action in ACTIONS:
+                    if action == "kill halfway" and kind != "write":
+                        continue
+                    for number in range(1, count + 1):
+                        yield command, Fault(kind, number, action)
+
+    def check(self, command: str, fault: Fault) -> str:
+        """Return what goes wrong with a fault in `command`; "" if nothing does."""
+        if command == "resume":
+            run = self._copy("run")
+            ended, _ = self.commands.run(run, fault, "train", "--resume", run, "-q")
+        else:
+            run = self.folder / "run"
+            shutil.rmtree(run, ignore_errors=True)
+            ended, _ = self.commands.run(run, fault, "train", self.config, "--out", run, "-q")
+        wrong = wrong_ending(ended, fault, run)
+        if wrong or ended.code == 0:
+            return wrong or differing(run, self.whole)
+        return after(self.commands, self.config, run, self.whole)
+
+    def _copy(self, name: str) -> Path:
+        run = self.folder / name
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(self.half, run)
+        return run
+
+
+def by_library(options: argparse.Namespace) -> int:
+    """Try the faults by the preloaded library; return the number of failures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        gauntlet = Gauntlet(folder, Commands(folder))
+        cases = list(gauntlet.cases())
+        total = len(cases)
+        if options.smoke:
+            cases = random.Random(options.seed).sample(cases, min(SMOKE_CASES, total))
+        failures = 0
+        for command, fault in cases:
+            wrong = gauntlet.check(command, fault)
+            failures += bool(wrong)
+            if wrong or options.verbose:
+                print(f"{command}, {fault}: {wrong or 'identical'}", flush=True)
+        calls = dict(zip(KINDS, gauntlet.counts, strict=True))
+        print(f"{len(cases)} of {total} faults by a preloaded library ({calls}), {failures} failed")
+        return failures
+
+
+def by_strace(options: argparse.Namespace) -> int:
+    """Try some faults below the C library, in the real command; return the number of failures."""
+    calls = {"write": "write", "fsync": "fsync", "renameat": "rename", "mkdir": "mkdir"}
+    command = [sys.executable, "-m", "mlpengine_cli.main", "train"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        config, whole, run = folder / "c.yaml", folder / "whole", folder / "run"
+        config.write_text(CONFIG)
+
+        def train(*arguments: object, trace: tuple[str, ...] = ()) -> Ended:
+            done = subprocess.run(
+                [*trace, *command, *map(str, arguments), "-q"],
+                capture_output=True,
+                text=True,
+                check=False,
+                env=environment,
+                timeout=SECONDS,
+            )
+            return Ended(done.returncode, done.stdout + done.stderr)
+
+        log = folder / "trace"
+        counting = ("strace", "-f", "-o", str(log), "-e", f"trace={','.join(calls)}")
+        ended = train(config, "--out", whole, trace=counting)
+        if ended.code:
+            print(f"STRACE DOES NOT WORK HERE: {ended.text.strip().splitlines()[-1]}")
+            return 0
+        lines = log.read_text().splitlines()
+        counts = {call: sum(f" {call}(" in line for line in lines) for call in calls}
+        cases = [
+            (call, Fault(kind, number, action))
+            for call, kind in calls.items()
+            for action in ("EIO", "kill")
+            for number in range(1, counts[call] + 1)
+        ]
+        if options.smoke:
+            cases = random.Random(options.seed).sample(cases, SMOKE_STRACES)
+        failures = 0
+        for call, fault in cases:
+            shutil.rmtree(run, ignore_errors=True)
+            effect = "signal=KILL" if fault.action == "kill" else f"error={fault.action}"
+            inject = f"inject={call}:{effect}:when={fault.number}"
+            tracing = ("strace", "-f", "-o", os.devnull, "-e", f"trace={call}", "-e", inject)
+            ended = train(config, "--out", run, trace=tracing)
+            wrong = "" if ended.code in (0, 1, -9, 137) else f"exit code {ended.code}: {ended.text}"
+            if "Traceback" in ended.text:
+                wrong = ended.text
+            if not wrong and run.exists():
+                ended = train("--resume", run)
+                if NOTHING_SAVED.search(ended.text):
+                    shutil.rmtree(run)
+                    ended = train(config, "--out", run)
+                wrong = ended.text if ended.code else differing(run, whole)
+            failures += bool(wrong)
+            if wrong or options.verbose:
+                print(f"strace, {fault}: {wrong or 'identical'}", flush=True)
+        print(f"{len(cases)} faults by strace, {failures} failed")
+        return failures
+
+
+def build(folder: Path) -> Path | None:
+    """Compile the library; None without a C compiler that can."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    source, library = folder / "faults.c", folder / "faults.so"
+    source.write_text(SHIM)
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stderr)
+        return None
+    return library
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--smoke", action="store_true", help="a sample of the faults")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--verbose", action="store_true", help="a line for each fault")
+    parser.add_argument("--preloaded", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.preloaded:
+        return 1 if by_library(options) else 0
+    strace = shutil.which("strace")
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        library = build(Path(folder))
+        if library is None:
+            print("NO FAULTS WERE INJECTED BY A LIBRARY: there is no C compiler that can build it")
+        else:
+            environment = {**os.environ, "LD_PRELOAD": str(library), "OPENBLAS_NUM_THREADS": "1"}
+            command = [sys.executable, *sys.argv, "--preloaded"]
+            failed |= bool(subprocess.run(command, env=environment, check=False).returncode)
+    if strace is None:
+        print("NO FAULTS WERE INJECTED BY STRACE: it is not installed")
+    else:
+        failed |= bool(by_strace(options))
+    if library is None and strace is None:
+        return 0 if options.smoke else 3
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
