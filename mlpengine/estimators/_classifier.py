@@ -27,9 +27,14 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train anew on features `X` (rows, features) and labels `y` (rows,)."""
+        """Train anew on features `X` (rows, features) and labels `y` (rows,).
+
+        Raises: DataError where all labels are the same.
+        """
         X, y = self._checked(X, y, reset=True)
         self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(f"fit: y must hold two classes or more (1 class: {self.classes_[0]!r})")
         self._fit(X, codes, sample_weight)
         return self
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlpengine.errors import DtypeError, UsageError
 from mlpengine.spec import Array, Spec
+from mlpengine.wording import plural
 
 
 class Flat:
@@ -28,7 +29,8 @@ class Flat:
         dtype = next(iter(dtypes), np.dtype("float32"))
         count = sum(s.size for s in specs.values())
         if count * dtype.itemsize > maxsize:
-            raise UsageError(f"parameters: must fit into memory ({count:,} numbers of {dtype})")
+            numbers = plural(count, "number")
+            raise UsageError(f"parameters: must fit into memory ({numbers} of {dtype})")
         self._view(np.zeros(count, dtype))
 
     def _view(self, flat: Array) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.files import read_file, write_all, writing
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"
@@ -146,8 +147,8 @@ def first_lines(path: Path, rows: int, digest: str | None) -> bytes:
     kept = b"".join(read_file(path).splitlines(keepends=True)[: rows + 1])
     if digest is not None and sha256(kept).hexdigest() != digest:
         raise RunError(
-            f"{path}: must hold the {rows} lines that it had at the checkpoint (it was edited or "
-            "damaged); restore it, or remove it to go on without them"
+            f"{path}: must begin with the {plural(rows, 'line')} that it had at the checkpoint "
+            "(it was edited or damaged); restore it, or remove it to go on without"
         )
     return kept
 
