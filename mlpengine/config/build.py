@@ -142,7 +142,7 @@ def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experim
         weighted=parts["train"].weights is not None,
         backend=backend,
         threads=threads,
-        checkpointing=config.training.rematerialization,
+        rematerialization=config.training.rematerialization,
     )
     if short := len(parts["train"]) % batch_size:
         step.bound(short)  # from here on `step.executor` is that of the whole run

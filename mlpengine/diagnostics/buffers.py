@@ -45,7 +45,7 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
     except TapeError as error:
         raise UsageError(
             "diagnostics: needs every activation, which only a training scratch with "
-            "checkpointing='keep' holds"
+            "rematerialization='keep' holds"
         ) from error
     program, recording, deltas = scratch.program, scratch.recording, grads.d_hidden
     found = []

@@ -12,8 +12,7 @@ from mlpengine.nn.layers import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, Call
 from mlpengine.tape.backward import BackwardPlan
-from mlpengine.tape.binding import Arena
-from mlpengine.tape.bound import Backward
+from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 from mlpengine.wording import plural

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from mlpengine.buffers import write_into
+from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import initialize, suited_to
@@ -26,7 +27,7 @@ from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec, floating
 from mlpengine.structure import conform
-from mlpengine.tape.forward import Checkpointing
+from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.wording import plural
 
 if TYPE_CHECKING:
@@ -84,20 +85,25 @@ class Mlp(Network):
             initialize(weight, initializer or suited_to(op.name if op else None), weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
 
+    @renamed_argument("checkpointing", "rematerialization")
     def scratch(
         self,
         batch_size: int,
         *,
         training: bool = True,
         backend: str = "auto",
-        checkpointing: Checkpointing = "keep",
+        rematerialization: Rematerialization = "keep",
     ) -> Scratch:
         """Return the buffers and bound calls of a forward pass over `batch_size` rows.
 
         With `training` False dropout is left out and activations share memory.
         """
         return Scratch(
-            self, batch_size, training=training, backend=backend, checkpointing=checkpointing
+            self,
+            batch_size,
+            training=training,
+            backend=backend,
+            rematerialization=rematerialization,
         )
 
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:

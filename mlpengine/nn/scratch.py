@@ -5,9 +5,9 @@ from typing import Any
 from mlpengine.errors import ShapeError, TapeError
 from mlpengine.nn.layers import Network, Recording, record
 from mlpengine.spec import Array
-from mlpengine.tape.binding import Arena
-from mlpengine.tape.bound import Forward
-from mlpengine.tape.forward import Checkpointing, ForwardPlan
+from mlpengine.tape.binding import Arena, Forward
+from mlpengine.tape.forward import ForwardPlan
+from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.tape.tape import Tape
 from mlpengine.wording import plural
 
@@ -34,19 +34,22 @@ class Scratch:
         *,
         training: bool,
         backend: str,
-        checkpointing: Checkpointing,
+        rematerialization: Rematerialization,
         input: Array | None = None,
         arena: Arena | None = None,
     ) -> None:
         if batch_size < 0:
             raise ShapeError(f"scratch: batch_size must not be negative (got {batch_size})")
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
-        self.backend, self.checkpointing = backend, checkpointing
+        self.backend, self.rematerialization = backend, rematerialization
         rng = mlp.rng if training else None
         self.recording: Recording = record(mlp.layers, Tape.over(mlp.params), batch_size, rng)
         tape = self.recording.tape
         plan = ForwardPlan(
-            tape, [self.recording.output], differentiable=training, checkpointing=checkpointing
+            tape,
+            [self.recording.output],
+            differentiable=training,
+            rematerialization=rematerialization,
         )
         leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
         if input is not None:
@@ -61,7 +64,7 @@ class Scratch:
     def activations(self) -> list[Array]:
         """What each layer passes on, after activation and dropout; the last is `output`.
 
-        Raises: TapeError where balanced checkpointing, or evaluation, does not keep them.
+        Raises: TapeError where balanced rematerialization, or evaluation, does not keep them.
         """
         return [self.program.value(n) for n in self.recording.passed_on]
 
@@ -85,7 +88,7 @@ class Scratch:
                 rows,
                 training=self.training,
                 backend=self.backend,
-                checkpointing=self.checkpointing,
+                rematerialization=self.rematerialization,
                 input=self.input[:rows],
                 arena=self.program.arena,
             )
@@ -97,7 +100,7 @@ class Scratch:
             raise TapeError("backward: the scratch was made with training=False")
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("mlp", "batch_size", "training", "backend", "checkpointing")
+        names = ("mlp", "batch_size", "training", "backend", "rematerialization")
         return {
             "options": {name: getattr(self, name) for name in names},
             "input": self.input,

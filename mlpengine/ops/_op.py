@@ -78,7 +78,7 @@ class GradOp:
     buffer.  The rules yield nothing where the two are the same memory, and copy where not."""
 
     cheap: ClassVar[bool] = True
-    """Memory-bound: balanced checkpointing may compute it twice.  False for products,
+    """Memory-bound: balanced rematerialization may compute it twice.  False for products,
     convolutions, and everything that must not run twice, such as a draw of random numbers."""
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:

@@ -1,8 +1,8 @@
-"""The eager face: values are computed as they are written down, and Python steers.
+"""Eager mode: ops compute at once, and Python is the control flow.
 
-A `Tensor` remembers the ops that made it; `backward` takes the very steps that a `Program` of the
-same ops would, on memory of its own, and returns what it found.  Graphs hold no reference cycles,
-so they go when the last tensor does.
+A `Tensor` refers to the op that made it; `backward` makes the same steps as a `Program` of the
+same ops, on memory of its own, and returns the gradients.  Graphs hold no reference cycles, so
+they are freed with the last tensor.
 
 Example:
     >>> w = from_inner(np.array([1.0, 2.0])).require_grad()
@@ -30,8 +30,8 @@ from mlpengine.tape.graph import (
     computations_behind,
     gradients,
     new_value,
-    remember,
     run_forward,
+    save_for_backward,
 )
 from mlpengine.tape.operand import numeric
 from mlpengine.tape.quantized import QuantizedArray
@@ -41,10 +41,11 @@ _tracking: ContextVar[bool] = ContextVar("tracking", default=True)
 
 
 class Tensor(Expression):
-    """An array, and how it was computed where that is tracked; make one with `from_inner`.
+    """An array and, where it is tracked, the op that computed it; make one with `from_inner`.
 
-    Tensors combine by what `Expression` offers.  Integer, bool and quantized ones are never
-    tracked.  An array under a tensor must not change while a graph that read it is in use.
+    Tensors combine by the operators and methods of `Expression`.  Integer, bool and quantized
+    tensors are never tracked.  The array of a tensor must not change while a graph that read it is
+    in use.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Tensor(Expression):
 
     @property
     def wants_grad(self) -> bool:  # type: ignore[override]
-        """Whether gradients flow to or through it."""
+        """Whether `backward` computes its gradient, or passes through it."""
         return self._value.wants_grad
 
     @property
@@ -70,11 +71,11 @@ class Tensor(Expression):
         return self._made_by is None
 
     def inner(self) -> Any:
-        """Return the array (or quantized array) itself, off the graph; not a copy."""
+        """Return the array (or quantized array) itself, not a copy."""
         return self._inner
 
     def require_grad(self) -> "Tensor":
-        """Track what is computed from this leaf from now on, and return it.
+        """Track the ops on this leaf from now on, and return it.
 
         Raises: TapeError on the result of a tracked op; DtypeError unless it is floating.
         """
@@ -115,9 +116,9 @@ class Tensor(Expression):
         return f"Tensor({self.spec}{', tracked' if self.wants_grad else ''})"
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
-        known = Tensor, NoneType
-        taken = [x if isinstance(x, known) else from_inner(self._array(x)) for x in operands]
-        tensors: tuple[Tensor | None, ...] = padded_operands(op, taken)
+        accepted = Tensor, NoneType
+        given = [x if isinstance(x, accepted) else from_inner(self._array(x)) for x in operands]
+        tensors: tuple[Tensor | None, ...] = padded_operands(op, given)
         for x in tensors:
             if x is not None and isinstance(x._inner, QuantizedArray):
                 raise DtypeError(f"{op.name}: quantized arrays must be dequantized first ({x!r})")
@@ -126,14 +127,15 @@ class Tensor(Expression):
         outputs, work = run_forward(op, arrays, as_tuple(inferred))
         track = _tracking.get() and any(x is not None and x.wants_grad for x in tensors)
         specs = [Spec.of(y) for y in outputs]
-        made = [new_value(s, op.name, "op", wants_grad=track and s.is_float) for s in specs]
+        values = [new_value(s, op.name, "op", wants_grad=track and s.is_float) for s in specs]
         read = [None if x is None else x._value for x in tensors]
         made_by = None
         if track:
-            pairs = [*zip(read, arrays, strict=True), *zip(made, outputs, strict=True)]
+            pairs = [*zip(read, arrays, strict=True), *zip(values, outputs, strict=True)]
             parents = (x._made_by for x in tensors if x is not None)
-            made_by = remember(Record(op, tuple(read), tuple(made)), pairs, work, parents)
-        results = tuple(Tensor(y, v, made_by) for y, v in zip(outputs, made, strict=True))
+            record = Record(op, tuple(read), tuple(values))
+            made_by = save_for_backward(record, pairs, work, parents)
+        results = tuple(Tensor(y, v, made_by) for y, v in zip(outputs, values, strict=True))
         return results if isinstance(inferred, tuple) else results[0]
 
 
@@ -169,46 +171,46 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
     if not root.wants_grad:
         raise TapeError(f"backward: the root must be tracked; see require_grad ({root!r})")
     computations = computations_behind(root._made_by)
-    found = gradients(computations, root._value)
+    arrays = gradients(computations, root._value)
     if not retain_graph:
         for computation in computations:
             computation.consume()
-    return EagerGradients(found)
+    return EagerGradients(arrays)
 
 
 class EagerGradients(Uncopyable):
-    """What one `backward` computed: the gradients of tracked leaves and of retained results.
+    """The gradients of one `backward`: those of tracked leaves and of retained results.
 
     It holds arrays and no graph.
     """
 
     _instead = "belongs to tensors, of which copies are others; copy what grad() returns"
 
-    def __init__(self, found: dict[int, Array]) -> None:
-        self._found = found
+    def __init__(self, arrays: dict[int, Array]) -> None:
+        self._arrays = arrays
 
     def grad(self, tensor: Tensor) -> Array | None:
         """Return the gradient of a tensor; None if it is not tracked or was not reached."""
-        return self._found.get(tensor._value.index)
+        return self._arrays.get(tensor._value.index)
 
     def grad_remove(self, tensor: Tensor) -> Array | None:
-        """Return the gradient and forget it: a second call returns None."""
-        return self._found.pop(tensor._value.index, None)
+        """Return the gradient and drop it: a second call returns None."""
+        return self._arrays.pop(tensor._value.index, None)
 
     def grad_replace(self, tensor: Tensor, gradient: ArrayLike) -> None:
-        """Put another gradient in place of a tensor's, or register one where there is none.
+        """Replace the gradient of a tensor, or set one where there is none.
 
-        Raises: ShapeError or DtypeError unless it is as the tensor is.
+        Raises: ShapeError or DtypeError unless it has the spec of the tensor.
         """
         array = numeric(gradient, "grad_replace")
         if array.shape != tensor.shape:
             raise ShapeError(f"grad_replace: must be {tensor.spec} (got {Spec.of(array)})")
         if array.dtype != tensor.dtype:
             raise DtypeError(f"grad_replace: must be {tensor.spec} (got {Spec.of(array)})")
-        self._found[tensor._value.index] = array
+        self._arrays[tensor._value.index] = array
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._arrays)
 
     def __repr__(self) -> str:
         return f"EagerGradients({len(self)} arrays)"
@@ -223,22 +225,22 @@ class GradientAccumulator(Uncopyable):
         self._sums: dict[int, Array] = {}
 
     def accumulate(self, grads: EagerGradients) -> None:
-        """Add the gradients of one pass; they are left as they are."""
-        for index, gradient in grads._found.items():
+        """Add the gradients of one pass, which are not changed."""
+        for index, gradient in grads._arrays.items():
             if index in self._sums:
                 np.add(self._sums[index], gradient, self._sums[index])
             else:
                 self._sums[index] = gradient.copy()
 
     def grads(self) -> EagerGradients:
-        """Return the sums and start again from nothing."""
+        """Return the sums, and start again from none."""
         sums, self._sums = self._sums, {}
         return EagerGradients(sums)
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Track nothing that is computed inside; each thread and task has its own switch."""
+    """Switch tracking off inside the block, in this thread or task only."""
     token = _tracking.set(False)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The backward half of a plan: who writes which gradient first, who adds, what is recomputed."""
+"""The backward half of a plan: which op writes a gradient, which adds, what is recomputed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -7,9 +7,8 @@ from functools import cached_property
 from mlpengine.ops._op import residual_names, work_names
 from mlpengine.placement import Storage, place
 from mlpengine.spec import Spec
-from mlpengine.tape.forward import viewed
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step
-from mlpengine.tape.record import Record, Value, as_tuple
+from mlpengine.tape.record import Record, Value, as_tuple, viewed
 
 
 @dataclass(eq=False)
@@ -18,8 +17,8 @@ class BackwardPlan:
 
     Gradients of the outputs (seeds) and of leaves belong to the caller; the others are planned.
     A node in `retain` keeps its gradient after the replay.  Every replay overwrites every
-    gradient: the first consumer writes, later ones write aside and are added, and what no output
-    depends on is set to zero.
+    gradient: the first consumer writes it, later ones write to a buffer of their own that is
+    added, and the gradient of a node that no output depends on is set to zero.
     """
 
     forward: Computed
@@ -30,21 +29,21 @@ class BackwardPlan:
     seeds: dict[int, Buffer] = field(default_factory=dict)
     storages: list[Storage] = field(default_factory=list)
     _recomputed: dict[int, Buffer] = field(default_factory=dict)
-    _rework: dict[int, dict[str, Buffer]] = field(default_factory=dict)
-    _flowing: set[int] = field(default_factory=set)
+    _recomputed_work: dict[int, dict[str, Buffer]] = field(default_factory=dict)
+    _dependent: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._retained = {n.index for n in self.retain}
         self._maker = {y.index: r for r in self.forward.records for y in r.outputs}
-        self._flowing = {n.index for n in (*self.wanted, *self.retain)}
+        self._dependent = {n.index for n in (*self.wanted, *self.retain)}
         for record in self.forward.records:
-            if any(x is not None and x.index in self._flowing for x in record.operands):
-                self._flowing |= {y.index for y in record.outputs if y.spec.is_float}
+            if any(x is not None and x.index in self._dependent for x in record.operands):
+                self._dependent |= {y.index for y in record.outputs if y.spec.is_float}
         self._plan_seeds()
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):
-            self._arrived_or_zero(node)
+            self._gradient_or_zero(node)
 
     @cached_property
     def nbytes(self) -> int:
@@ -72,10 +71,10 @@ class BackwardPlan:
         return Buffer(label, spec, storage)
 
     def _plan_seeds(self) -> None:
-        """An output's seed is its gradient, unless other ops or outputs add to it: then a copy."""
+        """Let an output's seed be its gradient, or copy it where other ops or outputs add to it."""
         consumed = {x.index for r in self.forward.records for x in r.operands if x is not None}
         for node in self.forward.outputs:
-            if node.index in self.seeds or node.index not in self._flowing:
+            if node.index in self.seeds or node.index not in self._dependent:
                 continue
             seed = Buffer(f"seed_{node.name}", node.spec)
             self.seeds[node.index] = seed
@@ -86,7 +85,7 @@ class BackwardPlan:
                 self.gradients[node.index] = seed
 
     def _gradient_of(self, node: Value) -> Buffer:
-        """Make the buffer that the first consumer of `node` writes."""
+        """Return a new buffer for the gradient of `node`, which its first consumer writes."""
         label = f"d_{node.name}"
         buffer = Buffer(label, node.spec) if node.is_leaf else self._new(label, node.spec)
         if node.index in self._retained:
@@ -95,11 +94,11 @@ class BackwardPlan:
         return buffer
 
     def _plan_record(self, record: Record) -> None:
-        arrived = [y.index in self.gradients for y in record.outputs]
-        wanted = [x is not None and x.index in self._flowing for x in record.operands]
-        if not any(arrived) or not any(wanted):
+        has_gradient = [y.index in self.gradients for y in record.outputs]
+        wanted = [x is not None and x.index in self._dependent for x in record.operands]
+        if not any(has_gradient) or not any(wanted):
             return
-        dys = tuple(self._arrived_or_zero(y) for y in record.outputs)
+        dys = tuple(self._gradient_or_zero(y) for y in record.outputs)
         reads = self._residuals(record, dys if len(dys) > 1 else dys[0])
         work = self._work(record)
         slots: list[Slot] = []
@@ -116,17 +115,17 @@ class BackwardPlan:
         for step in after:
             self._emit(step)
 
-    def _arrived_or_zero(self, node: Value) -> Buffer:
+    def _gradient_or_zero(self, node: Value) -> Buffer:
         """Return the gradient of a node; zeros where no output depends on it."""
         if node.index not in self.gradients:
             self._emit(Step("zero", None, (), (self._gradient_of(node),)))
         return self.gradients[node.index]
 
     def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[Step]]:
-        """Return the buffer that the rule writes for operand `x`, and what follows from it."""
+        """Return the buffer that the rule writes for operand `x`, and the steps that follow."""
         y = record.outputs[0]
         full = y.spec.shape if record.op.broadcasts else x.spec.shape
-        label = f"d_{x.name}.aside"
+        label = f"d_{x.name}.addend"
         first = x.index not in self.gradients
         if first and full == x.spec.shape:
             return self._in_place(record, position, x) or self._gradient_of(x), []
@@ -143,14 +142,14 @@ class BackwardPlan:
         return Step("add", None, (gradient, slot), (gradient,))
 
     def _in_place(self, record: Record, position: int, x: Value) -> Buffer | None:
-        """Give `x` the storage of dy where the op allows it and nobody else will read dy."""
+        """Give `x` the storage of dy where the op allows it and no other step reads dy."""
         op, y = record.op, record.outputs[0]
         dy = self.gradients[y.index]
         if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:
             return None
-        fits = dy.storage.nbytes == x.spec.nbytes and dy.spec.dtype == x.spec.dtype
+        same_size = dy.storage.nbytes == x.spec.nbytes and dy.spec.dtype == x.spec.dtype
         retained = dy.storage.last == FOREVER
-        if not fits or retained or not (op.view or "backward" in op.in_place):
+        if not same_size or retained or not (op.view or "backward" in op.in_place):
             return None
         self.gradients[x.index] = Buffer(f"d_{x.name}", x.spec, dy.storage)
         if x.index in self._retained:
@@ -160,17 +159,17 @@ class BackwardPlan:
     def _residuals(
         self, record: Record, dy: Buffer | tuple[Slot, ...]
     ) -> tuple[Slot | tuple[Slot, ...], ...]:
-        """Return what the backward rule reads, in its order; values may be computed again."""
-        known = {**record.named_operands, "y": record.outputs}
+        """Return what the backward rule reads, in its order; values may be recomputed."""
+        values = {**record.named_operands, "y": record.outputs}
         reads: list[Slot | tuple[Slot, ...]] = [dy]
         for name in residual_names(type(record.op))[1:]:
-            found = tuple(None if x is None else self._value(x) for x in as_tuple(known[name]))
-            several = isinstance(known[name], tuple) and (name != "y" or len(found) > 1)
-            reads.append(found if several else found[0])
+            buffers = tuple(None if x is None else self._value(x) for x in as_tuple(values[name]))
+            several = isinstance(values[name], tuple) and (name != "y" or len(buffers) > 1)
+            reads.append(buffers if several else buffers[0])
         return tuple(reads)
 
     def _value(self, node: Value) -> Buffer:
-        """Return the buffer that holds a value now, computing it again where it did not survive."""
+        """Return the buffer that holds a value now; recompute it where it did not survive."""
         if self.forward.survives(node):
             return self.forward.buffer(node)
         if node.index not in self._recomputed:
@@ -182,12 +181,12 @@ class BackwardPlan:
         reads = tuple(None if x is None else self._value(x) for x in record.operands)
         x = viewed(record)
         for y in record.outputs:
-            label = f"{y.name}.again"
-            seen = x and Buffer(label, y.spec, self._value(x).storage)
-            self._recomputed[y.index] = seen or self._new(label, y.spec)
+            label = f"{y.name}.recomputed"
+            view = x and Buffer(label, y.spec, self._value(x).storage)
+            self._recomputed[y.index] = view or self._new(label, y.spec)
         writes = tuple(self._recomputed[y.index] for y in record.outputs)
         work = self._new_work(record, work_names(type(record.op), "forward"))
-        self._rework[record.key] = work
+        self._recomputed_work[record.key] = work
         self._emit(Step("recompute", record.op, reads, writes, work, record.outputs[0]))
 
     def _new_work(self, record: Record, names: Iterable[str]) -> dict[str, Buffer]:
@@ -200,8 +199,8 @@ class BackwardPlan:
         names = work_names(type(record.op), "backward")
         shared = set(names) & set(work_names(type(record.op), "forward"))
         saved = self.forward.saved.get(record.key, {})
-        if shared - set(saved) and record.key not in self._rework:
-            self._recompute(record)  # that fills its work buffers too
-        found = {**self._rework.get(record.key, {}), **saved}
+        if shared - set(saved) and record.key not in self._recomputed_work:
+            self._recompute(record)  # which fills its work buffers too
+        available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])
-        return {name: own[name] if name in own else found[name] for name in names}
+        return {name: own[name] if name in own else available[name] for name in names}

@@ -1,21 +1,26 @@
-"""Binding: a plan's steps on real memory, as a flat list of calls."""
+"""Binding: a plan on memory.  Its steps become a flat list of calls on arrays."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
-from mlpengine.backends import Backend
-from mlpengine.buffers import Uncopyable, address_of
+from mlpengine.backends import Backend, find_backend
+from mlpengine.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
+from mlpengine.errors import NumericalError, TapeError
 from mlpengine.ops import GradOp
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.placement import ALIGNMENT
 from mlpengine.spec import Array, Call, Calls, call
+from mlpengine.tape.backward import BackwardPlan
+from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.plan import Buffer, Slot, Step, StepKind
+from mlpengine.tape.record import Value, as_tuple
 
 
 class Arena(Uncopyable):
-    """A run of aligned bytes in which planned buffers are laid out."""
+    """A block of aligned bytes that holds planned buffers."""
 
     def __init__(self, nbytes: int) -> None:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
@@ -28,7 +33,7 @@ class Arena(Uncopyable):
         return self.bytes.size
 
     def array(self, buffer: Buffer) -> Array:
-        """Return the planned buffer as an array; storage decides where, spec decides what."""
+        """Return the planned buffer as an array, placed by its storage and typed by its spec."""
         assert buffer.storage is not None
         start = buffer.storage.offset
         part = self.bytes[start : start + buffer.spec.nbytes]
@@ -40,7 +45,7 @@ class Instruction(Uncopyable):
     """One bound step: the op and direction, the arrays it reads and writes, and its calls.
 
     `reads` and `writes` are in the order of the op's rule (see `GradOp`); None stands for an
-    operand that was left out and for a gradient that nobody wants.
+    operand that was left out and for a gradient that is not wanted.
     """
 
     kind: StepKind
@@ -92,7 +97,7 @@ def _calls(
 
 
 def _own_calls(kind: StepKind, reads: Sequence[object], writes: Sequence[Array | None]) -> Calls:
-    """The program's own work: clear a gradient, add one, undo broadcasting."""
+    """Yield the calls of a step without an op: clear a gradient, add one, undo broadcasting."""
     (out,) = writes
     assert out is not None
     if kind == "zero":
@@ -103,3 +108,144 @@ def _own_calls(kind: StepKind, reads: Sequence[object], writes: Sequence[Array |
         (wide,) = reads
         assert isinstance(wide, np.ndarray)
         yield from unbroadcast(wide, out)
+
+
+class Forward(Uncopyable):
+    """A forward plan on memory: the values, and the calls that compute them.
+
+    `leaves` gives the caller's arrays by node index; memory for the other leaves is made here.
+    `arena` is memory for the values; without one, or where it is too small, new memory is made.
+    With `check_finite` each value is checked when it is written.
+    """
+
+    def __init__(
+        self,
+        plan: ForwardPlan,
+        leaves: Mapping[int, Array],
+        backend: str,
+        arena: Arena | None = None,
+        *,
+        check_finite: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.backend = find_backend(backend)
+        self.check_finite = check_finite
+        self.arena = arena if arena and arena.nbytes >= plan.nbytes else Arena(plan.nbytes)
+        self._arrays: dict[Buffer, Array] = {}
+        for node in plan.tape.nodes:
+            if node.is_leaf:
+                array = leaves.get(node.index)
+                self._arrays[plan.buffer(node)] = zeros(node.spec) if array is None else array
+        self.instructions = bind(plan.steps, self.resolve, self.backend)
+        plain = (c for i in self.instructions for c in i.calls)
+        checked = _checked_forward(self.instructions)
+        self.calls: tuple[Call, ...] = tuple(checked if check_finite else plain)
+        self._quietly = quiet_runner()
+
+    def run(self) -> None:
+        """Compute the values."""
+        self._quietly(replay, self.calls)
+
+    def resolve(self, buffer: Buffer) -> Array:
+        """Return the array of a buffer."""
+        if buffer not in self._arrays:
+            self._arrays[buffer] = self.arena.array(buffer)
+        return self._arrays[buffer]
+
+    def value(self, node: Value) -> Array:
+        """Return the array that holds the value of `node` after a replay.
+
+        Raises: TapeError if its memory is reused during the replay.
+        """
+        if not self.plan.survives(node):
+            raise TapeError(f"value: {node!r} is not kept; ask for it with keep=[...]")
+        return self.resolve(self.plan.buffer(node))
+
+
+class Backward(Uncopyable):
+    """A backward plan on memory, for one `Forward`.
+
+    `gradients` gives the caller's arrays of leaf gradients by node index, `seeds` those of the
+    outputs.
+    """
+
+    def __init__(
+        self,
+        plan: BackwardPlan,
+        forward: Forward,
+        gradients: Mapping[int, Array],
+        seeds: Mapping[int, Array],
+        arena: Arena | None = None,
+    ) -> None:
+        self.plan = plan
+        self.forward = forward
+        self.arena = arena if arena and arena.nbytes >= plan.nbytes else Arena(plan.nbytes)
+        self._arrays: dict[Buffer, Array] = {plan.seeds[i]: seeds[i] for i in plan.seeds}
+        for index, array in gradients.items():
+            if index in plan.gradients:
+                self._arrays[plan.gradients[index]] = array
+        self._planned = {id(s) for s in plan.storages}
+        self.instructions = bind(plan.steps, self.resolve, forward.backend)
+        plain = (c for i in self.instructions for c in i.calls)
+        leaves = [(n.name, self.gradient(n)) for n in plan.wanted]
+        checked = _checked_backward(self.instructions, leaves)
+        self.calls: tuple[Call, ...] = tuple(checked if forward.check_finite else plain)
+        self._quietly = quiet_runner()
+
+    def run(self) -> None:
+        """Compute the gradients."""
+        self._quietly(replay, self.calls)
+
+    def resolve(self, buffer: Buffer) -> Array:
+        """Return the array of a buffer: a gradient of this plan, or a value of the forward plan."""
+        if buffer not in self._arrays:
+            planned = buffer.storage is not None and id(buffer.storage) in self._planned
+            self._arrays[buffer] = (
+                self.arena.array(buffer) if planned else self.forward.resolve(buffer)
+            )
+        return self._arrays[buffer]
+
+    def gradient(self, node: Value) -> Array:
+        """Return the array that holds the gradient of `node` after a replay."""
+        kept = self.plan.gradients.get(node.index)
+        if kept is None or not (node.is_leaf or self.plan.retains(node)):
+            raise TapeError(f"gradient: {node!r} has none; ask for it with retain=[...]")
+        return self.resolve(kept)
+
+
+def _require_finite(array: Array, what: str) -> None:
+    """Raise NumericalError, naming `what` and the first place, unless all of `array` is finite."""
+    if isfinite(np.add.reduce(array, None)):
+        return
+    nonfinite = ~np.isfinite(array)  # a sum may overflow where no entry is infinite
+    if nonfinite.any():
+        place = tuple(int(i) for i in np.argwhere(nonfinite)[0])
+        raise NumericalError(f"{what} must be finite ({array[place]} at {place})")
+
+
+def _checked_forward(instructions: Iterable[Instruction]) -> Calls:
+    """Yield the calls of a forward replay; a check of its outputs follows each op."""
+    for step in instructions:
+        yield from step.calls
+        for y in step.writes:
+            if y is not None and y.dtype.kind == "f":
+                yield call(_require_finite, y, f"forward: the value of {step.text}")
+
+
+def _checked_backward(
+    instructions: Sequence[Instruction], gradients: Iterable[tuple[str, Array]]
+) -> Calls:
+    """Yield the calls of a backward replay; a check of its dy precedes each op.
+
+    `gradients` are the names and gradients of the leaves, which are checked last.
+    """
+    for step in instructions:
+        if step.kind == "backward":
+            for dy in as_tuple(step.reads[0]):
+                if dy is not None:
+                    yield call(
+                        _require_finite, dy, f"backward: the gradient that reaches {step.text}"
+                    )
+        yield from step.calls
+    for name, gradient in gradients:
+        yield call(_require_finite, gradient, f"backward: the gradient of {name}")

@@ -1,9 +1,9 @@
 """Jacobians, and second derivatives as differences of exact gradients.
 
 Rules write into buffers and are not differentiable themselves, so there is no backward of a
-backward.  A central difference of gradients in float64 is right to some ten digits, costs two
-replays, and needs no further rule.  Every function here computes all intermediate values anew and
-leaves the program as it found it.
+backward.  A central difference of gradients in float64 is accurate to some ten digits, takes two
+replays, and needs no further rule.  Every function here recomputes all intermediate values and
+restores the program afterwards.
 """
 
 from collections.abc import Callable
@@ -20,25 +20,25 @@ from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node
 
 STEP = float(np.finfo(np.float64).eps) ** (1 / 3)
-"""Half-width of a difference, relative to the point: there, rounding and curvature weigh alike."""
+"""Half-width of a difference relative to the point: rounding and truncation errors balance."""
 
 
 def jacobian(program: Program, leaf: Node, output: Node | None = None) -> Array:
-    """Return the exact derivatives of an output by a leaf: one backward for each of its entries.
+    """Return the exact derivatives of an output by a leaf, by a backward for each of its entries.
 
     Shapes: the output's shape followed by the leaf's.
     Raises: TapeError unless `output` is one of the program's; a single one needs no naming.
     """
-    where = _position(program, output)
+    position = _position(program, output)
     with program.preserved():
-        value = as_tuple(program.forward())[where]
+        value = as_tuple(program.forward())[position]
         seeds = [zeros(y.spec) for y in program.outputs]
         rows = np.empty((value.size, *leaf.shape), leaf.dtype)
         for i, row in enumerate(rows):
-            seeds[where].flat[i] = 1
+            seeds[position].flat[i] = 1
             program.backward(seeds if len(seeds) > 1 else seeds[0])
             row[...] = program.grad(leaf)
-            seeds[where].flat[i] = 0
+            seeds[position].flat[i] = 0
     return rows.reshape(*value.shape, *leaf.shape)
 
 
@@ -58,7 +58,7 @@ def hessian_vector_product(
 
 
 def hessian_diagonal(program: Program, leaf: Node | None = None, *, step: float = STEP) -> Array:
-    """Return the pure second derivatives of the sum of all outputs: two replays for each entry.
+    """Return the pure second derivatives of the sum of all outputs, by two replays for each entry.
 
     Shapes: as the leaf, or as ``program.params.flat`` without one.
     Raises: DtypeError unless the leaf is float64.
@@ -77,10 +77,10 @@ def hessian_diagonal(program: Program, leaf: Node | None = None, *, step: float 
 def gradient_difference(
     gradient: Callable[[], Array], point: Array, direction: Array, *, step: float = STEP
 ) -> Array:
-    """Return the derivative along `direction` of the gradient that `gradient()` computes anew.
+    """Return the derivative along `direction` of the gradient that `gradient()` computes.
 
-    `point` is the array that `gradient` reads; it is moved both ways, and put back.
-    Raises: DtypeError unless the point is float64, ShapeError unless the direction is as it is.
+    `point` is the array that `gradient` reads; it is displaced both ways, then restored.
+    Raises: DtypeError unless the point is float64, ShapeError unless the direction has its shape.
     """
     if point.dtype != np.float64:
         raise DtypeError(f"second derivatives: need float64 parameters (got {Spec.of(point)})")
@@ -104,22 +104,25 @@ def gradient_difference(
 
 
 def _gradient_at(program: Program, leaf: Node | None) -> tuple[Array, Callable[[], Array]]:
-    """Return the array to move, and how to get the gradient there with the ops' state as now."""
+    """Return the array to displace, and a function that computes the gradient at it.
+
+    Each call of the function starts from the present state of the ops.
+    """
     point = program.params.flat if leaf is None else program.value(leaf)
-    found = program.grads.flat if leaf is None else program.grad(leaf)
+    result = program.grads.flat if leaf is None else program.grad(leaf)
     state = OpState(program.tape.records)
 
     def gradient() -> Array:
         state.restore()
         program.forward()
         program.backward()
-        return found
+        return result
 
     return point, gradient
 
 
 def _position(program: Program, output: Node | None) -> int:
-    """Return which output is meant; refuse arrays and nodes that are none."""
+    """Return the position of an output; refuse arrays, and nodes that are no outputs."""
     if output is None and len(program.outputs) == 1:
         return 0
     if isinstance(output, np.ndarray):

@@ -1,24 +1,17 @@
-"""The forward half of a plan: values, what backward will need of them, and their storage."""
+"""The forward half of a plan: the values, which of them backward needs, and their storage."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
 
 from mlpengine.errors import TapeError, UsageError
 from mlpengine.ops._op import work_names
 from mlpengine.placement import Storage, place
-from mlpengine.tape.checkpoint import items_to_keep, shared_work
 from mlpengine.tape.plan import FOREVER, Buffer, Step
-from mlpengine.tape.record import Record, Value
-
-if TYPE_CHECKING:
-    from mlpengine.tape.tape import Tape
-
-Checkpointing = Literal["keep", "balanced"]
-"""What backward finds in memory: all it reads, or the fewest bytes from which cheap ops make it."""
+from mlpengine.tape.record import Record, Recorded, Value, aliases, needed_records, viewed
+from mlpengine.tape.rematerialization import Rematerialization, items_to_keep, shared_work
 
 
 class ForwardPlan:
-    """The steps that compute `outputs`, and the buffers of every value on the way.
+    """The steps that compute `outputs`, and the buffers of all values.
 
     With `differentiable` False nothing is kept for backward.  `keep` names further values that
     must survive the replay.  `nbytes` is the size of the arena in bytes.
@@ -26,15 +19,17 @@ class ForwardPlan:
 
     def __init__(
         self,
-        tape: "Tape",
+        tape: Recorded,
         outputs: Sequence[Value],
         *,
         differentiable: bool = True,
-        checkpointing: Checkpointing = "keep",
+        rematerialization: Rematerialization = "keep",
         keep: Iterable[Value] = (),
     ) -> None:
-        if checkpointing not in ("keep", "balanced"):
-            raise UsageError(f"checkpointing: must be keep or balanced (got {checkpointing!r})")
+        if rematerialization not in ("keep", "balanced"):
+            raise UsageError(
+                f"rematerialization: must be keep or balanced (got {rematerialization!r})"
+            )
         if not outputs:
             raise TapeError("program: needs at least one output node")
         wanted = (*outputs, *keep)
@@ -46,7 +41,7 @@ class ForwardPlan:
         self._kept = {self._root(x) for x in wanted}
         self._kept_work: set[int] = set()
         if differentiable:
-            self._keep_for_backward(checkpointing)
+            self._keep_for_backward(rematerialization)
         self.buffers: dict[int, Buffer] = {}
         self.saved: dict[int, dict[str, Buffer]] = {}
         self.steps: list[Step] = []
@@ -63,19 +58,19 @@ class ForwardPlan:
         return self.buffers[value.index]
 
     def survives(self, value: Value) -> bool:
-        """Return whether backward finds the value in memory."""
+        """Return whether the value is in memory during backward."""
         return value.is_leaf or self._root(value) in self._kept
 
     def _root(self, value: Value) -> int:
         """Return the index of the value whose bytes `value` shares, or its own."""
         return self._alias.get(value.index, value.index)
 
-    def _keep_for_backward(self, checkpointing: Checkpointing) -> None:
+    def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
         records = [r for r in self.records if any(y.wants_grad for y in r.outputs)]
         read = [x for r in records for x in r.residuals if not x.is_leaf]
         needed = {("value", self._root(x)) for x in read}
         needed |= {("work", r.key) for r in records if shared_work(r)}
-        if checkpointing == "balanced":
+        if rematerialization == "balanced":
             free = {("value", index) for index in self._kept}
             needed = items_to_keep(self.records, needed, free, self._alias)
         self._kept |= {index for kind, index in needed if kind == "value"}
@@ -113,51 +108,22 @@ class ForwardPlan:
             return None
         storage = self.buffer(x).storage
         assert storage is not None
-        fits = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
+        same_size = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
         others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
-        over = storage.last <= time and self._last_use[x.index] == time
-        return storage if fits and over and storage not in others else None
+        last_use = storage.last <= time and self._last_use[x.index] == time
+        return storage if same_size and last_use and storage not in others else None
 
     def _work(self, time: int, record: Record) -> dict[str, Buffer]:
-        """Plan the work buffers of forward; those that backward reads may be saved for it."""
+        """Plan the work buffers of forward; those in `_kept_work` are saved for backward."""
         saved = set(shared_work(record)) if record.key in self._kept_work else set()
         names = work_names(type(record.op), "forward")
         specs = record.work_specs if names else {}
-        chosen: dict[str, Buffer] = {}
+        buffers: dict[str, Buffer] = {}
         for name in names:
             last = FOREVER if name in saved else time
             storage = Storage(specs[name].nbytes, time, last)
             self._storages.append(storage)
-            chosen[name] = Buffer(f"{record.outputs[0].name}.{name}", specs[name], storage)
+            buffers[name] = Buffer(f"{record.outputs[0].name}.{name}", specs[name], storage)
         if saved:
-            self.saved[record.key] = {name: chosen[name] for name in saved}
-        return chosen
-
-
-def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[Record]:
-    """Return the records on which `outputs` depend, in order."""
-    wanted = {x.index for x in outputs}
-    needed = []
-    for record in reversed(records):
-        if any(y.index in wanted for y in record.outputs):
-            wanted |= {x.index for x in record.operands if x is not None}
-            needed.append(record)
-    return needed[::-1]
-
-
-def viewed(record: Record) -> Value | None:
-    """Return the operand whose bytes the output is, under another shape; None if it has its own."""
-    if not record.op.view or len(record.outputs) > 1:
-        return None
-    x, y = record.operands[0], record.outputs[0]
-    same = x is not None and x.spec.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
-    return x if same and x is not None and not x.is_leaf else None
-
-
-def aliases(records: Sequence[Record]) -> dict[int, int]:
-    """Return, for each output, the index of the value whose bytes it shares, or its own."""
-    alias: dict[int, int] = {}
-    for record in records:
-        x = viewed(record)
-        alias |= {y.index: alias[x.index] if x else y.index for y in record.outputs}
-    return alias
+            self.saved[record.key] = {name: buffers[name] for name in saved}
+        return buffers

@@ -24,18 +24,19 @@ def gradcheck(
     """Check that gradients are the derivatives of the values, and return the largest error.
 
     With a random weight u for the outputs and, for one leaf at a time, a random direction v, the
-    number <v, gradient> must equal d/dt <u, f(x + t v)>.  That costs two forward passes a leaf,
-    whatever its size, and a failure names the leaf.
+    number <v, gradient> must equal d/dt <u, f(x + t v)>.  That takes two forward passes for each
+    leaf, whatever its size, and a failure names the leaf.
 
     Args:
-        subject: an op, checked on `operands`; or a program, checked where its leaves stand now.
+        subject: an op, checked on `operands`; or a program, checked at the present values of its
+            leaves.
         operands: float64 arrays, or integer and bool ones, which have no gradient; None for an
             operand that is left out.
         step: the half-width t of the difference.
         rtol: largest error allowed, relative to the larger of 1 and the two numbers.
         seed: of the generator that draws u and v.
-        before: called before every forward, to restore state that no op's attributes show;
-            generators and arrays among them are put back anyhow.
+        before: called before every forward, to restore state that is not among the attributes of
+            the ops; generators and arrays among those are restored in any case.
 
     Raises:
         GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves, whose

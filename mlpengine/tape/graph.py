@@ -1,7 +1,7 @@
-"""The graph behind eager tensors: ops that ran, what they left for backward, and the walk back.
+"""The graph behind eager tensors: the ops that ran, what they saved for backward, and backward.
 
-The walk is the one of programs: a `BackwardPlan` over the records, its steps bound one after the
-other to memory that is dropped as soon as the plan says that nobody reads it any more.
+Backward is that of programs: a `BackwardPlan` over the records, whose steps are bound and run one
+by one.  Memory is freed after the last step that reads it.
 """
 
 from collections import defaultdict
@@ -19,16 +19,16 @@ from mlpengine.placement import Storage
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, bind
-from mlpengine.tape.checkpoint import shared_work
 from mlpengine.tape.plan import Buffer
 from mlpengine.tape.record import Kind, Record, Value
+from mlpengine.tape.rematerialization import shared_work
 
 _numbers = count()
 
 
 @dataclass(eq=False)
 class Computation:
-    """A record that ran.  It refers to the ones before it and never to those after.
+    """A record that ran.  It refers to the ones before it, never to those after.
 
     `arrays` are the values that its backward reads, by index; `work` is what its forward saved.
     """
@@ -41,7 +41,7 @@ class Computation:
     consumed: bool = False
 
     def consume(self) -> None:
-        """Drop all that backward needs."""
+        """Drop what backward needs."""
         self.consumed = True
         self.parents = ()
         self.arrays.clear()
@@ -67,43 +67,43 @@ def run_forward(
     return outputs, work
 
 
-def remember(
+def save_for_backward(
     record: Record,
     arrays: Iterable[tuple[Value | None, Array | None]],
     work: dict[str, Array],
     parents: Iterable[Computation | None],
 ) -> Computation:
-    """Return the computation of a record, with those arrays and that work that backward reads."""
+    """Return the computation of a record, with the arrays and the work that its backward reads."""
     read = {x.index for x in record.residuals}
-    kept = {x.index: a for x, a in arrays if x is not None and a is not None and x.index in read}
-    saved = {name: work[name] for name in shared_work(record)}
-    before = dict.fromkeys(p for p in parents if p is not None)
-    return Computation(record, tuple(before), kept, saved)
+    saved = {x.index: a for x, a in arrays if x is not None and a is not None and x.index in read}
+    saved_work = {name: work[name] for name in shared_work(record)}
+    distinct = dict.fromkeys(p for p in parents if p is not None)
+    return Computation(record, tuple(distinct), saved, saved_work)
 
 
 def computations_behind(root: Computation | None) -> list[Computation]:
-    """Return what `root` depends on, and it, in the order in which it ran.
+    """Return the computations that `root` depends on, itself included, in the order they ran.
 
-    Raises: TapeError if a backward has consumed some of it.
+    Raises: TapeError if an earlier backward has consumed one of them.
     """
-    found: set[Computation] = set()
+    reached: set[Computation] = set()
     stack = [root] if root is not None else []
     while stack:
         computation = stack.pop()
-        if computation in found:
+        if computation in reached:
             continue
         if computation.consumed:
             raise TapeError(
                 f"backward: the graph of {computation.record.op.name} was consumed by an earlier "
                 f"backward; keep it with retain_graph=True"
             )
-        found.add(computation)
+        reached.add(computation)
         stack += computation.parents
-    return sorted(found, key=lambda c: c.record.key)
+    return sorted(reached, key=lambda c: c.record.key)
 
 
 class _Trace:
-    """A forward that ran eagerly, as the backward half of a plan sees it: all is in memory."""
+    """A forward that ran eagerly, for a `BackwardPlan`: every value is in memory."""
 
     def __init__(self, computations: Sequence[Computation], root: Value) -> None:
         self.outputs = (root,)
@@ -119,7 +119,7 @@ class _Trace:
             self.arrays |= {named[n]: a for n, a in c.work.items()}
 
     def survives(self, value: Value) -> bool:
-        """Return True: eager values live as long as somebody needs them."""
+        """Return True: eager values live as long as they are referenced."""
         return True
 
     def buffer(self, value: Value) -> Buffer:
@@ -139,8 +139,8 @@ def gradients(computations: Sequence[Computation], root: Value) -> dict[int, Arr
     plan = BackwardPlan(trace, list(leaves.values()), retained)
     arrays = trace.arrays
     arrays |= {b: np.ones(b.spec.shape, b.spec.dtype) for b in plan.seeds.values()}
-    found = {x.index: plan.gradients[x.index] for x in (*leaves.values(), *retained)}
-    for buffer in found.values():
+    results = {x.index: plan.gradients[x.index] for x in (*leaves.values(), *retained)}
+    for buffer in results.values():
         if buffer.storage is None and buffer not in arrays:
             arrays[buffer] = np.empty(buffer.spec.shape, buffer.spec.dtype)
     memory = _Memory(plan, arrays)
@@ -148,11 +148,11 @@ def gradients(computations: Sequence[Computation], root: Value) -> dict[int, Arr
         for time, step in enumerate(plan.steps):
             replay(bound for i in bind([step], memory.resolve, NUMPY) for bound in i.calls)
             memory.release(time)
-    return {index: memory.resolve(buffer) for index, buffer in found.items()}
+    return {index: memory.resolve(buffer) for index, buffer in results.items()}
 
 
 class _Memory:
-    """Memory for each storage of a plan on its own, from its first use to its last."""
+    """Separate memory for each storage of a plan, from its first use to its last."""
 
     def __init__(self, plan: BackwardPlan, arrays: dict[Buffer, Array]) -> None:
         self._arrays = arrays
@@ -172,6 +172,6 @@ class _Memory:
         return arena.array(buffer)
 
     def release(self, time: int) -> None:
-        """Drop the memory that nobody reads after `time`."""
+        """Free the memory whose last reader is the step at `time`."""
         for storage in self._ends.pop(time, ()):
             self._arenas.pop(storage, None)

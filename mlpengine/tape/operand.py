@@ -1,4 +1,4 @@
-"""What ops apply to, and how: the common ground of recorded nodes and eager tensors."""
+"""Operands of ops, and how ops are applied to them: the base of nodes and eager tensors."""
 
 from typing import Any, ClassVar, TypeVar
 
@@ -10,13 +10,13 @@ from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 
 X = TypeVar("X", bound="Operand")
-"""A kind of operand: what goes into a function comes out of it."""
+"""A kind of operand: a function returns the kind that it takes."""
 
 
 class Operand:
     """A value with a spec.  A `Node` records the ops applied to it, a `Tensor` computes them."""
 
-    __array_ufunc__: ClassVar[None] = None  # lets ``array + operand`` come to the operand
+    __array_ufunc__: ClassVar[None] = None  # so that ``array + operand`` calls the operand
 
     spec: Spec
     wants_grad: bool
@@ -42,7 +42,7 @@ class Operand:
         return self.spec.size
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
-        """Apply `op`, taking in what is not an operand yet; None stands for one left out."""
+        """Apply `op`; arrays and numbers become operands, None stands for one that is left out."""
         raise NotImplementedError
 
     def _array(self, value: ArrayLike) -> Array:
@@ -68,12 +68,12 @@ def apply(op: GradOp, *operands: Any) -> Any:
     Returns the output, or a tuple of them where the op has several.
     Raises: TapeError if there is neither a node nor a tensor.
     """
-    able = [x for x in operands if isinstance(x, Operand)]
-    if not able:
+    given = [x for x in operands if isinstance(x, Operand)]
+    if not given:
         listed = ", ".join(type(x).__name__ for x in operands)
         raise TapeError(f"{op.name}: needs a node or a tensor among its operands (got {listed})")
-    lead = next((x for x in able if x.spec.is_float), able[0])
-    return lead._apply(op, *operands)
+    first_float = next((x for x in given if x.spec.is_float), given[0])
+    return first_float._apply(op, *operands)
 
 
 def unary(op: GradOp, x: X) -> X:

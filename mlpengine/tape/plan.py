@@ -1,8 +1,8 @@
-"""Planning: which buffer each value, gradient and workspace lives in, and when.
+"""Planning: the buffer of each value, gradient and workspace, and its lifetime.
 
-A plan is made of `Buffer`s and `Step`s and touches no memory.  Time is the position in the list of
-steps; a buffer lives from the step that writes it to the last that reads it, and storages whose
-lives do not meet share bytes.
+A plan consists of `Buffer`s and `Step`s and allocates no memory.  Time is the position in the list
+of steps; a buffer lives from the step that writes it to the last that reads it, and storages whose
+lifetimes do not overlap share bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ def _label(slot: Slot | tuple[Slot, ...]) -> str:
 
 
 class Computed(Protocol):
-    """What the backward half of a plan needs to know of a forward that ran."""
+    """A forward that ran, for a `BackwardPlan`."""
 
     @property
     def outputs(self) -> Sequence[Value]:
@@ -74,14 +74,14 @@ class Computed(Protocol):
 
     @property
     def records(self) -> Sequence[Record]:
-        """What ran, in order."""
+        """The ops that ran, in order."""
 
     @property
     def saved(self) -> Mapping[int, Mapping[str, Buffer]]:
-        """By key of the record, the work buffers that outlived forward."""
+        """The work buffers that outlived forward, by the key of their record."""
 
     def buffer(self, value: Value) -> Buffer:
         """Return the buffer of a value."""
 
     def survives(self, value: Value) -> bool:
-        """Return whether backward finds the value in memory."""
+        """Return whether the value is in memory during backward."""

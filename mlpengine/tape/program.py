@@ -1,4 +1,4 @@
-"""A tape bound to memory.  Binding decides everything; `forward` and `backward` only replay."""
+"""A tape bound to memory: plans, arrays and calls are fixed; `forward` and `backward` replay."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.buffers import write_into, zeros
+from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
-from mlpengine.tape.binding import Instruction
-from mlpengine.tape.bound import Backward, Forward
+from mlpengine.tape.binding import Backward, Forward, Instruction
 from mlpengine.tape.flat import Flat
-from mlpengine.tape.forward import Checkpointing, ForwardPlan
+from mlpengine.tape.forward import ForwardPlan
+from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
 
@@ -30,7 +31,7 @@ class Program:
         outputs: the nodes to compute; by default the last one recorded.
         batch_size: replaces the leading axis of every input.
         backend: auto, numpy or numexpr.
-        checkpointing: keep, or balanced to compute cheap values twice and hold fewer bytes.
+        rematerialization: keep, or balanced to compute cheap values twice and hold fewer bytes.
         differentiable: False shares more memory and leaves out `backward`.
         keep: further nodes whose values must outlive a replay.
         retain: nodes inside the tape whose gradients must outlive a replay.
@@ -56,13 +57,14 @@ class Program:
         [2.0, 2.0, 2.0]
     """
 
+    @renamed_argument("checkpointing", "rematerialization")
     def __init__(
         self,
         tape: Tape,
         *outputs: Node,
         batch_size: int | None = None,
         backend: str = "auto",
-        checkpointing: Checkpointing = "keep",
+        rematerialization: Rematerialization = "keep",
         differentiable: bool = True,
         keep: Iterable[Node] = (),
         retain: Iterable[Node] = (),
@@ -80,7 +82,7 @@ class Program:
         self._retain, self._keep = self._own(tape, retain), self._own(tape, keep)
         self._options: dict[str, Any] = {
             "backend": backend,
-            "checkpointing": checkpointing,
+            "rematerialization": rematerialization,
             "differentiable": differentiable,
             "check_finite": check_finite,
         }
@@ -94,7 +96,7 @@ class Program:
             self.tape,
             self.outputs,
             differentiable=differentiable,
-            checkpointing=checkpointing,
+            rematerialization=rematerialization,
             keep=self._keep,
         )
         self._forward = Forward(
@@ -105,7 +107,7 @@ class Program:
         self.inputs = {name: self._forward.value(n) for name, n in taking.items()}
 
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return this program's nodes for those of `tape`, of which it is a copy or the same."""
+        """Return the nodes of this program's tape, which may be `tape` at another batch size."""
         nodes = tuple(nodes)
         if any(n.tape is not tape for n in nodes):
             raise TapeError(f"program: nodes must be on the program's tape (got {nodes})")
@@ -192,11 +194,11 @@ class Program:
                     f"(got {len(parts)})"
                 )
         for node, part in zip(self.outputs, parts, strict=True):
-            self._sow(node, part)
+            self._write_seed(node, part)
         backward.run()
 
-    def _sow(self, node: Node, part: ArrayLike | None) -> None:
-        """Write the gradient of an output into its seed, if gradients flow from there at all."""
+    def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
+        """Write the gradient of an output into its seed, if any leaf depends on it."""
         seed = self._seeds.get(node.index)
         if seed is None:
             return
@@ -273,11 +275,11 @@ def _owned(arrays: Mapping[str, Array], leaves: Mapping[str, Node], what: str) -
     for name, array in arrays.items():
         if name not in leaves:
             raise TapeError(f"{what}: no leaf {name!r} (leaves: {', '.join(leaves)})")
-        found, spec = Spec.of(array), leaves[name].spec
-        if found.shape != spec.shape:
-            raise ShapeError(f"{what}: {name} must be {spec} (got {found})")
-        if found.dtype != spec.dtype:
-            raise DtypeError(f"{what}: {name} must be {spec} (got {found})")
+        spec = leaves[name].spec
+        if array.shape != spec.shape:
+            raise ShapeError(f"{what}: {name} must be {spec} (got {Spec.of(array)})")
+        if array.dtype != spec.dtype:
+            raise DtypeError(f"{what}: {name} must be {spec} (got {Spec.of(array)})")
         if not array.flags.carray:
             raise TapeError(
                 f"{what}: {name} must be contiguous, aligned and writeable "

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from mlpengine.errors import ShapeError
 from mlpengine.ops._op import GradOp, is_variadic, operand_names, required_operands, residual_names
@@ -62,13 +62,54 @@ class Record:
         operands = self.named_operands
         values: list[Value] = []
         for name in residual_names(type(self.op))[1:]:
-            found = self.outputs if name == "y" else operands[name]
-            values += [x for x in as_tuple(found) if x is not None]
+            residual = self.outputs if name == "y" else operands[name]
+            values += [x for x in as_tuple(residual) if x is not None]
         return values
 
     def __repr__(self) -> str:
         reads = ", ".join("-" if x is None else str(x.index) for x in self.operands)
         return f"{', '.join(str(y.index) for y in self.outputs)} = {self.op.name}({reads})"
+
+
+class Recorded(Protocol):
+    """A recording of ops, such as `mlpengine.tape.tape.Tape`."""
+
+    @property
+    def nodes(self) -> Sequence[Value]:
+        """All values, in the order of recording."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """All applications of ops, in order."""
+
+
+def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[Record]:
+    """Return the records on which `outputs` depend, in order."""
+    wanted = {x.index for x in outputs}
+    needed = []
+    for record in reversed(records):
+        if any(y.index in wanted for y in record.outputs):
+            wanted |= {x.index for x in record.operands if x is not None}
+            needed.append(record)
+    return needed[::-1]
+
+
+def viewed(record: Record) -> Value | None:
+    """Return the operand whose bytes the output shares; None if it has its own."""
+    if not record.op.view or len(record.outputs) > 1:
+        return None
+    x, y = record.operands[0], record.outputs[0]
+    same = x is not None and x.spec.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
+    return x if same and x is not None and not x.is_leaf else None
+
+
+def aliases(records: Sequence[Record]) -> dict[int, int]:
+    """Return, for each output, the index of the value whose bytes it shares, or its own."""
+    alias: dict[int, int] = {}
+    for record in records:
+        x = viewed(record)
+        alias |= {y.index: alias[x.index] if x else y.index for y in record.outputs}
+    return alias
 
 
 def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
@@ -88,6 +129,6 @@ def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
     return padded
 
 
-def as_tuple(found: Any) -> tuple[Any, ...]:
+def as_tuple(value: Any) -> tuple[Any, ...]:
     """Return a tuple of one unless it is a tuple already."""
-    return found if isinstance(found, tuple) else (found,)
+    return value if isinstance(value, tuple) else (value,)

@@ -1,4 +1,4 @@
-"""What ops carry from one forward to the next: random generators and running statistics."""
+"""The state that ops keep between forwards: random generators and running statistics."""
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -11,7 +11,7 @@ from mlpengine.tape.record import Record
 
 
 class OpState:
-    """The state that the ops of some records are in now; `restore` puts it back.
+    """A snapshot of the state of the ops of some records; `restore` sets it again.
 
     State is every generator and array among an op's attributes, and among theirs.
     """
@@ -23,7 +23,7 @@ class OpState:
         self._rngs = [(rng, deepcopy(rng.bit_generator.state)) for rng in rngs]
 
     def restore(self) -> None:
-        """Put generators and arrays back to where they were."""
+        """Set generators and arrays as they were."""
         for array, before in self._arrays:
             array[...] = before
         for rng, state in self._rngs:

@@ -3,18 +3,23 @@
 from collections.abc import Sequence
 
 from mlpengine.tape.backward import BackwardPlan
-from mlpengine.tape.forward import Checkpointing, ForwardPlan
-from mlpengine.tape.tape import Node, Tape
+from mlpengine.tape.forward import ForwardPlan
+from mlpengine.tape.record import Recorded, Value
+from mlpengine.tape.rematerialization import Rematerialization
 
 
-def planned_bytes(tape: Tape, outputs: Sequence[Node], checkpointing: Checkpointing) -> int:
+def planned_bytes(
+    tape: Recorded, outputs: Sequence[Value], rematerialization: Rematerialization
+) -> int:
     """Return the bytes of values and gradients that a training program would plan."""
-    forward = ForwardPlan(tape, outputs, checkpointing=checkpointing)
+    forward = ForwardPlan(tape, outputs, rematerialization=rematerialization)
     wanted = [n for n in tape.nodes if n.is_leaf and n.wants_grad]
     return forward.nbytes + BackwardPlan(forward, wanted).nbytes
 
 
-def summarize(tape: Tape, outputs: Sequence[Node], checkpointing: Checkpointing) -> str:
+def summarize(
+    tape: Recorded, outputs: Sequence[Value], rematerialization: Rematerialization
+) -> str:
     """Return the summary that `Tape.summary` prints; nothing is allocated for it.
 
     Units: bytes.
@@ -28,15 +33,18 @@ def summarize(tape: Tape, outputs: Sequence[Node], checkpointing: Checkpointing)
         rows.append((str(n.index), n.name, origin, str(n.spec), f"{n.spec.nbytes:,}"))
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-    count = sum(p.spec.size for p in tape.parameters)
-    chosen = tuple(outputs) or (tape.nodes[-1],)
-    keep = planned_bytes(tape, chosen, "keep")
+    parameters = [n.spec for n in tape.nodes if n.kind == "parameter"]
+    count = sum(spec.size for spec in parameters)
+    roots = tuple(outputs) or (tape.nodes[-1],)
+    keep = planned_bytes(tape, roots, "keep")
     lines += [
-        f"parameters: {count:,} in {len(tape.parameters)} arrays, "
-        f"{sum(p.spec.nbytes for p in tape.parameters):,} bytes",
+        f"parameters: {count:,} in {len(parameters)} arrays, "
+        f"{sum(spec.nbytes for spec in parameters):,} bytes",
         f"planned for values and gradients: {keep:,} bytes",
     ]
-    if checkpointing == "balanced":
-        saved = keep - planned_bytes(tape, chosen, "balanced")
-        lines.append(f"balanced checkpointing saves {saved:,} bytes ({saved / max(keep, 1):.0%})")
+    if rematerialization == "balanced":
+        saved = keep - planned_bytes(tape, roots, "balanced")
+        lines.append(
+            f"balanced rematerialization saves {saved:,} bytes ({saved / max(keep, 1):.0%})"
+        )
     return "\n".join(lines)

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
-from mlpengine.tape.forward import Checkpointing
 from mlpengine.tape.operand import numeric
 from mlpengine.tape.record import Kind, Record, Value, as_tuple, padded_operands
+from mlpengine.tape.rematerialization import Rematerialization
+from mlpengine.tape.summary import summarize
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,11 +151,11 @@ class Tape:
         made_by = {record.key: record for record in self.records}
         for node in self.nodes:
             if node.index < len(other.nodes):
-                continue  # a further output of a record that is there already
+                continue  # a further output of a record that was applied already
             record = made_by.get(node.index)
             if record is not None:
-                twins = (x if x is None else other.nodes[x.index] for x in record.operands)
-                other.apply(record.op, *twins)
+                operands = (x if x is None else other.nodes[x.index] for x in record.operands)
+                other.apply(record.op, *operands)
                 continue
             shape = node.spec.shape
             if node.kind == "input" and shape:
@@ -162,11 +164,10 @@ class Tape:
             other._add(node.name, spec, node.kind, node.wants_grad, node.array)
         return other
 
-    def summary(self, *outputs: Node, checkpointing: "Checkpointing" = "keep") -> str:
+    @renamed_argument("checkpointing", "rematerialization")
+    def summary(self, *outputs: Node, rematerialization: Rematerialization = "keep") -> str:
         """Return a table of the ops, shapes, parameters and planned bytes of a training program."""
-        from mlpengine.tape.summary import summarize
-
-        return summarize(self, outputs, checkpointing)
+        return summarize(self, outputs, rematerialization)
 
     def __copy__(self) -> "Tape":
         """Return another recording of the same ops over the same parameters and constants."""

@@ -36,7 +36,7 @@ def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
                 return f"layer {number}, forward: {name} is not"
         try:
             rows = bad_rows(scratch.program.value(scratch.recording.passed_on[number]))
-        except TapeError:  # balanced checkpointing did not keep it
+        except TapeError:  # balanced rematerialization did not keep it
             continue
         if rows.size:
             return f"layer {number}, forward: its output is not, in {_rows(rows)}"

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from mlpengine.backends import BackendName
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CompileError, NumericalError, ShapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
@@ -18,8 +19,8 @@ from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim.clipping import Apply
 from mlpengine.spec import Array, Call
-from mlpengine.tape.forward import Checkpointing
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
+from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.train.nonfinite import locate_nonfinite
 from mlpengine.train.runs import run_many
 
@@ -58,7 +59,7 @@ class TrainingStep:
             computes what has no compiled rule, and everything where there is no compiler.
         threads: that share a compiled step, at most: none is started that would not pay.  The bits
             are the same for every number.
-        checkpointing: as for `Mlp.scratch`.
+        rematerialization: as for `Mlp.scratch`.
 
     Attributes:
         executor: ``compiled`` or ``numpy``, what runs the full batch; each repeats its own bits.
@@ -70,6 +71,7 @@ class TrainingStep:
     the optimizer are as before that step.
     """
 
+    @renamed_argument("checkpointing", "rematerialization")
     def __init__(
         self,
         mlp: Mlp,
@@ -82,7 +84,7 @@ class TrainingStep:
         weighted: bool = False,
         backend: str = "auto",
         threads: int = 1,
-        checkpointing: Checkpointing = "keep",
+        rematerialization: Rematerialization = "keep",
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"training step: batch_size must be at least 1 (got {batch_size})")
@@ -99,7 +101,7 @@ class TrainingStep:
         self.executor = "compiled" if backend == "compiled" else "numpy"
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         rules = "auto" if backend == "compiled" else backend
-        scratch = mlp.scratch(batch_size, backend=rules, checkpointing=checkpointing)
+        scratch = mlp.scratch(batch_size, backend=rules, rematerialization=rematerialization)
         self._start(scratch, mlp.gradients(batch_size))
 
     def _start(self, scratch: Scratch, grads: Gradients) -> None:

@@ -133,7 +133,7 @@ def test_every_must_be_positive(every):
 def test_evaluation_buffers_are_refused():
     mlp = Mlp([2, 3, 2])
     scratch, grads = mlp.scratch(4, training=False), mlp.gradients(4)
-    with pytest.raises(UsageError, match="checkpointing='keep'"):
+    with pytest.raises(UsageError, match="rematerialization='keep'"):
         Diagnostics(mlp).observe(scratch, grads, 1)
 
 

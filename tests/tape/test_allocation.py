@@ -62,7 +62,7 @@ def peak(record: Callable[[Tape, Node], Node], rows: int, how: str) -> int:
     """Return the peak of traced bytes over one replay, forward and backward, after a first."""
     tape = Tape()
     x = tape.input((rows, 4), name="x", wants_grad=True)
-    program = Program(tape, record(tape, x), checkpointing=how)
+    program = Program(tape, record(tape, x), rematerialization=how)
     program.inputs["x"][...] = RNG.standard_normal((rows, 4))
     program.forward()
     program.backward()

@@ -80,7 +80,7 @@ every_form = pytest.mark.parametrize(
 @every_form
 @pytest.mark.parametrize("how", ["keep", "balanced"])
 def test_hessian_vector_products(formula, hessian, how):
-    program, x = at_point(formula, checkpointing=how)
+    program, x = at_point(formula, rematerialization=how)
     for leaf in (x, None):
         found = hessian_vector_product(program, V, leaf)
         np.testing.assert_allclose(found, hessian @ V, rtol=1e-8, atol=1e-8)

@@ -18,7 +18,7 @@ from mlpengine.tape.operand import apply
 from mlpengine.tape.plan import FOREVER
 from mlpengine.tape.record import as_tuple
 
-checkpointing = st.sampled_from(["keep", "balanced"])
+rematerialization = st.sampled_from(["keep", "balanced"])
 
 
 def poison(program: Program) -> None:
@@ -38,12 +38,14 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @settings(max_examples=150, deadline=None)
-@given(dags(), checkpointing, st.data())
+@given(dags(), rematerialization, st.data())
 def test_shared_memory_changes_no_bit(drawn, how, data):
     tape, outputs = drawn
     inner = st.lists(st.sampled_from([n for n in tape.nodes if n.kind == "op"]), max_size=3)
     keep, retain = data.draw(inner), data.draw(inner)
-    program = Program(tape, *outputs, checkpointing=how, keep=keep, retain=retain, backend="numpy")
+    program = Program(
+        tape, *outputs, rematerialization=how, keep=keep, retain=retain, backend="numpy"
+    )
     poison(program)
     x = np.random.default_rng(1).standard_normal(program.inputs["x"].shape)
     seeds = [np.random.default_rng(2).standard_normal(n.shape) for n in outputs]
@@ -77,10 +79,10 @@ def collisions(storages: list[Storage]) -> list[tuple[Storage, Storage]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(dags(), checkpointing)
+@given(dags(), rematerialization)
 def test_no_two_live_storages_overlap(drawn, how):
     tape, outputs = drawn
-    forward = ForwardPlan(tape, outputs, checkpointing=how)
+    forward = ForwardPlan(tape, outputs, rematerialization=how)
     backward = BackwardPlan(forward, tape.parameters)
     for plan, storages in ((forward, forward._storages), (backward, backward.storages)):
         nbytes = plan.nbytes
@@ -194,8 +196,8 @@ def test_residuals_live_forever_and_the_rest_does_not():
     assert lives["mul_2"] < FOREVER
 
 
-def test_unknown_checkpointing_is_refused():
+def test_unknown_rematerialization_is_refused():
     tape = Tape()
     tape.input((1,), name="x")
-    with pytest.raises(UsageError, match="checkpointing: must be keep or balanced"):
-        Program(tape, checkpointing="everything")
+    with pytest.raises(UsageError, match="rematerialization: must be keep or balanced"):
+        Program(tape, rematerialization="everything")

@@ -148,7 +148,7 @@ def growth(**options: object) -> int:
         {"clip": PercentileClip(50)},
         {"clip": AdaptiveClip(0.001)},
         {"backend": "numpy", "activation": "relu"},
-        {"checkpointing": "balanced", "activation": "gelu"},
+        {"rematerialization": "balanced", "activation": "gelu"},
         {"backend": "compiled"},
         {"backend": "compiled", "dropout": 0.0},
         {"backend": "compiled", "dropout": 0.0, "optimizer": Sgd, "loss": "mse"},

@@ -1,4 +1,4 @@
-"""Balanced checkpointing: fewer bytes, the same bits."""
+"""Balanced rematerialization: fewer bytes, the same bits."""
 
 from itertools import chain, combinations
 
@@ -9,8 +9,9 @@ from hypothesis import given, settings
 
 from mlpengine.nn import Mlp
 from mlpengine.tape import Node, Program, Tape, linear
-from mlpengine.tape.checkpoint import _cheapest_cut, _Step, items_to_keep, shared_work
-from mlpengine.tape.forward import ForwardPlan, aliases
+from mlpengine.tape.forward import ForwardPlan
+from mlpengine.tape.record import aliases
+from mlpengine.tape.rematerialization import _minimum_cut, _Step, items_to_keep, shared_work
 
 LAYERS, ROWS, WIDTH = 20, 64, 32
 
@@ -43,7 +44,7 @@ def deep(block: str, layers: int = LAYERS) -> tuple[Tape, Node]:
 
 def trained(block: str, how: str) -> tuple[Program, bytes, bytes]:
     tape, y = deep(block)
-    program = Program(tape, y, checkpointing=how)
+    program = Program(tape, y, rematerialization=how)
     x = np.random.default_rng(5).standard_normal((ROWS, WIDTH), np.float32)
     value = program.forward(x=x).tobytes()
     program.backward()
@@ -69,7 +70,7 @@ def test_dropout_keeps_its_mask():
     w = tape.parameter(np.ones((4, 8)), name="w")
     rng = np.random.default_rng(1)
     y = (w.silu().dropout(0.5, rng).silu() ** 2).sum()
-    program = Program(tape, y, checkpointing="balanced")
+    program = Program(tape, y, rematerialization="balanced")
     program.forward()
     drawn = rng.bit_generator.state
     program.backward()
@@ -81,16 +82,18 @@ def test_summary_prints_what_is_saved():
     tape, y = deep("silu")
     saved = [trained("silu", how)[0].planned_bytes for how in ("keep", "balanced")]
     full, less = (sum(s.values()) for s in saved)
-    line = tape.summary(y, checkpointing="balanced").splitlines()[-1]
-    assert line == (f"balanced checkpointing saves {full - less:,} bytes ({1 - less / full:.0%})")
-    assert "checkpointing" not in tape.summary(y)
+    line = tape.summary(y, rematerialization="balanced").splitlines()[-1]
+    assert line == (
+        f"balanced rematerialization saves {full - less:,} bytes ({1 - less / full:.0%})"
+    )
+    assert "rematerialization" not in tape.summary(y)
 
 
 def test_what_saves_nothing_is_not_computed_again():
     tape = Tape()
     w = tape.parameter(np.ones((WIDTH, WIDTH)), name="w")
     y = linear(linear(w, w).relu(), w).relu()  # relu reads its own value, not its operand
-    program = Program(tape, y, checkpointing="balanced")
+    program = Program(tape, y, rematerialization="balanced")
     assert all(i.kind != "recompute" for i in program.instructions)
     assert program.planned_bytes == Program(tape, y).planned_bytes
 
@@ -105,7 +108,7 @@ def test_an_mlp_trains_the_same_with_less(activation, dropout, part):
     found = {}
     for how in ("keep", "balanced"):
         mlp = Mlp(sizes, activation=activation, dropout=dropout, seed=3)
-        scratch, grads = mlp.scratch(ROWS, checkpointing=how), mlp.gradients(ROWS)
+        scratch, grads = mlp.scratch(ROWS, rematerialization=how), mlp.gradients(ROWS)
         value = mlp.forward(x, scratch).tobytes()
         grads.d_output.fill(1)
         mlp.backward(scratch, grads)
@@ -140,7 +143,7 @@ def test_no_other_choice_keeps_fewer_bytes(drawn):
     sizes |= {("work", key): nbytes for key, nbytes in works.items() if nbytes}
     needed = {("value", alias[x.index]) for r in records for x in r.residuals if not x.is_leaf}
     needed |= {item for item in sizes if item[0] == "work"}
-    kept, _ = _cheapest_cut([_Step.of(r, alias) for r in records], needed, set())
+    kept, _ = _minimum_cut([_Step.of(r, alias) for r in records], needed, set())
     assert enough(kept, needed, records, alias)
     every = sorted(sizes)
     choices = chain.from_iterable(combinations(every, n) for n in range(min(len(every), 9) + 1))
@@ -158,11 +161,11 @@ def test_a_long_run_of_cheap_ops_is_kept_where_running_it_again_gains_nothing(de
     h = h @ h if dear else h
     for _ in range(30):
         h = h.silu()
-    full, less = (Program(tape, h, checkpointing=how) for how in ("keep", "balanced"))
+    full, less = (Program(tape, h, rematerialization=how) for how in ("keep", "balanced"))
     assert less.planned_bytes == full.planned_bytes
     for _ in range(10):  # short runs behind it are computed again all the same
         h = (h @ h).silu()
     y = h.sum()
-    full, less = (Program(tape, y, checkpointing=how) for how in ("keep", "balanced"))
+    full, less = (Program(tape, y, rematerialization=how) for how in ("keep", "balanced"))
     assert sum(less.planned_bytes.values()) < sum(full.planned_bytes.values())
     assert len([i for i in less.instructions if i.kind == "recompute"]) == 10

@@ -1,0 +1,173 @@
+"""Rematerialization: which values outlive forward, and which backward computes again.
+
+What backward reads is either kept or recomputed by cheap ops.  The fewest bytes to keep are a
+minimum s-t cut: the source is connected to the results of expensive ops, the sink to what backward
+reads, edges follow the cheap ops, and the capacity of an item is its size in bytes.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from mlpengine.ops._op import work_names
+from mlpengine.spec import Spec
+from mlpengine.tape.record import Record
+
+Rematerialization = Literal["keep", "balanced"]
+"""What outlives forward: all that backward reads, or the fewest bytes that cheap ops need."""
+
+Item = tuple[str, int]
+"""A run of bytes: ("value", index), or ("work", key) for what a record's forward saves."""
+
+UNLIMITED = 1 << 62
+"""A capacity that no cut can afford."""
+
+MIN_GAIN = 1.05
+"""A longer chain is recomputed only if keeping it would take so many times the bytes."""
+
+
+def shared_work(record: Record) -> dict[str, Spec]:
+    """Return the work buffers that forward fills for backward."""
+    op = type(record.op)
+    names = set(work_names(op, "forward")) & set(work_names(op, "backward"))
+    if not names:
+        return {}
+    specs = record.work_specs
+    return {name: specs[name] for name in sorted(names)}
+
+
+def items_to_keep(
+    records: Sequence[Record],
+    needed: Collection[Item],
+    free: Collection[Item],
+    alias: Mapping[int, int],
+) -> set[Item]:
+    """Return the items that must outlive forward so that backward can have all `needed`.
+
+    Items in `free` outlive it in any case.  `alias` maps a value to the one whose bytes it shares.
+    A chain of cheap ops that is recomputed at once takes memory too.  So what backward needs of a
+    chain is kept where the chain is too long to save anything.
+    """
+    steps = [_Step.of(record, alias) for record in records]
+    sizes = {item: nbytes for step in steps for item, nbytes in step.made.items()}
+
+    def total(items: Collection[Item]) -> int:
+        return sum(sizes[item] for item in items)
+
+    def needed_of_longer(limit: int) -> set[Item]:
+        """Return the needed items of the chains of more than `limit` bytes."""
+        return {i for nbytes, chain in chains if nbytes > limit for i in chain}.intersection(needed)
+
+    kept, sink_side = _minimum_cut(steps, set(needed), set(free))
+    chains = [(total(chain), chain) for chain in _connected(steps, sink_side - kept)]
+    costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
+    costs[0] = total(set(needed).difference(free))
+    limit = min(n for n, cost in costs.items() if cost <= MIN_GAIN * min(costs.values()))
+    longer = needed_of_longer(limit)
+    if not longer:
+        return kept
+    return longer | items_to_keep(records, set(needed) - longer, {*free, *longer}, alias)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The items that a record reads, and the bytes of those that it makes."""
+
+    sources: set[Item]
+    made: dict[Item, int]
+    cheap: bool
+
+    @classmethod
+    def of(cls, record: Record, alias: Mapping[int, int]) -> "_Step":
+        """Return the step of a record; a view makes nothing."""
+        operands = [x for x in record.operands if x is not None and not x.is_leaf]
+        sources = {("value", alias[x.index]) for x in operands}
+        made = {("value", alias[y.index]): y.spec.nbytes for y in record.outputs}
+        made["work", record.key] = sum(spec.nbytes for spec in shared_work(record).values())
+        made = {item: nbytes for item, nbytes in made.items() if item not in sources}
+        return cls(sources, made, record.op.cheap)
+
+
+def _minimum_cut(
+    steps: Sequence[_Step], needed: set[Item], free: set[Item]
+) -> tuple[set[Item], set[Item]]:
+    """Return the items to keep, and those together with all that are recomputed from them.
+
+    Of all sets with the fewest bytes it is the one nearest to backward, which recomputes least.
+    """
+    network = _FlowNetwork()
+    for step in steps:
+        for item in step.made.keys() - free:
+            network.add_edge((item, "in"), (item, "out"), step.made[item])
+            if not step.cheap:
+                network.add_edge("expensive", (item, "in"), UNLIMITED)
+            for source in step.sources - free if step.cheap else ():
+                network.add_edge((source, "out"), (item, "in"), UNLIMITED)
+    for item in needed - free:
+        network.add_edge((item, "out"), "backward", UNLIMITED)
+    reached = network.sink_side("expensive", "backward")
+    sink_side = {item for step in steps for item in step.made if (item, "out") in reached}
+    return {item for item in sink_side if (item, "in") not in reached}, sink_side
+
+
+def _connected(steps: Sequence[_Step], items: set[Item]) -> list[set[Item]]:
+    """Return `items` in groups that steps connect."""
+    groups: list[set[Item]] = []
+    for step in steps:
+        touched = (step.sources | step.made.keys()) & items
+        if touched:
+            joined = [group for group in groups if group & touched]
+            groups = [group for group in groups if not group & touched]
+            groups.append(touched.union(*joined))
+    return groups
+
+
+class _FlowNetwork:
+    """A directed graph with capacities, for the minimum cut between two of its nodes."""
+
+    def __init__(self) -> None:
+        self._residual: defaultdict[Hashable, dict[Hashable, int]] = defaultdict(dict)
+        self._predecessors: defaultdict[Hashable, set[Hashable]] = defaultdict(set)
+
+    def add_edge(self, start: Hashable, end: Hashable, capacity: int) -> None:
+        """Add an edge, and its reverse of capacity 0."""
+        self._residual[start][end] = capacity
+        self._residual[end].setdefault(start, 0)
+        self._predecessors[end].add(start)
+        self._predecessors[start].add(end)
+
+    def sink_side(self, source: Hashable, sink: Hashable) -> set[Hashable]:
+        """Return the nodes on the sink's side of the minimum cut nearest to the sink.
+
+        Source: Edmonds and Karp 1972, augmentation along shortest paths.
+        """
+        while path := self._augmenting_path(source, sink):
+            edges = list(pairwise(path))
+            amount = min(self._residual[a][b] for a, b in edges)
+            for a, b in edges:
+                self._residual[a][b] -= amount
+                self._residual[b][a] += amount
+        return set(self._successors_toward(sink))
+
+    def _augmenting_path(self, source: Hashable, sink: Hashable) -> list[Hashable]:
+        """Return a shortest path with residual capacity, or nothing."""
+        successors = self._successors_toward(sink)
+        if source not in successors:
+            return []
+        path = [source]
+        while path[-1] != sink:
+            path.append(successors[path[-1]])
+        return path
+
+    def _successors_toward(self, sink: Hashable) -> dict[Hashable, Hashable]:
+        """Return the next node on a shortest residual path to `sink`, for each node with one."""
+        successors, queue = {sink: sink}, deque([sink])
+        while queue:
+            end = queue.popleft()
+            for start in self._predecessors[end]:
+                if start not in successors and self._residual[start][end] > 0:
+                    successors[start] = end
+                    queue.append(start)
+        return successors
