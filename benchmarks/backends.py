@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numexpr
 import numpy as np
+from machine import describe, restart_clean
 from threadpoolctl import threadpool_limits
 
 from mlpengine.backends import NUMPY, Backend
@@ -59,6 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
+    describe()
     seconds, windows, sizes = (1e-3, 3, SIZES[:2]) if args.smoke else (0.01, 9, SIZES)
     print("rule".ljust(22), "threads", *(f"{n:>10,}" for n in sizes))
     for threads in (1, 2):
@@ -71,4 +73,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

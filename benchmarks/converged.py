@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from machine import describe, restart_clean
 
 from mlpengine import Adam, MeanSquaredError, Mlp, RmsProp, Sgd, TrainingStep
 from mlpengine.optim import Optimizer
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="few steps, nothing is judged")
     parser.add_argument("--steps", type=int, default=60_000, help="until it counts as converged")
     args = parser.parse_args()
+    describe()
     steps, windows, calls = (500, 3, 20) if args.smoke else (args.steps, 60, 200)
     failed = False
     for backend in ("numpy", "compiled"):
@@ -77,4 +79,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from machine import describe, restart_clean
 from step import WORKLOADS, Workload
 from threadpoolctl import threadpool_limits
 
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="for each contestant")
     parser.add_argument("--workloads", nargs="+", help="names; by default all")
     args = parser.parse_args()
+    describe()
     seconds = 0.2 if args.smoke else args.seconds
     workloads = WORKLOADS[:2] if args.smoke else WORKLOADS
     print(f"{'':<8}{'without':>15}{'with':>15}{'overhead':>11}{'of minima':>15}   one BLAS thread")
@@ -102,4 +104,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from machine import describe, restart_clean
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a thousandth of the steps")
     parser.add_argument("--steps", type=int, default=10_000_000)
     args = parser.parse_args()
+    describe()
     steps = 10_000 if args.smoke else args.steps
     rng = np.random.default_rng(0)
     x = rng.standard_normal((ROWS, 4)).astype("f4")
@@ -80,4 +82,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

@@ -11,6 +11,7 @@ import statistics
 import time
 
 import numpy as np
+from machine import describe, restart_clean
 from sklearn.datasets import load_digits
 
 from mlpengine import TrainingStep
@@ -50,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two epochs, once")
     args = parser.parse_args()
+    describe()
     x, y = load_digits(return_X_y=True)
     smoke = {"epochs": 2} if args.smoke else {}
     for title, options in (
@@ -71,4 +73,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

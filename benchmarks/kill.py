@@ -134,4 +134,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    from machine import restart_clean
+
+    restart_clean()
     sys.exit(main())

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from machine import describe, restart_clean
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "ops"))
@@ -120,6 +121,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, nargs="+", default=SIZES)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each contestant of a row")
     args = parser.parse_args()
+    describe()
     seconds, windows = (0.001, 3) if args.smoke else (args.seconds, 15)
     rows = [c for c in CASES if args.only in c.id]
     slow = []
@@ -140,4 +142,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

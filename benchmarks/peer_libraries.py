@@ -1,11 +1,13 @@
-"""The training step of a workload in PyTorch and JAX, each in its best form."""
+"""The training step of a workload in other libraries, each in its best form."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from products import blas, find_mkl, mkl, torch, torch_product
 
 from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
 
@@ -32,6 +34,12 @@ class Workload:
         shape = "-".join(map(str, self.sizes))
         return f"{self.name}: {shape}, batch {self.batch}, {self.activation}, {self.optimizer}"
 
+    @property
+    def label(self) -> str:
+        """What the README calls it; Adam is not named."""
+        name = f"{'-'.join(map(str, self.sizes))}, batch {self.batch:,}"
+        return name if self.optimizer == "adam" else f"{name}, {self.optimizer.upper()}"
+
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         """Return features and targets of four batches."""
         rng = np.random.default_rng(0)
@@ -54,11 +62,39 @@ class Workload:
         return MeanSquaredError() if self.loss == "mse" else SoftmaxCrossEntropy()
 
 
-def torch_steps(work: Workload, threads: int, *, compiled: bool) -> Steps | None:
-    """Return the eager step with the fused optimizer, or torch.compile of all of it."""
-    try:
-        import torch
-    except ImportError:
+COMPILE_MODES = ("default", "max-autotune-no-cudagraphs")
+"""Of these the one is measured that is faster for a workload."""
+
+
+def torch_compiled(work: Workload, threads: int) -> Steps | None:
+    """Return torch.compile of the whole step in its best mode; None without PyTorch.
+
+    Compiled code is forgotten before each: otherwise the limit of recompilations is reached after
+    a few workloads, and later ones run eagerly without a word.
+    """
+    if torch is None:
+        return None
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    speeds = {}
+    for mode in COMPILE_MODES:
+        torch._dynamo.reset()
+        run = torch.compile(torch_steps(work, threads, compiled=True)[0], mode=mode)
+        for _ in range(5):
+            run()
+        start = time.perf_counter()
+        for _ in range(20):
+            run()
+        speeds[mode] = time.perf_counter() - start
+    best = min(speeds, key=speeds.__getitem__)
+    if best != mode:
+        torch._dynamo.reset()
+        run = torch.compile(torch_steps(work, threads, compiled=True)[0], mode=best)
+    return run, 1
+
+
+def torch_steps(work: Workload, threads: int, *, compiled: bool = False) -> Steps | None:
+    """Return the eager step with the fused optimizer, or one that is made to be compiled."""
+    if torch is None:
         return None
     torch.set_num_threads(threads)
     activation = torch.nn.Tanh if work.activation == "tanh" else torch.nn.ReLU
@@ -80,7 +116,7 @@ def torch_steps(work: Workload, threads: int, *, compiled: bool) -> Steps | None
         optimizer.step()
         return value
 
-    return (torch.compile(step) if compiled else step), 1
+    return step, 1
 
 
 def jax_steps(work: Workload, *, looped: bool) -> Steps | None:
@@ -173,3 +209,33 @@ def scikit_steps(work: Workload) -> Steps | None:
         return (lambda: net.partial_fit(x, target)), 1
     classes = np.arange(work.sizes[-1])
     return (lambda: net.partial_fit(x, y, classes=classes)), 1
+
+
+def product_steps(work: Workload, threads: int) -> dict[str, Steps]:
+    """Return the matrix products of a step alone, by each library that is there.
+
+    No training step that multiplies with that library can be faster than this.
+    """
+    rng = np.random.default_rng(0)
+    products = []
+    for i, (in_dim, out_dim) in enumerate(pairwise(work.sizes)):
+        shapes = {"x": (work.batch, in_dim), "w": (out_dim, in_dim), "dy": (work.batch, out_dim)}
+        data = {name: rng.standard_normal(shape).astype("f4") for name, shape in shapes.items()}
+        products += [(form, data) for form in ("y", "dw", *(["dx"] if i else []))]
+    makers: dict[str, Callable[..., Callable[[], object]]] = {"NumPy": blas}
+    library = find_mkl(threads)
+    if library is not None:
+        makers["MKL"] = partial(mkl, library)
+    if torch is not None:
+        torch.set_num_threads(threads)
+        makers["PyTorch"] = torch_product
+    steps = {}
+    for name, make in makers.items():
+        calls = [make(form, data) for form, data in products]
+        steps[f"products, {name}"] = (partial(_run_all, calls), 1)
+    return steps
+
+
+def _run_all(calls: list[Callable[[], object]]) -> None:
+    for run in calls:
+        run()

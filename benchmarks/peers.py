@@ -1,15 +1,16 @@
 """The training step against PyTorch, JAX and scikit-learn, each in its best form.
 
 Run ``python benchmarks/peers.py`` (``--smoke`` for seconds, ``--threads 1 2``, ``--only tiny``,
-``--json FILE``).  Each number of threads has a process of its own, held to as many cores.  All
-contestants of a workload run in turn, window by window, so that a change of the machine's speed
-hits them alike.  Units: microseconds a step; medians and minima over the windows.
+``--busy`` beside two busy loops, ``--json FILE``).  Each number of threads has a process of its
+own, held to as many cores.  All contestants of a workload run in turn, window by window, so that a
+change of the machine's speed hits them alike.  Units: microseconds a step; medians and minima over
+the windows, and at the end the medians as a table in Markdown.  ``products`` is what the matrix
+products of a step take alone, in the fastest library found.
 """
 
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -18,14 +19,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from peer_libraries import LOOPED, Steps, Workload, jax_steps, scikit_steps, torch_steps
+from machine import busy_loops, cores, describe, figure, restart_clean, table
+from peer_libraries import (
+    LOOPED,
+    Steps,
+    Workload,
+    jax_steps,
+    product_steps,
+    scikit_steps,
+    torch_compiled,
+    torch_steps,
+)
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Sgd, TrainingStep
 from mlpengine.data import NumberTarget
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Classification, Part, Regression
-from mlpengine.train.threads import cores
+from mlpengine.wording import plural
 
 WORKLOADS = (
     Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"),
@@ -41,6 +52,21 @@ WORKLOADS = (
 )
 
 SMOKE = ("tiny", "two inputs")
+
+COLUMNS = {
+    "compiled, in a loop": "compiled, looped",
+    "compiled, a call": "compiled, per call",
+    "NumPy, a call": "NumPy",
+    "JAX, in a loop": "JAX, looped",
+    "JAX, a call": "JAX, per call",
+    "PyTorch eager": "torch eager",
+    "torch.compile": "torch.compile",
+    "scikit-learn": "scikit-learn",
+}
+"""Columns of the table, and the contestants in them."""
+
+BUSY = 2
+"""Loops beside the contestants with ``--busy``."""
 
 FEWEST = 25
 """Windows of the largest networks."""
@@ -113,9 +139,10 @@ def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps
         "NumPy, five lines": five_lines(work),
         "JAX, looped": jax_steps(work, looped=True),
         "JAX, per call": jax_steps(work, looped=False),
-        "torch eager": torch_steps(work, threads, compiled=False),
-        "torch.compile": None if smoke else torch_steps(work, threads, compiled=True),
+        "torch eager": torch_steps(work, threads),
+        "torch.compile": None if smoke else torch_compiled(work, threads),
         "scikit-learn": scikit_steps(work),
+        **product_steps(work, threads),
     }
     return {name: steps for name, steps in found.items() if steps is not None}
 
@@ -175,13 +202,28 @@ def run_here(threads: int, args: argparse.Namespace) -> list[dict[str, object]]:
     names = args.only or (SMOKE if args.smoke else [w.name for w in WORKLOADS])
     seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 100 if threads == 1 else 50)
     tables = []
-    print(f"\n{threads} thread{'s' if threads > 1 else ''}, {platform.processor() or 'unknown'}")
-    with threadpool_limits(threads):
-        for work in WORKLOADS:
-            if work.name in names:
-                runs = contestants(work, threads, smoke=args.smoke or args.fast)
-                tables.append({"threads": threads, **report(work, measure(runs, seconds, windows))})
+    title = f"{plural(threads, 'thread')}{f', beside {BUSY} busy loops' if args.busy else ''}"
+    print(f"\n{title}")
+    with threadpool_limits(threads), busy_loops(BUSY if args.busy else 0):
+        for work in (w for w in WORKLOADS if w.name in names):
+            runs = contestants(work, threads, smoke=args.smoke or args.fast)
+            if not tables:
+                describe()
+            tables.append({"threads": threads, **report(work, measure(runs, seconds, windows))})
+    print(f"\n{markdown(title, tables)}\n", flush=True)
     return tables
+
+
+def markdown(title: str, tables: list[dict[str, object]]) -> str:
+    """Return the medians of all workloads as the README shows them."""
+    by_name = {w.title: w for w in WORKLOADS}
+    rows = []
+    for entry in tables:
+        medians = {name: row["median"] for name, row in entry["microseconds"].items()}
+        floor = min(value for name, value in medians.items() if name.startswith("products"))
+        cells = [medians.get(name) for name in COLUMNS.values()]
+        rows.append([by_name[entry["workload"]].label, *map(figure, cells), figure(floor)])
+    return table([title, *COLUMNS, "products alone"], rows)
 
 
 def hold_to(threads: int) -> None:
@@ -202,6 +244,7 @@ def main() -> None:
         default=2.0,
         help="for each contestant, in 100 windows (50 with several threads)",
     )
+    parser.add_argument("--busy", action="store_true", help=f"beside {BUSY} busy loops")
     parser.add_argument("--json", type=Path, help="write the tables to this file")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -216,6 +259,7 @@ def main() -> None:
         part = Path(f"peers-{os.getpid()}-{threads}.json")
         more = ["--only", *args.only] if args.only else []
         more += ["--fast"] if args.fast else []
+        more += ["--busy"] if args.busy else []
         command = [sys.executable, __file__, "--here", "--threads", str(threads), "--json", part]
         seconds = ["--seconds", str(args.seconds)]
         subprocess.run([*map(str, command), *seconds, *more], check=True)
@@ -226,5 +270,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     np.seterr(all="ignore")
     main()

@@ -1,4 +1,4 @@
-"""The matrix products of a dense layer: compiled tiles against NumPy's BLAS, and against MKL.
+"""The matrix products of a dense layer: compiled tiles against NumPy's BLAS, MKL and PyTorch.
 
 ``python benchmarks/products.py`` (``--smoke`` for a second).  For the layers of the networks in
 benchmarks/step.py, each of the three products alone, one thread, window by window in turn:
@@ -17,11 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from machine import describe, figure, restart_clean, table
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Program, Tape
 from mlpengine.backends.compiled import compile_program
 from mlpengine.ops import REGISTRY
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 LAYERS = ((32, 32, 32), (64, 64, 128), (128, 784, 256), (128, 256, 128), (256, 784, 1024))
 LAYERS += ((256, 1024, 1024),)
@@ -59,13 +65,21 @@ def blas(form: str, data: dict[str, np.ndarray]) -> Callable[[], object]:
     return lambda: np.dot(a, b, out)
 
 
-def find_mkl() -> ctypes.CDLL | None:
-    """Return MKL, held to one thread; None without it."""
+def torch_product(form: str, data: dict[str, np.ndarray]) -> Callable[[], object]:
+    """Return the product in PyTorch, on as many threads as it was told."""
+    x, w, dy = (torch.from_numpy(data[name]) for name in ("x", "w", "dy"))
+    a, b = {"y": (x, w.T), "dw": (dy.T, x), "dx": (dy, w)}[form]
+    out = torch.empty((a.shape[0], b.shape[1]))
+    return lambda: torch.mm(a, b, out=out)
+
+
+def find_mkl(threads: int = 1) -> ctypes.CDLL | None:
+    """Return MKL, held to so many threads; None without it."""
     found = sorted(Path(sys.prefix, "lib").glob("libmkl_rt.*"))
     if not found:
         return None
     library = ctypes.CDLL(str(found[0]))
-    library.MKL_Set_Num_Threads(1)
+    library.MKL_Set_Num_Threads(threads)
     return library
 
 
@@ -104,14 +118,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two layers, short windows")
     args = parser.parse_args()
+    describe()
     layers, windows, seconds = (LAYERS[:2], 3, 0.001) if args.smoke else (LAYERS, 40, 0.01)
     library = find_mkl()
+    lines = []
     for layer in layers:
         data = operands(*layer)
         for form in ("y", "dw", "dx"):
             runs = {"compiled": compiled(form, data), "NumPy's BLAS": blas(form, data)}
             if library is not None:
                 runs["MKL"] = mkl(library, form, data)
+            if torch is not None:
+                torch.set_num_threads(1)
+                runs["PyTorch"] = torch_product(form, data)
             times: dict[str, list[float]] = {name: [] for name in runs}
             for _ in range(windows):
                 for name, run in runs.items():
@@ -119,10 +138,14 @@ def main() -> None:
             rows, inputs, outputs = layer
             work = 2 * rows * inputs * outputs / 1e9
             rates = {name: work / statistics.median(values) for name, values in times.items()}
-            text = "   ".join(f"{name} {rate:6.1f}" for name, rate in rates.items())
-            print(f"{rows:4} rows, {inputs:4} to {outputs:4}, {form:2}   {text}", flush=True)
+            title = f"{rows} rows, {inputs} to {outputs}, {form}"
+            print(title, *(f"{name} {rate:.1f}" for name, rate in rates.items()), sep="   ")
+            sys.stdout.flush()
+            lines.append([title, *map(figure, rates.values())])
+    print(f"\n{table(['billions a second', *rates], lines)}")
 
 
 if __name__ == "__main__":
+    restart_clean()
     with threadpool_limits(1, user_api="blas"):
         main()

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from handwritten import make_step
+from machine import describe, figure, restart_clean, table
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.wording import plural
 
 
 @dataclass(frozen=True)
@@ -144,16 +146,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="BLAS threads")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each contestant")
     args = parser.parse_args()
+    describe()
     seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 25)
     workloads = WORKLOADS[:2] if args.smoke else WORKLOADS
     for threads in args.threads[:1] if args.smoke else args.threads:
         with threadpool_limits(threads):
+            rows = []
             for work in workloads:
                 times = measure(contestants(work, threads), seconds, windows)
                 print(
                     f"{work.name} {'-'.join(map(str, work.sizes))} batch {work.batch}, "
-                    f"{threads} thread{'s' if threads > 1 else ''}"
+                    f"{plural(threads, 'thread')}"
                 )
+                label = f"{'-'.join(map(str, work.sizes))}, batch {work.batch}"
+                rows.append([label, *(figure(statistics.median(v)) for v in times.values())])
                 for name, values in times.items():
                     ratios = [a / b for a, b in zip(values, times["by hand"], strict=True)]
                     print(
@@ -161,7 +167,9 @@ def main() -> None:
                         f"minimum {min(values):10.1f} us   "
                         f"ratio to by hand {statistics.median(ratios):6.2f}"
                     )
+            print(f"\n{table([plural(threads, 'thread'), *times], rows)}\n", flush=True)
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

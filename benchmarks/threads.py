@@ -12,6 +12,7 @@ import time
 from itertools import pairwise
 
 import numpy as np
+from machine import describe, restart_clean
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
@@ -73,6 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two networks, short windows")
     args = parser.parse_args()
+    describe()
     networks, budget = (NETWORKS[:2], (2, 0.002)) if args.smoke else (NETWORKS, (25, 0.02))
     emitter.TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
     with threadpool_limits(1, user_api="blas"):
@@ -86,4 +88,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

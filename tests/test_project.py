@@ -47,6 +47,25 @@ def test_examples_run(text):
     assert result.failed == 0
 
 
+def test_readme_names_every_extra_and_what_it_brings():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    extras = SETTINGS["project"]["optional-dependencies"].keys() - {"test", "dev"}
+    named = set(re.findall(r"^\| `(\w+)` \| \S", readme, re.MULTILINE))
+    assert named == extras
+    assert "source .venv/bin/activate" in readme
+
+
+def test_benchmarks_that_measure_speed_start_in_a_clean_environment():
+    timed = [
+        path.name
+        for path in sorted((ROOT / "benchmarks").glob("*.py"))
+        if "perf_counter" in (text := path.read_text(encoding="utf-8"))
+        and "__main__" in text
+        and "restart_clean()" not in text
+    ]
+    assert timed == []
+
+
 def test_readme_names_real_files():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"(?:configs|benchmarks|tests)/[\w./]+\.(?:yaml|py|csv)", readme)

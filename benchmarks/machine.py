@@ -1,0 +1,113 @@
+"""What every benchmark shares: a clean environment, the machine in words, busy neighbors, tables.
+
+``restart_clean()`` starts a script anew without the variables that choose slower kernels of a
+library or hold it to fewer threads, so that all contestants run as on a fresh machine.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+PREFIXES = (
+    *("ARMPL_", "ATEN_", "BLIS_", "DNNL_", "GOTO_", "KMP_", "MKL_", "NPY_DISABLE_", "NPY_ENABLE_"),
+    *("NUMEXPR_", "NVPL_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCHINDUCTOR_", "VECLIB_", "XLA_"),
+)
+"""What the names of such variables begin with."""
+
+RESTARTED = "BENCHMARK_RESTARTED"
+"""Set in the second start, so that there is no third where a library sets a variable itself."""
+
+
+def restart_clean() -> None:
+    """Start this script anew without variables that change how libraries compute, if any is set."""
+    changed = sorted(name for name in os.environ if name.startswith(PREFIXES))
+    changed = [name for name in changed if name != "KMP_DUPLICATE_LIB_OK"]  # threadpoolctl's own
+    if not changed or RESTARTED in os.environ:
+        return
+    print(f"started anew without {', '.join(changed)}", file=sys.stderr, flush=True)
+    clean = {name: value for name, value in os.environ.items() if name not in changed}
+    os.execve(sys.executable, [sys.executable, *sys.argv], clean | {RESTARTED: "1"})
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    known = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+
+
+def kernels() -> list[str]:
+    """Return a line for each library of linear algebra that is loaded, with the kernels it took."""
+    lines = []
+    for library in threadpool_info():
+        name = f"{library['internal_api']} {library.get('version') or ''}".strip()
+        chosen = library.get("architecture")
+        lines.append(
+            f"{name} in {Path(library['filepath']).name}"
+            f"{f', {chosen} kernels' if chosen else ''}, threads: {library['num_threads']}"
+        )
+    return lines
+
+
+def describe() -> None:
+    """Print the machine, the versions and the kernels in use; call it when all are imported."""
+    print(f"processor: {processor()}, cores: {cores()}; {platform.platform(terse=True)}")
+    versions = [f"Python {platform.python_version()}", f"NumPy {np.__version__}"]
+    for name, title in (("torch", "PyTorch"), ("jax", "JAX"), ("sklearn", "scikit-learn")):
+        if name in sys.modules:
+            versions.append(f"{title} {sys.modules[name].__version__}")
+    print(", ".join(versions))
+    for line in kernels():
+        print(f"  {line}")
+    if "torch" in sys.modules:
+        print(f"  PyTorch's own kernels: {sys.modules['torch'].backends.cpu.get_cpu_capability()}")
+    sys.stdout.flush()
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Run endless loops beside the body, on the cores of this process; end them after it."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+        for loop in loops:
+            loop.wait()
+
+
+def figure(value: float | None) -> str:
+    """Return a number for a table: whole from 100 on, with one decimal from 1 on, else with two."""
+    if value is None:
+        return "-"
+    return (
+        f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 0.95 else f"{value:.2f}"
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, ready for the README."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    restart_clean()
+    describe()

@@ -1,0 +1,197 @@
+"""Whole runs, from the start of a process to the model on disk: mlpengine, PyTorch, scikit-learn.
+
+``python benchmarks/runs.py`` (``--smoke`` for seconds, ``--busy`` beside two busy loops,
+``--rounds 7``, ``--only digits``).  The contestants train the same network for as many epochs at
+the same batch size, on the scanned digits and on a generated table the size of diamonds (53,940
+rows, six numbers, three categories).  mlpengine runs as its command does by default, with
+checkpoints, diagnostics and a report, once with an empty cache of compiled steps and once with a
+filled one; the scripts of the others (benchmarks/run_scripts.py) read the same CSV file, train,
+look at validation rows after each epoch and save.  Contestants run in turn; medians of seconds, and
+the medians of the ratios to mlpengine with a filled cache.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from machine import busy_loops, describe, figure, restart_clean, table
+
+from mlpengine.wording import plural
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = Path(__file__).with_name("run_scripts.py")
+BASE = "mlpengine"
+BUSY = 2
+
+
+@dataclass(frozen=True)
+class Run:
+    """A table, a network and a training length; `classes` is 0 for a number as target."""
+
+    name: str
+    target: str
+    classes: int
+    hidden: tuple[int, ...]
+    epochs: int
+    batch: int
+
+    @property
+    def title(self) -> str:
+        hidden = "-".join(map(str, self.hidden))
+        return f"{self.name}, {hidden} hidden, {plural(self.epochs, 'epoch')}, batch {self.batch}"
+
+
+RUNS = (
+    Run("digits", "digit", 10, (256, 128), 80, 32),
+    Run("diamonds-like", "price", 0, (128, 64), 10, 256),
+)
+
+
+def write_table(run: Run, path: Path, rows: int) -> None:
+    """Write the CSV file of a run, of at most so many rows."""
+    if run.name == "digits":
+        source = ROOT / "mlpengine" / "datasets" / "digits.csv.gz"
+        lines = gzip.decompress(source.read_bytes()).splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[: rows + 1]))
+        return
+    rng = np.random.default_rng(0)
+    carat = rng.lognormal(-0.4, 0.55, rows).round(2) + 0.01
+    x, y, z = (6.4 * scale * carat ** (1 / 3) for scale in (1.0, 1.005, 0.62))
+    depth, width = rng.normal(61.7, 1.4, rows), rng.normal(57.5, 2.2, rows)
+    cut, color, clarity = (rng.integers(0, n, rows) for n in (5, 7, 8))
+    price = 4_000 * carat**1.7 * (1 + 0.03 * cut - 0.06 * color + 0.1 * clarity)
+    price *= rng.lognormal(0.0, 0.1, rows)
+    with path.open("w", encoding="utf-8") as file:
+        file.write("carat,cut,color,clarity,depth,table,price,x,y,z\n")
+        for i in range(rows):
+            file.write(
+                f"{carat[i]:.2f},cut {cut[i]},{'DEFGHIJ'[color[i]]},clarity {clarity[i]},"
+                f"{depth[i]:.1f},{width[i]:.0f},{price[i]:.0f},{x[i]:.2f},{y[i]:.2f},{z[i]:.2f}\n"
+            )
+
+
+def config(run: Run, path: Path) -> str:
+    """Return the config of a run."""
+    if run.name == "digits":
+        text = (ROOT / "configs" / "digits.yaml").read_text(encoding="utf-8")
+        text = text.replace("source: digits ", f"source: {path.name}\n  target: {run.target} ")
+        lines = [line for line in text.splitlines() if "early_stopping" not in line]
+        text = "\n".join(lines).replace("epochs: 80", f"epochs: {run.epochs}")
+        return text.replace("warmup_epochs: 1}", "warmup_epochs: 0}")
+    return (
+        f"seed: 0\ndata: {{source: {path.name}, target: {run.target}}}\n"
+        f"model: {{hidden: {list(run.hidden)}}}\noptimizer: {{name: adamw, lr: 1e-3}}\n"
+        f"training: {{epochs: {run.epochs}, batch_size: {run.batch}}}\n"
+    )
+
+
+class Contestants:
+    """The processes of a run, each of which leaves a model file in the directory."""
+
+    def __init__(self, run: Run, directory: Path, rows: int) -> None:
+        self.directory = directory
+        csv = directory / f"{run.name}.csv"
+        write_table(run, csv, rows)
+        (directory / "run.yaml").write_text(config(run, csv), encoding="utf-8")
+        job = {"csv": str(csv), "target": run.target, "classes": run.classes}
+        job |= {"hidden": run.hidden, "epochs": run.epochs, "batch": run.batch}
+        self.job = job | {"out": str(directory / "model")}
+        (directory / "job.json").write_text(json.dumps(self.job), encoding="utf-8")
+        self.names = [BASE, "mlpengine, empty cache"]
+        self.names += [n for n, p in (("torch", "torch"), ("scikit-learn", "sklearn")) if has(p)]
+
+    def seconds(self, name: str) -> float:
+        """Return the wall time of one process, from its start to its end."""
+        environment = dict(os.environ)
+        if name.startswith(BASE):
+            cache = self.directory / "cache"
+            if name != BASE:
+                cache = self.directory / "empty"
+                shutil.rmtree(cache, ignore_errors=True)
+            cache.mkdir(mode=0o700, exist_ok=True)
+            environment["MLPENGINE_CACHE"] = str(cache)
+            shutil.rmtree(self.directory / "run", ignore_errors=True)
+            command = [sys.executable, "-m", "mlpengine_cli.main", "train", "run.yaml"]
+            command += ["--out", "run", "--quiet"]
+            model = self.directory / "run" / "model.safetensors"
+        else:
+            command, model = [sys.executable, SCRIPTS, name, "job.json"], Path(self.job["out"])
+            model.unlink(missing_ok=True)
+        start = time.perf_counter()
+        subprocess.run(
+            [*map(str, command)],
+            cwd=self.directory,
+            env=environment,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        seconds = time.perf_counter() - start
+        if not model.is_file():
+            raise SystemExit(f"{name} left no model")
+        return seconds
+
+
+def has(package: str) -> bool:
+    """Whether a script of that library can run; the scripts read tables with pandas."""
+    return find_spec(package) is not None and find_spec("pandas") is not None
+
+
+def measure(run: Run, rows: int, rounds: int) -> tuple[list[str], list[float], list[float]]:
+    """Return names, median seconds, and median ratios to mlpengine of all contestants."""
+    with TemporaryDirectory() as name:
+        contestants = Contestants(run, Path(name), rows)
+        if rounds > 1:
+            for each in contestants.names:
+                contestants.seconds(each)  # files into memory, code into the cache
+        times = {each: [] for each in contestants.names}
+        for _ in range(rounds):
+            for each, values in times.items():
+                values.append(contestants.seconds(each))
+    medians = [statistics.median(values) for values in times.values()]
+    ratios = [
+        statistics.median(a / b for a, b in zip(values, times[BASE], strict=True))
+        for values in times.values()
+    ]
+    return contestants.names, medians, ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="one short run of each, on one table")
+    parser.add_argument("--busy", action="store_true", help=f"beside {BUSY} busy loops")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=[run.name for run in RUNS])
+    args = parser.parse_args()
+    describe()
+    lines: list[list[str]] = []
+    names: list[str] = []
+    with busy_loops(BUSY if args.busy else 0):
+        only = args.only or (RUNS[-1].name if args.smoke else None)
+        for run in (r for r in RUNS if only in (None, r.name)):
+            rows = 53_940
+            if args.smoke:
+                rows = 300
+                run = Run(run.name, run.target, run.classes, run.hidden, 1, run.batch)
+            names, medians, ratios = measure(run, rows, 1 if args.smoke else args.rounds)
+            cells = zip(medians, ratios, strict=True)
+            lines.append([run.title, *(f"{figure(s)} ({figure(r)})" for s, r in cells)])
+            print(*(f"{n} {s:.2f} s" for n, s in zip(names, medians, strict=True)), sep="   ")
+            sys.stdout.flush()
+    title = f"seconds (times mlpengine){f', beside {BUSY} busy loops' if args.busy else ''}"
+    print(f"\n{table([title, *names], lines)}")
+
+
+if __name__ == "__main__":
+    restart_clean()
+    main()
