@@ -5,8 +5,13 @@ from hashlib import sha256
 import numpy as np
 
 from mlpengine.data.categories import codes_into
-from mlpengine.data.table import Table
+from mlpengine.data.table import Column, Table
 from mlpengine.spec import Array
+
+BLOCK = 1 << 15
+"""Rows that are hashed at once, so that their hashes stay in the cache."""
+
+SAMPLE_ROWS = 10_000
 
 
 def duplicate_rows(table: Table) -> int:
@@ -17,15 +22,23 @@ def duplicate_rows(table: Table) -> int:
     if not table.n_rows:
         return 0
     hashes = np.zeros(table.n_rows, np.uint64)
-    for column in table.columns.values():
-        values = column.values.astype(np.float64) + 0.0  # -0.0 and 0.0 are equal
-        values[column.missing] = np.nan
-        hashes ^= values.view(np.uint64)
-        hashes *= np.uint64(0x9E3779B97F4A7C15)
-        hashes ^= hashes >> np.uint64(29)
-        hashes *= np.uint64(0xBF58476D1CE4E5B9)
-        hashes ^= hashes >> np.uint64(32)
-    return table.n_rows - len(np.unique(hashes))
+    for start in range(0, table.n_rows, BLOCK):
+        rows = slice(start, start + BLOCK)
+        for column in table.columns.values():
+            _mix(hashes[rows], column.take(rows))
+    hashes.sort()
+    return int((hashes[1:] == hashes[:-1]).sum())
+
+
+def _mix(hashes: Array, column: Column) -> None:
+    """Mix the cells of a column into the hashes of their rows."""
+    values = column.values.astype(np.float64) + 0.0  # -0.0 and 0.0 are equal
+    values[column.missing] = np.nan
+    hashes ^= values.view(np.uint64)
+    hashes *= np.uint64(0x9E3779B97F4A7C15)
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(0xBF58476D1CE4E5B9)
+    hashes ^= hashes >> np.uint64(32)
 
 
 def same_columns(table: Table) -> dict[str, str]:
@@ -34,18 +47,27 @@ def same_columns(table: Table) -> dict[str, str]:
     Two columns tell the same if their cells are equal in the same pairs of rows, under whatever
     names, and values repeat: columns with more distinct values than half the rows are left out.
     """
+    rows = slice(None, None, max(1, table.n_rows // SAMPLE_ROWS))
+    by_sample: dict[bytes, list[str]] = {}
+    for name, column in table.columns.items():  # what differs in a sample differs in all rows
+        by_sample.setdefault(_digest(column.take(rows)), []).append(name)
+    twins = {name for names in by_sample.values() if len(names) > 1 for name in names}
     earlier: dict[bytes, str] = {}
     same: dict[str, str] = {}
     for name, column in table.columns.items():
-        distinct = column.distinct()
-        count = len(distinct) + bool(column.missing.any())
-        if not 1 < count <= table.n_rows / 2:
+        if name not in twins:
             continue
-        digest = sha256(_pattern(codes_into(distinct, column)).tobytes()).digest()
-        twin = earlier.setdefault(digest, name)
-        if twin != name:
-            same[name] = twin
+        distinct = len(column.distinct()) + bool(column.missing.any())
+        if 1 < distinct <= table.n_rows / 2:
+            twin = earlier.setdefault(_digest(column), name)
+            if twin != name:
+                same[name] = twin
     return same
+
+
+def _digest(column: Column) -> bytes:
+    """Return a hash that is equal for columns that tell the same."""
+    return sha256(_pattern(codes_into(column.distinct(), column)).tobytes()).digest()
 
 
 def _pattern(codes: Array) -> Array:

@@ -51,7 +51,7 @@ class Column:
         """Return the distinct values (or codes) that occur, sorted, without the missing one."""
         return np.unique(self.values[~self.missing])
 
-    def take(self, rows: Array) -> "Column":
+    def take(self, rows: Array | slice) -> "Column":
         """Return the column at these rows."""
         return Column(self.values[rows], self.kind, self.levels)
 
