@@ -174,7 +174,7 @@ def test_damaged_diagnostics_are_refused_and_may_be_removed(mlpengine, rows, tmp
         damage()
         found = mlpengine("train", "--resume", "a", "-q")
         assert found.code == 1
-        assert "diagnostics.csv: must hold the" in found.err
+        assert "diagnostics.csv: must begin with the" in found.err
     path.unlink()
     with caplog.at_level(logging.WARNING, "mlpengine"):
         assert mlpengine("train", "--resume", "a", "-q").code == 0
