@@ -19,7 +19,7 @@ from step import WORKLOADS, Workload
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.diagnostics.spacing import DENSE_STEPS, EVERY, SHORT_STEP, STRETCH
+from mlpengine.diagnostics.schedule import DENSE_STEPS, EVERY, SHORT_STEP, STRETCH
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Part, Task

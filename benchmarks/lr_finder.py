@@ -24,7 +24,7 @@ from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, Training
 from mlpengine.data import Preprocessor, Table, load_dataset, read_table, split_rows
 from mlpengine.diagnostics.baseline import baseline_loss
 from mlpengine.diagnostics.lr_range import lr_range
-from mlpengine.diagnostics.twins import Rows
+from mlpengine.diagnostics.trial import Rows
 from mlpengine.errors import NumericalError
 
 FACTOR, TABLES, REQUIRED = 5.0, 20, 0.95

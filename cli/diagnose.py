@@ -19,11 +19,10 @@ from mlpengine.diagnostics import (
     verdicts,
 )
 from mlpengine.diagnostics.dashboard import picture_format, save_dashboard
-from mlpengine.diagnostics.histograms import histograms
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
-from mlpengine.diagnostics.spectra import Spectrum, spectra
-from mlpengine.diagnostics.twins import Rows
+from mlpengine.diagnostics.trial import Rows
+from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.errors import UsageError
 from mlpengine.train.diagnose import facts
 from mlpengine.train.model import Model, load_model
@@ -32,7 +31,6 @@ from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .session import RESOLVED
-from .tables import row_namer
 
 EPILOG = """\b
 Examples:
@@ -104,21 +102,21 @@ def _before(
         checks = list(preflight(step.mlp, step.loss, rows))
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
-        seen = probe(step, rows, step.batch_size, probe_steps) if probe_steps else None
-    reported = verdicts(seen) if seen else []
+        diagnostics = probe(step, rows, step.batch_size, probe_steps) if probe_steps else None
+    reported = verdicts(diagnostics) if diagnostics else []
     found = {
         "good": all(c.good for c in checks) and not reported,
         "checks": [c.as_dict() for c in checks],
         "lr_curve": {"lr": _plain(curve.rates), "loss": _plain(curve.losses)},
-        "probe": _sample(seen) if seen else None,
+        "probe": _sample(diagnostics) if diagnostics else None,
         "verdicts": [v.as_dict() for v in reported],
     }
     lines = [f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks]
-    if seen:
+    if diagnostics:
         lines += [
             "",
             f"after {plural(probe_steps, 'step')} on trial, which are undone:",
-            table(seen),
+            table(diagnostics),
             LEGEND,
         ]
     return found, [*lines, *_spoken(reported, checks)]
@@ -134,24 +132,23 @@ def _after(
     experiment = build(load_config(run / RESOLVED), model.preprocessor)
     mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
     known = facts(loss, mlp.sizes[-1], part, experiment.parts.get("validation"))
-    seen = read_diagnostics(run, mlp, known)
-    seen.batch_size = experiment.step.batch_size
-    seen.name_row = row_namer(*experiment.tables.parts["train"])
-    reported = verdicts(seen)
+    diagnostics = read_diagnostics(run, mlp, known)
+    diagnostics.batch_size = experiment.step.batch_size
+    reported = verdicts(diagnostics)
     shapes = spectra(mlp, experiment.model.mlp)
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         hardest = _hardest(experiment, model, count)
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
     if plot is not None:
-        save_dashboard(seen, plot, dark=dark, title=str(run))
+        save_dashboard(diagnostics, plot, dark=dark, title=str(run))
     found = {
-        "sample": _sample(seen),
+        "sample": _sample(diagnostics),
         "verdicts": [v.as_dict() for v in reported],
         "spectra": [s.as_dict() for s in shapes],
         "hardest": hardest,
         "histograms": bars,
     }
-    lines = [table(seen), LEGEND, *_spoken(reported, []), "", *_spectra_lines(shapes)]
+    lines = [table(diagnostics), LEGEND, *_spoken(reported, []), "", *_spectra_lines(shapes)]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
     return found, lines
 
@@ -182,13 +179,13 @@ def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str,
     ]
 
 
-def _sample(seen: Diagnostics) -> dict[str, Any]:
+def _sample(diagnostics: Diagnostics) -> dict[str, Any]:
     values = [
         {"layer": layer, "quantity": quantity, "value": value}
-        for (layer, quantity), value in zip(seen.columns, seen.values, strict=True)
+        for (layer, quantity), value in zip(diagnostics.columns, diagnostics.values, strict=True)
         if np.isfinite(value)
     ]
-    return {"step": seen.sampled, "values": values}
+    return {"step": diagnostics.sampled, "values": values}
 
 
 def _plain(values: tuple[float, ...]) -> list[float | None]:

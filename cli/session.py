@@ -35,8 +35,6 @@ from mlpengine.train.model import MODEL_FILE, Model
 from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Part
 
-from .tables import row_namer
-
 GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
 ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
 DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
@@ -189,9 +187,7 @@ class Session:
         path = self.directory.path / DIAGNOSTICS_FILE
         if settings is None:
             return None
-        every = None if settings.every == "auto" else settings.every
-        name_row = row_namer(*self.experiment.tables.parts["train"])
-        return LoopDiagnostics(path, every=every, name_row=name_row)
+        return LoopDiagnostics(path, every=None if settings.every == "auto" else settings.every)
 
     def _tensorboard(self) -> list[object]:
         setting = self.experiment.file.config.report.tensorboard

@@ -1,14 +1,13 @@
 """Writing columns as CSV, Parquet or .npy, whole or not at all."""
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlpengine.data import Table
 from mlpengine.errors import MissingExtraError
 from mlpengine.files import write_atomically
 from mlpengine.spec import Array
@@ -44,11 +43,6 @@ def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
         writer.writerow([escaped(name) for name in columns])
     writer.writerows(zip(*map(_cells, columns.values()), strict=True))
     return target.getvalue()
-
-
-def row_namer(table: Table, rows: Array | None) -> Callable[[int], str]:
-    """Return what names a row of a part by its place there: "line 17" of the file, or "row 16"."""
-    return lambda row: table.place(row if rows is None else int(rows[row]))
 
 
 def escaped(text: str) -> str:

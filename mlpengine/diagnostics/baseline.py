@@ -6,7 +6,7 @@ from mlpengine.ops import Loss
 from mlpengine.spec import Array
 
 RARE = 1e-6
-"""Shares of a class are kept this far from 0 and 1."""
+"""Least distance of a class's share from 0 and 1."""
 
 
 def feature_sizes(x: Array) -> Array:
@@ -25,7 +25,7 @@ def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 
 
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of the best constant prediction; a net that learned anything has a lower one.
+    """Return the loss of the best constant prediction; a net that has learned has a lower one.
 
     Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
     """
@@ -33,42 +33,42 @@ def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 
 
 def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> Array:
-    """Return the output (outputs,) that predicts best without looking at the features.
+    """Return the best output (outputs,) that does not depend on the features.
 
     Class frequencies for cross entropies, the median for mae, the mean for the others.
     """
     if y.ndim == 1:
         shares = np.bincount(y, weights, minlength=outputs).astype(np.float64)
-        given = getattr(loss, "class_weights", None)
-        shares *= 1.0 if given is None else np.array(given)
+        class_weights = getattr(loss, "class_weights", None)
+        shares *= 1.0 if class_weights is None else np.array(class_weights)
         smoothing = getattr(loss, "label_smoothing", 0.0)
         shares = (1 - smoothing) * shares / max(shares.sum(), RARE) + smoothing / outputs
         logits: Array = np.log(np.maximum(shares, RARE))
         return logits
     wide = y.astype(np.float64)
-    middle = np.average(wide, 0, weights)
+    constant = np.average(wide, 0, weights)
     if loss.name == "mae":
-        middle = np.median(wide, 0)
+        constant = np.median(wide, 0)
     if loss.name == "softmax_cross_entropy":
-        middle = np.log(np.maximum(middle, RARE))
+        constant = np.log(np.maximum(constant, RARE))
     if loss.name == "bce_with_logits":
-        odds = getattr(loss, "positive_weight", 1.0) * middle
-        shares = np.clip(odds / (odds + 1 - middle), RARE, 1 - RARE)
-        middle = np.log(shares / (1 - shares))
-    return np.asarray(middle)
+        odds = getattr(loss, "positive_weight", 1.0) * constant
+        shares = np.clip(odds / (odds + 1 - constant), RARE, 1 - RARE)
+        constant = np.log(shares / (1 - shares))
+    return np.asarray(constant)
 
 
-def least_loss(loss: Loss, y: Array, outputs: int) -> float:
-    """Return the loss of outputs that know the targets: 0 without label smoothing.
+def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
+    """Return the lowest possible loss, that of the targets themselves: 0 without label smoothing.
 
     Shapes: as for `baseline_loss`.
     """
     if loss.name == "softmax_cross_entropy":
         target = np.eye(outputs)[y] if y.ndim == 1 else y.astype(np.float64)
         smoothing = getattr(loss, "label_smoothing", 0.0)
-        given = getattr(loss, "class_weights", None)
+        class_weights = getattr(loss, "class_weights", None)
         shares = (1 - smoothing) * target + smoothing / outputs
-        shares *= 1.0 if given is None else np.array(given)
+        shares *= 1.0 if class_weights is None else np.array(class_weights)
         best = np.log(np.maximum(shares, RARE**2))
     elif loss.name == "bce_with_logits":
         odds = getattr(loss, "positive_weight", 1.0) * y.astype(np.float64)

@@ -1,4 +1,4 @@
-"""The buffers of training that diagnostics read, and the room they need besides."""
+"""The buffers of training that diagnostics read, and their workspace."""
 
 from dataclasses import dataclass
 
@@ -13,18 +13,18 @@ from mlpengine.tape.record import Value
 
 @dataclass(frozen=True, eq=False)
 class LayerBuffers:
-    """What one layer leaves behind after a step.
+    """The buffers of one layer after a step.
 
-    Shapes: x (batch, in_dim), what the layer reads; y (batch, out_dim), its activations before
-    dropout where they are kept; passed_on (batch, out_dim), what the next layer reads; delta
-    (batch, out_dim), the gradient of the loss by the pre-activations; z (batch, out_dim), these
-    themselves, or None where training does not keep them.
+    Shapes: x (batch, in_dim), the input; y (batch, out_dim), the activations, before dropout if
+    those are kept; output (batch, out_dim), the input of the next layer; delta (batch, out_dim),
+    the gradient of the loss with respect to the pre-activations; z (batch, out_dim), the
+    pre-activations, or None if training does not keep them.
     """
 
     layer: Layer
     x: Array
     y: Array
-    passed_on: Array
+    output: Array
     delta: Array
     z: Array | None
 
@@ -41,28 +41,28 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
     """
     try:
         grads.bind(scratch)
-        passed_on = scratch.activations
+        outputs = scratch.activations
     except TapeError as error:
         raise UsageError(
             "diagnostics: needs every activation, which only a training scratch with "
             "rematerialization='keep' holds"
         ) from error
     program, recording, deltas = scratch.program, scratch.recording, grads.d_hidden
-    found = []
+    buffers = []
     for number, layer in enumerate(scratch.mlp.layers):
         node = _before_dropout(recording, number)
         z = recording.pre_activations[number]
-        found.append(
+        buffers.append(
             LayerBuffers(
                 layer,
-                x=passed_on[number - 1] if number else scratch.input,
-                y=program.value(node) if program.plan.survives(node) else passed_on[number],
-                passed_on=passed_on[number],
+                x=outputs[number - 1] if number else scratch.input,
+                y=program.value(node) if program.plan.survives(node) else outputs[number],
+                output=outputs[number],
                 delta=deltas[number],
                 z=program.value(z) if program.plan.survives(z) else None,
             )
         )
-    return found
+    return buffers
 
 
 def _before_dropout(recording: Recording, number: int) -> Value:
@@ -75,8 +75,8 @@ def _before_dropout(recording: Recording, number: int) -> Value:
     return node
 
 
-class Room:
-    """Memory of the size of the widest layer that observing needs besides training's."""
+class Workspace:
+    """Memory of the size of the widest layer, which all probes share."""
 
     def __init__(self, mlp: Mlp, batch_size: int) -> None:
         size = batch_size * max(mlp.sizes)

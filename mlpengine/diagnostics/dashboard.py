@@ -81,7 +81,7 @@ def theme(*, dark: bool) -> dict[str, Any]:
 
 
 def save_dashboard(
-    seen: Diagnostics, path: str | Path, *, dark: bool = False, title: str = ""
+    diagnostics: Diagnostics, path: str | Path, *, dark: bool = False, title: str = ""
 ) -> None:
     """Draw the samples of a run into a PNG, SVG or PDF file, whole or not at all.
 
@@ -98,16 +98,16 @@ def save_dashboard(
         axes = figure.subplots(2, 3).ravel()
         panels = (_losses, _norms, _updates, _heat, _units, _noise)
         for panel, ax in zip(panels, axes, strict=True):
-            panel(seen, ax)
-            ax.set_xlim(0, max(1, int(seen.series.steps[-1])))
-        figure.suptitle(_headline(seen, title), x=0.01, ha="left", fontsize=11)
+            panel(diagnostics, ax)
+            ax.set_xlim(0, max(1, int(diagnostics.series.steps[-1])))
+        figure.suptitle(_headline(diagnostics, title), x=0.01, ha="left", fontsize=11)
         picture = BytesIO()
         figure.savefig(picture, format=kind, metadata={UNDATED[kind]: None})
     write_atomically(Path(path), picture.getvalue())
 
 
-def _headline(seen: Diagnostics, title: str) -> str:
-    texts = [str(verdict) for verdict in verdicts(seen)]
+def _headline(diagnostics: Diagnostics, title: str) -> str:
+    texts = [str(verdict) for verdict in verdicts(diagnostics)]
     lines = [_shortened(text) for text in texts[:SHOWN_VERDICTS]] or ["nothing unusual"]
     if len(texts) > SHOWN_VERDICTS:
         lines.append(f"and {len(texts) - SHOWN_VERDICTS} more")
@@ -118,43 +118,43 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 2 * WIDTH else f"{text[: 2 * WIDTH - 1]}…"
 
 
-def _losses(seen: Diagnostics, ax: Any) -> None:
-    steps, last = seen.series.steps, max(int(seen.series.steps[-1]), 1)
-    ax.plot(steps, seen.series.of("loss"), color="#999999", lw=0.9, label="batches")
-    if seen.epochs:
-        at = np.arange(1, len(seen.epochs) + 1) * last / len(seen.epochs)
-        for place, (name, color) in enumerate((("train", "C0"), ("validation", "C1"))):
-            losses = np.array(seen.epochs)[:, place]
+def _losses(diagnostics: Diagnostics, ax: Any) -> None:
+    steps, last = diagnostics.series.steps, max(int(diagnostics.series.steps[-1]), 1)
+    ax.plot(steps, diagnostics.series.of("loss"), color="#999999", lw=0.9, label="batches")
+    if diagnostics.epochs:
+        at = np.arange(1, len(diagnostics.epochs) + 1) * last / len(diagnostics.epochs)
+        for column, (name, color) in enumerate((("train", "C0"), ("validation", "C1"))):
+            losses = np.array(diagnostics.epochs)[:, column]
             if np.isfinite(losses).any():
                 ax.plot(
                     at,
                     losses,
                     color=color,
-                    ls=DASHES[place],
+                    ls=DASHES[column],
                     marker="." if len(at) < 30 else "",
                     label=name,
                 )
-    _guide(ax, seen.baseline, "constant prediction")
-    _finish(ax, "Loss", "", log=_all_positive(seen.series.of("loss")))
+    _guide(ax, diagnostics.baseline, "constant prediction")
+    _finish(ax, "Loss", "", log=_all_positive(diagnostics.series.of("loss")))
 
 
-def _norms(seen: Diagnostics, ax: Any) -> None:
-    norms, clipped = seen.series.of("gradient_norm"), seen.series.of("clipped_norm")
+def _norms(diagnostics: Diagnostics, ax: Any) -> None:
+    norms, clipped = diagnostics.series.of("gradient_norm"), diagnostics.series.of("clipped_norm")
     is_clipped = bool((clipped < norms).any())
     name = "before clipping" if is_clipped else "norm"
-    ax.plot(seen.series.steps, norms, color="C0", label=name)
+    ax.plot(diagnostics.series.steps, norms, color="C0", label=name)
     if is_clipped:
-        ax.plot(seen.series.steps, clipped, color="C1", ls="--", label="after clipping")
+        ax.plot(diagnostics.series.steps, clipped, color="C1", ls="--", label="after clipping")
         _guide(ax, float(clipped[clipped < norms].max()), "clip")
-    for number, spike in enumerate(seen.noted):
+    for number, spike in enumerate(diagnostics.noted):
         ax.plot(spike.step, spike.norm, "v", color="C3", label="" if number else "spike")
     _finish(ax, "Gradient norm", "", log=_all_positive(norms))
 
 
-def _updates(seen: Diagnostics, ax: Any) -> None:
-    ratios = [seen.series.of("update_ratio", n) for n in range(seen.columns.layers)]
-    for number, look in _shown(seen):
-        ax.plot(seen.series.steps, ratios[number], label=f"layer {number}", **look)
+def _updates(diagnostics: Diagnostics, ax: Any) -> None:
+    ratios = [diagnostics.series.of("update_ratio", n) for n in range(diagnostics.columns.layers)]
+    for number, look in _shown(diagnostics):
+        ax.plot(diagnostics.series.steps, ratios[number], label=f"layer {number}", **look)
     ax.axhspan(GUIDE_RATIO / 10, GUIDE_RATIO * 10, color="C2", alpha=0.12, lw=0)
     _guide(ax, GUIDE_RATIO, "guide")
     _finish(ax, "Update ratio", "norm of the step / norm of the weights", log=True)
@@ -164,13 +164,15 @@ def _updates(seen: Diagnostics, ax: Any) -> None:
     ax.set_ylim(min(low / 2, SLOW_RATIO), max(high * 2, FAST_RATIO))
 
 
-def _heat(seen: Diagnostics, ax: Any) -> None:
-    rms = np.stack([seen.series.of("gradient_rms", n) for n in range(seen.columns.layers)])
+def _heat(diagnostics: Diagnostics, ax: Any) -> None:
+    series, layers = diagnostics.series, range(diagnostics.columns.layers)
+    rms = np.stack([series.of("gradient_rms", layer) for layer in layers])
     logs = np.log10(np.where(rms > 0, rms, np.nan))
-    highest = float(np.nanmax(logs)) if np.isfinite(logs).any() else 0.0
-    lowest = max(float(np.nanmin(logs)) if np.isfinite(logs).any() else 0.0, highest - HEAT_DECADES)
+    known = logs[np.isfinite(logs)]
+    highest = float(known.max()) if known.size else 0.0
+    lowest = max(float(known.min()) if known.size else 0.0, highest - HEAT_DECADES)
     ax.grid(visible=False)
-    edges = np.concatenate([[0], seen.series.steps])  # a sample stands for the steps before it
+    edges = np.concatenate([[0], series.steps])  # a sample stands for the steps before it
     image = ax.pcolormesh(
         edges,
         np.arange(len(rms) + 1) - 0.5,
@@ -187,35 +189,35 @@ def _heat(seen: Diagnostics, ax: Any) -> None:
     _finish(ax, "Gradient RMS by layer", "layer", legend=False)
 
 
-def _units(seen: Diagnostics, ax: Any) -> None:
-    drawn = False
-    for number, look in _shown(seen):
+def _units(diagnostics: Diagnostics, ax: Any) -> None:
+    drawn, series = False, diagnostics.series
+    for number, look in _shown(diagnostics):
         for quantity, name in (("dead_share", "dead"), ("saturated_share", "saturated")):
-            shares = seen.series.of(quantity, number)
+            shares = series.of(quantity, number)
             if np.isfinite(shares).any():
                 drawn = True
-                ax.plot(seen.series.steps, 100 * shares, label=f"layer {number}, {name}", **look)
+                ax.plot(series.steps, 100 * shares, label=f"layer {number}, {name}", **look)
     if drawn:
         _guide(ax, 100 * DEAD, "too many")
         ax.set_ylim(-3, 103)
     else:
-        _say(ax, "no layer can die or saturate,\nor no window was whole yet")
+        _say(ax, "no layer can die or saturate,\nor no window is complete yet")
     _finish(ax, "Dead units, saturated activations", "%", legend=drawn)
 
 
-def _noise(seen: Diagnostics, ax: Any) -> None:
-    scale = seen.series.of("noise_scale")
-    ax.plot(seen.series.steps, scale, color="C0", label="noise scale")
+def _noise(diagnostics: Diagnostics, ax: Any) -> None:
+    scale = diagnostics.series.of("noise_scale")
+    ax.plot(diagnostics.series.steps, scale, color="C0", label="noise scale")
     log = _all_positive(scale)
     if not log:
         _say(ax, "the gradient never stood out\nfrom its noise")
-    _guide(ax, float(seen.batch_size), "batch size")
+    _guide(ax, float(diagnostics.batch_size), "batch size")
     _finish(ax, "Gradient noise scale", "rows", log=log)
 
 
-def _shown(seen: Diagnostics) -> list[tuple[int, dict[str, Any]]]:
+def _shown(diagnostics: Diagnostics) -> list[tuple[int, dict[str, Any]]]:
     """Return the layers to draw, evenly chosen if they are many, and how each looks."""
-    layers = seen.columns.layers
+    layers = diagnostics.columns.layers
     chosen = np.unique(np.linspace(0, layers - 1, min(layers, SHOWN_LAYERS)).astype(int)).tolist()
     looks = zip(chosen, cycle(f"C{i}" for i in range(6)), cycle(DASHES))
     return [(number, {"color": color, "ls": dash}) for number, color, dash in looks]
@@ -253,5 +255,5 @@ def _decades(ax: Any) -> None:
     low, high = ax.get_ylim()
     few = np.log10(high / low) < FEW_DECADES
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=9))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())

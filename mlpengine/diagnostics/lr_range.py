@@ -8,7 +8,7 @@ from math import isfinite, nan
 
 import numpy as np
 
-from mlpengine.diagnostics.twins import Rows, Step, restored
+from mlpengine.diagnostics.trial import Rows, Step, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
@@ -48,7 +48,7 @@ class LrRange:
 
 def lr_range(step: Step, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
     """Train several times with a rate that grows exponentially; everything is restored."""
-    measured = rows.some(MEASURED_ROWS).take(slice(None))
+    measured = rows.sample(MEASURED_ROWS).take(slice(None))
     sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
     length = min(map(len, sweeps))
     losses = np.mean([losses[:length] for losses in sweeps], axis=0)

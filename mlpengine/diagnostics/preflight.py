@@ -1,4 +1,4 @@
-"""Checks of a network, its loss and its data before a long run; everything is put back."""
+"""Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.diagnostics.activations import BOUNDED, RECTIFIERS, SATURATED
-from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, least_loss, loss_of_zeros
+from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.probes import BOUNDED, RECTIFIERS, SATURATED
 from mlpengine.diagnostics.rules import DEAD, START, start_advice
 from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED
-from mlpengine.diagnostics.twins import Rows, Step, restored, twin
+from mlpengine.diagnostics.trial import Rows, Step, clone, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Mlp
@@ -22,12 +22,12 @@ from mlpengine.optim import Adam
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 
-LOOKED_AT = 1024
-"""Rows that are enough to look at units and losses."""
+CHECKED_ROWS = 1024
+"""Random rows on which units and losses are checked."""
 FEW, FEW_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
-"""Rows that any sound network can learn by heart, in how many steps, at which learning rates."""
+"""Rows that any sound network can memorize; steps and learning rates to do so."""
 BY_HEART = 0.1
-"""Share of the loss of a constant prediction that counts as learned by heart."""
+"""Share of the loss of a constant prediction that counts as memorized."""
 GRADIENT_ERROR = 1e-5
 HALF_WIDTH = 1e-6
 TOO_SLOW, TOO_FAST = 100.0, 4.0
@@ -51,7 +51,7 @@ class Check:
 
 
 def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
-    """Yield the checks that need no training step; the network stays as it is."""
+    """Yield the checks that need no training step; the network does not change."""
     yield check_start(mlp, loss, rows)
     yield from check_units(mlp, rows)
     yield check_gradient(mlp, loss, rows)
@@ -59,8 +59,8 @@ def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
 
 
 def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
-    """Compare the loss of the initial network with what outputs of 0 would have."""
-    x, y, weights = rows.some(LOOKED_AT).take(slice(None))
+    """Compare the loss of the initial network with that of a constant prediction."""
+    x, y, weights = rows.sample(CHECKED_ROWS).take(slice(None))
     value = loss(mlp.predict(x), y, None, weights)
     size = float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
     outputs = mlp.sizes[-1]
@@ -77,9 +77,9 @@ def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
 
 
 def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
-    """Count units that never fire, and saturated activations, before any training."""
-    x, _, _ = rows.some(LOOKED_AT).take(slice(None))
-    net = twin(mlp)
+    """Count units that never fire, and saturated activations, before training."""
+    x, _, _ = rows.sample(CHECKED_ROWS).take(slice(None))
+    net = clone(mlp)
     scratch = net.scratch(len(x))
     net.gradients(len(x)).bind(scratch)
     net.forward(x, scratch)
@@ -101,9 +101,9 @@ def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
 
 
 def check_gradient(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
-    """Compare the gradient in float64 with differences along a random direction per parameter."""
-    net = twin(mlp, np.float64)
-    x, y, weights = rows.some(FEW).take(slice(None))
+    """Compare float64 gradients with differences along a random direction for each parameter."""
+    net = clone(mlp, np.float64)
+    x, y, weights = rows.sample(FEW).take(slice(None))
     x = x.astype(np.float64)
     target = y if y.ndim == 1 else y.astype(np.float64)
     weights = None if weights is None else weights.astype(np.float64)
@@ -114,7 +114,7 @@ def check_gradient(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
 
     value()
     net.backward(scratch, grads)
-    rng, worst, where = np.random.default_rng(0), 0.0, ""
+    rng, largest, parameter = np.random.default_rng(0), 0.0, ""
     scale = max(grads.global_l2_norm_params(), 1e-300)
     for name, view in net.params.views.items():
         direction = rng.standard_normal(view.shape)
@@ -126,20 +126,22 @@ def check_gradient(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
             ends.append(value())
         view[...] = before
         error = abs((ends[0] - ends[1]) / (2 * HALF_WIDTH) - slope) / max(abs(slope), 1e-2 * scale)
-        if not error <= worst:
-            worst, where = error, name
-    good = worst <= GRADIENT_ERROR
-    text = f"gradient in float64: differs from differences by {power(worst)} at most ({where})"
+        if not error <= largest:
+            largest, parameter = error, name
+    good = largest <= GRADIENT_ERROR
+    text = (
+        f"gradient in float64: differs from differences by {power(largest)} at most ({parameter})"
+    )
     advice = " - an op of the network or the loss computes a wrong gradient"
-    return Check("gradient", good, text + ("" if good else advice), {"error": worst})
+    return Check("gradient", good, text + ("" if good else advice), {"error": largest})
 
 
 def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
-    """Learn 20 rows by heart, on a copy without dropout."""
-    x, y, _ = rows.some(FEW).take(slice(None))
+    """Memorize 20 rows, on a clone without dropout."""
+    x, y, _ = rows.sample(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.sizes[-1])
-    least = least_loss(loss, y, mlp.sizes[-1])
-    best, limit = nan, least + BY_HEART * max(constant - least, 1e-3)
+    lowest = lowest_loss(loss, y, mlp.sizes[-1])
+    best, limit = nan, lowest + BY_HEART * max(constant - lowest, 1e-3)
     for rate in FEW_RATES:
         last = _learn_by_heart(mlp, loss, x, y, rate, limit)
         best = last if not best <= last else best
@@ -158,7 +160,7 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
 
 
 def _learn_by_heart(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: float) -> float:
-    net = twin(mlp)
+    net = clone(mlp)
     scratch, grads, adam = net.scratch(len(x)), net.gradients(len(x)), Adam(net, lr=rate)
     value = nan
     with np.errstate(all="ignore"):
@@ -172,15 +174,15 @@ def _learn_by_heart(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit
 
 
 def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
-    """Train for some steps under diagnostics, then put everything back."""
+    """Train for some steps with diagnostics; everything is restored."""
     _, y, weights = rows.take(slice(None))
     outputs = step.mlp.sizes[-1]
-    seen = Diagnostics(
+    diagnostics = Diagnostics(
         step.mlp,
         every=max(1, min(50, steps // 10)),
         steps_per_epoch=-(-len(rows) // batch_size),
         baseline=baseline_loss(step.loss, y, outputs, weights),
-        feature_sizes=feature_sizes(rows.some(LOOKED_AT).x),
+        feature_sizes=feature_sizes(rows.sample(CHECKED_ROWS).x),
     )
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
         batches, losses = rows.batches(batch_size, seed=1), []
@@ -189,10 +191,10 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
             try:
                 loss = step(*rows.take(chosen))
             except NumericalError as error:
-                seen.failure = str(error)
+                diagnostics.failure = str(error)
                 break
             losses.append(loss)
-            seen.observe(
+            diagnostics.observe(
                 step.scratch,
                 step.grads,
                 number,
@@ -203,16 +205,16 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
                 rows=chosen,
             )
     if losses:
-        seen.close_epoch(float(np.mean(losses[-max(1, len(losses) // 4) :])))
-    return seen
+        diagnostics.close_epoch(float(np.mean(losses[-max(1, len(losses) // 4) :])))
+    return diagnostics
 
 
 def suggest_lr(step: Step, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
-    """Sweep the learning rate, and compare the configured one with what works."""
-    found, configured = lr_range(step, rows, batch_size), step.optimizer.lr
-    numbers = {"suggestion": found.suggestion, "configured": configured}
-    if isnan(found.suggestion):
-        return Check("lr", True, f"no lr suggested: {found.reason}", numbers), found
-    near = found.suggestion / TOO_SLOW <= configured <= TOO_FAST * found.lowest
-    text = f"lr {configured:g}; {found.reason}: about {found.suggestion:g} suggested"
-    return Check("lr", near, text, numbers), found
+    """Sweep the learning rate, and compare the configured one with the result."""
+    sweep, configured = lr_range(step, rows, batch_size), step.optimizer.lr
+    numbers = {"suggestion": sweep.suggestion, "configured": configured}
+    if isnan(sweep.suggestion):
+        return Check("lr", True, f"no lr suggested: {sweep.reason}", numbers), sweep
+    near = sweep.suggestion / TOO_SLOW <= configured <= TOO_FAST * sweep.lowest
+    text = f"lr {configured:g}; {sweep.reason}: about {sweep.suggestion:g} suggested"
+    return Check("lr", near, text, numbers), sweep

@@ -1,23 +1,45 @@
-"""The probes of one batch size: every call that a sample makes, bound once."""
+"""The calls that a sample makes on the buffers of one batch size, bound once."""
 
+from collections.abc import Iterator
+from math import atanh
 from typing import Any
 
-from mlpengine.diagnostics.activations import RECTIFIERS, activation_calls
-from mlpengine.diagnostics.buffers import Room, layer_buffers
-from mlpengine.diagnostics.quantities import LAYER_PLACE, NET_PLACE, Columns
+import numpy as np
+
+from mlpengine.diagnostics.buffers import LayerBuffers, Workspace, layer_buffers
 from mlpengine.diagnostics.rows import RowProbe
+from mlpengine.diagnostics.samples import LAYER_INDEX, NET_INDEX, Columns
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.nn import Gradients, Scratch
-from mlpengine.spec import Call
+from mlpengine.spec import Array, Call, call
 
-MEAN = LAYER_PLACE["activation_mean"]
+RECTIFIERS = ("relu",)
+"""Activations that are 0 for every negative input, so that a unit can die."""
+
+SATURATED = 0.97
+"""Beyond this share of the way from the middle of its range to an end, a unit is saturated."""
+
+BOUNDED = {"tanh": atanh(SATURATED), "sigmoid": 2 * atanh(SATURATED)}
+"""Activations with two ends, and the magnitude of the pre-activation where they saturate."""
+
+MEAN = LAYER_INDEX["activation_mean"]
 
 
 class BoundProbes:
-    """The calls that measure one pair of scratch and gradients, and where results belong."""
+    """The calls that measure one pair of scratch and gradients, and the indices of their results.
+
+    Attributes:
+        rows: the probe of single rows.
+        rectified: the activations of each rectifier layer, by its number.
+    """
 
     def __init__(
-        self, scratch: Scratch, grads: Gradients, room: Room, updates: UpdateProbe, columns: Columns
+        self,
+        scratch: Scratch,
+        grads: Gradients,
+        workspace: Workspace,
+        updates: UpdateProbe,
+        columns: Columns,
     ) -> None:
         self.scratch, self.grads, self._updates = scratch, grads, updates
         buffers = layer_buffers(scratch, grads)
@@ -26,23 +48,70 @@ class BoundProbes:
             number: b.y for number, b in enumerate(buffers) if b.activation in RECTIFIERS
         }
         self._starts = [columns.start(number) for number in range(columns.layers)]
-        self._moments = [NET_PLACE["input_mean"], *(s + MEAN for s in self._starts)]
-        self._places: list[tuple[int, int]] = []
+        self._moments = [NET_INDEX["input_mean"], *(s + MEAN for s in self._starts)]
+        self._results: list[tuple[int, int]] = []
+        """Index in the sample, and number of the call that returns it."""
         calls: list[Call] = []
         for number, b in enumerate(buffers):
-            for quantity, bound in activation_calls(b, room, *updates.before[number]):
+            for quantity, bound in activation_calls(b, workspace, *updates.before[number]):
                 if quantity:
-                    self._places.append((columns.place(quantity, number), len(calls)))
+                    self._results.append((columns.index(quantity, number), len(calls)))
                 calls.append(bound)
         calls += self.rows.calls
         self._first_update = len(calls)
         self._calls = (*calls, *updates.calls(grads.flat))
 
     def measure(self, clip: float, values: list[float]) -> None:
-        """Write what the buffers show into `values`; afterwards `rows.norms` is set."""
-        found: list[Any] = [run() for run in self._calls]
-        for place, index in self._places:
-            values[place] = found[index]
-        for place, (mean, deviation) in zip(self._moments, self.rows.moments(), strict=True):
-            values[place], values[place + 1] = mean, deviation
-        self._updates.read(found[self._first_update :], clip, self._starts, values)
+        """Write the measurements into `values` and set `rows.norms`."""
+        results: list[Any] = [run() for run in self._calls]
+        for index, number in self._results:
+            values[index] = results[number]
+        for index, (mean, deviation) in zip(self._moments, self.rows.moments(), strict=True):
+            values[index], values[index + 1] = mean, deviation
+        self._updates.read(results[self._first_update :], clip, self._starts, values)
+
+
+def activation_calls(
+    buffers: LayerBuffers, workspace: Workspace, weight: Array, bias: Array
+) -> Iterator[tuple[str, Call]]:
+    """Yield the calls for one layer, each with the quantity that it returns, "" for none.
+
+    `weight` and `bias` are those that the step's forward pass read: pre-activations that training
+    does not keep are computed from them again.
+    """
+    y, z, mask = buffers.y, buffers.z, workspace.mask(buffers.y)
+    if buffers.activation in RECTIFIERS:
+        yield "", call(np.greater, y, np.zeros((), y.dtype), mask)
+        yield "zero_share", call(_share_of_zeros, mask)
+        yield "pre_activation_max", call(_largest, y)
+        return
+    if z is None:
+        z = workspace.values(y)
+        yield "", call(np.dot, buffers.x, weight.T, z)
+        yield "", call(np.add, z, bias, z)
+    if buffers.activation in BOUNDED:
+        limit = np.array(BOUNDED[buffers.activation], y.dtype)
+        magnitude = workspace.values(y)
+        yield "", call(np.abs, z, magnitude)
+        yield "", call(np.greater, magnitude, limit, mask)
+        yield "saturated_share", call(_share_of_ones, mask)
+        yield "pre_activation_max", call(_largest, magnitude)
+    else:
+        yield "pre_activation_max", call(_largest_magnitude, z)
+
+
+def _share_of_ones(mask: Array) -> float:
+    return int(np.count_nonzero(mask)) / mask.size
+
+
+def _share_of_zeros(mask: Array) -> float:
+    return 1.0 - int(np.count_nonzero(mask)) / mask.size
+
+
+def _largest(y: Array) -> float:
+    """Return the largest entry; `argmax` takes a third of the time of a reduction."""
+    return float(y.item(y.argmax()))
+
+
+def _largest_magnitude(z: Array) -> float:
+    return max(float(z.item(z.argmax())), -float(z.item(z.argmin())))

@@ -1,24 +1,30 @@
-"""Norms of the gradients of single rows, without computing these gradients.
+"""Gradients of single rows: their norms, without computing them, and the gradient noise scale.
 
 For a dense layer the gradient of one row's weights is the outer product of delta and input, so
 that its squared norm, bias included, is norm(delta)**2 * (norm(input)**2 + 1).
 
 Source: Goodfellow 2015, arXiv 1510.01799.
 
-A row's own gradient is that of what the row adds to the batch's loss, times the number of rows:
-the mean over the rows is the batch's gradient, and a row of sample weight 2 has twice the gradient.
+The gradient of a row is that of its term in the batch's loss, times the number of rows: the mean
+over the rows is the batch's gradient, and a row of sample weight 2 has twice the gradient.
 """
 
+from collections.abc import Mapping
 from math import ceil, nan, sqrt
+from typing import Any
 
 import numpy as np
 
-from mlpengine.diagnostics.buffers import LayerBuffers
-from mlpengine.diagnostics.quantities import NET_PLACE
+from mlpengine.buffers import replay
+from mlpengine.diagnostics.buffers import LayerBuffers, layer_buffers
+from mlpengine.diagnostics.samples import NET_INDEX
+from mlpengine.diagnostics.trial import clone
+from mlpengine.nn import Mlp
+from mlpengine.ops import Loss
 from mlpengine.spec import Array, Call, Calls, call
 
 TOP_SHARE = 0.01
-"""The share of the rows whose part in the sum of norms is reported."""
+"""Share of the rows, those with the largest norms, whose part in the sum of norms is reported."""
 
 
 class RowProbe:
@@ -28,8 +34,8 @@ class RowProbe:
 
     Attributes:
         norms: (batch,), the norms of the rows' gradients, float64.
-        norm_calls: what sets `norms` and nothing else.
-        calls: what sets `norms` and `totals`.
+        norm_calls: the calls that set `norms` only.
+        calls: the calls that set `norms` and `totals`.
         totals: (2, layers + 1), float64, sum and sum of squares of the input and of each layer's
             activations.
     """
@@ -43,11 +49,11 @@ class RowProbe:
         self._sorted = np.zeros(batch)
         squares = np.zeros((layers + 1, batch), dtype)
         deltas = np.zeros((layers, batch), dtype)
-        inputs = squares[:layers]  # a layer reads what the one before passed on
-        apart = any(b.passed_on is not b.y for b in buffers)
-        if apart:
+        inputs = squares[:layers]  # a layer's input is the output of the layer before
+        separate = any(b.output is not b.y for b in buffers)
+        if separate:
             inputs = np.zeros((layers, batch), dtype)
-        reading: list[Call] = [
+        input_calls: list[Call] = [
             call(np.vecdot, b.x, b.x, row) for b, row in zip(buffers, inputs, strict=True)
         ]
         norms: list[Call] = [
@@ -57,9 +63,9 @@ class RowProbe:
             ),
             *self._finish(inputs, deltas),
         ]
-        self.norm_calls: tuple[Call, ...] = (*reading, *norms)
+        self.norm_calls: tuple[Call, ...] = (*input_calls, *norms)
         moments = self._moments([buffers[0].x, *(b.y for b in buffers)], squares)
-        self.calls: tuple[Call, ...] = (*moments, *(reading if apart else ()), *norms)
+        self.calls: tuple[Call, ...] = (*moments, *(input_calls if separate else ()), *norms)
 
     def _moments(self, arrays: list[Array], squares: Array) -> Calls:
         """Yield the calls that set `totals`, and to `squares` the sum of squares of every row."""
@@ -71,7 +77,7 @@ class RowProbe:
         yield call(np.add.reduce, squares, 1, np.float64, self.totals[1])
 
     def _finish(self, inputs: Array, deltas: Array) -> Calls:
-        """Yield the calls that put the layers together."""
+        """Yield the calls that sum over the layers."""
         one, batch = np.ones((), inputs.dtype), np.array(float(self._batch))
         yield call(np.add, inputs, one, inputs)
         yield call(np.multiply, inputs, deltas, inputs)
@@ -81,32 +87,32 @@ class RowProbe:
 
     def moments(self) -> list[tuple[float, float]]:
         """Return mean and standard deviation of the input and of each layer's activations."""
-        found = []
+        moments = []
         for total, square, size in zip(*self.totals.tolist(), self.sizes, strict=True):
             mean = total / size
-            found.append((mean, sqrt(max(0.0, square / size - mean * mean))))
-        return found
+            moments.append((mean, sqrt(max(0.0, square / size - mean * mean))))
+        return moments
 
     def summarize(self, values: list[float], rows: Array | None) -> float:
-        """Write what is said about the norms into `values`; return their mean square.
+        """Write the statistics of the norms into `values`; return the mean square of the norms.
 
-        `rows` are the numbers of the batch's rows; without them the place in the batch stands in.
+        `rows` are the numbers of the batch's rows; None numbers them by position in the batch.
         """
         batch, ordered = self._batch, self._sorted
         np.copyto(ordered, self.norms)
         ordered.sort()
-        place = NET_PLACE["example_norm_median"]
-        values[place] = float(ordered[(batch - 1) // 2] + ordered[batch // 2]) / 2
-        values[place + 1] = float(ordered[-1])
+        index = NET_INDEX["example_norm_median"]
+        values[index] = float(ordered[(batch - 1) // 2] + ordered[batch // 2]) / 2
+        values[index + 1] = float(ordered[-1])
         total = float(np.add.reduce(ordered))
-        values[place + 2] = float(np.add.reduce(ordered[-self._top :])) / total if total else nan
+        values[index + 2] = float(np.add.reduce(ordered[-self._top :])) / total if total else nan
         hardest = int(self.norms.argmax())
-        values[place + 3] = float(hardest if rows is None else rows[hardest])
+        values[index + 3] = float(hardest if rows is None else rows[hardest])
         return float(np.dot(ordered, ordered)) / batch
 
 
 class NoiseScale:
-    """The simple gradient noise scale, in rows: how large a batch would average the noise away.
+    """The simple gradient noise scale, in rows: the batch size at which noise equals signal.
 
     S = B/(B-1) (mean squared norm of a row's gradient - squared norm of the batch's) estimates the
     trace of the covariance, squared norm - S/B the squared norm of the true gradient; both are
@@ -115,34 +121,86 @@ class NoiseScale:
     Source: McCandlish et al. 2018, arXiv 1812.06162, appendix A.1.
     """
 
-    KEPT = 0.9
+    DECAY = 0.9
     """Weight of the past in the running means."""
 
     def __init__(self) -> None:
         self.variance = self.squared_norm = 0.0
 
     def add(self, mean_square: float, norm: float, batch: int, values: list[float]) -> None:
-        """Take a batch in and write what it shows into `values`."""
+        """Add a batch, and write its estimates and the noise scale into `values`."""
         if batch < 2:
             return
         variance = max(0.0, batch / (batch - 1) * (mean_square - norm * norm))
         squared_norm = norm * norm - variance / batch
-        self.variance += (1.0 - self.KEPT) * (variance - self.variance)
-        self.squared_norm += (1.0 - self.KEPT) * (squared_norm - self.squared_norm)
-        place = NET_PLACE["gradient_variance"]
-        values[place], values[place + 1] = variance, squared_norm
-        values[place + 2] = self.value
-        values[place + 3] = variance / (batch * norm * norm) if norm > 0 else nan
+        self.variance += (1.0 - self.DECAY) * (variance - self.variance)
+        self.squared_norm += (1.0 - self.DECAY) * (squared_norm - self.squared_norm)
+        index = NET_INDEX["gradient_variance"]
+        values[index], values[index + 1] = variance, squared_norm
+        values[index + 2] = self.value
+        values[index + 3] = variance / (batch * norm * norm) if norm > 0 else nan
 
     @property
     def value(self) -> float:
-        """The noise scale; NaN as long as the gradient does not stand out from its noise."""
+        """The noise scale; NaN while the estimate of the squared norm is not positive."""
         return self.variance / self.squared_norm if self.squared_norm > 0 else nan
 
-    def state(self) -> Array:
+    def state_dict(self) -> dict[str, Any]:
         """Return both running means."""
-        return np.array([self.variance, self.squared_norm])
+        return {"variance": self.variance, "squared_norm": self.squared_norm}
 
-    def load(self, state: Array) -> None:
-        """Take over what `state` returned."""
-        self.variance, self.squared_norm = state.tolist()
+    def load_state_dict(self, state: Mapping[str, Any] | Array) -> None:
+        """Restore what `state_dict` returned; version 0.1.0 stored one array."""
+        if isinstance(state, np.ndarray):
+            state = dict(zip(("variance", "squared_norm"), state.tolist(), strict=True))
+        self.variance, self.squared_norm = state["variance"], state["squared_norm"]
+
+
+ROWS_AT_ONCE = 256
+"""Rows that pass through the net at once in `example_norms`."""
+
+
+def example_norms(mlp: Mlp, loss: Loss, x: Array, y: Array, weights: Array | None = None) -> Array:
+    """Return the norm of each row's gradient, without dropout; the network does not change.
+
+    Works for losses whose value is a mean over rows, as all of `mlpengine.ops` are.  With
+    `weights` a row's gradient is multiplied by its weight; without, rows are comparable.
+
+    Shapes: x (rows, in_dim), y as the loss takes it, weights (rows,); result (rows,), float64.
+    Source: Goodfellow 2015, arXiv 1510.01799.
+    """
+    net = clone(mlp)
+    norms = np.zeros(len(x))
+    full_scratch = net.scratch(min(ROWS_AT_ONCE, max(1, len(x))))
+    full_grads = net.gradients(full_scratch.batch_size)
+    probes: dict[int, RowProbe] = {}
+    for start in range(0, len(x), ROWS_AT_ONCE):
+        part = slice(start, min(start + ROWS_AT_ONCE, len(x)))
+        rows = part.stop - start
+        scratch, grads = full_scratch.for_rows(rows), full_grads.for_rows(rows)
+        if rows not in probes:
+            probes[rows] = RowProbe(layer_buffers(scratch, grads))
+        net.forward(x[part], scratch)
+        loss(scratch.output, y[part], grads.d_output, None if weights is None else weights[part])
+        net.backward(scratch, grads)
+        with np.errstate(all="ignore"):
+            replay(probes[rows].norm_calls)
+        norms[part] = probes[rows].norms
+    return norms
+
+
+def row_losses(mlp: Mlp, loss: Loss, x: Array, y: Array, weights: Array | None = None) -> Array:
+    """Return the loss of each row.  Computes one row at a time: meant for a few rows.
+
+    Shapes: as for `example_norms`.
+    """
+    output, losses = mlp.predict(x), np.zeros(len(x))
+    bound = loss.bind(np.zeros((1, mlp.sizes[-1])), None, weighted=weights is not None)
+    for row in range(len(x)):
+        bound.output[...] = output[row]
+        bound.target[...] = y[row]
+        if weights is not None and bound.sample_weight is not None:
+            bound.sample_weight[...] = weights[row]
+        replay(bound.forward)
+        losses[row] = float(bound.value)
+    return losses

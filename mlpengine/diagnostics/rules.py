@@ -83,8 +83,8 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
     finding = (
-        f"{plural(large, 'feature')} reach far from 0; in feature {number}, counted from 0, one "
-        f"value in ten is beyond {power(largest)} (guide 1 to 3)"
+        f"one value in ten of feature {diagnostics.feature_names[number]!r} is beyond "
+        f"{power(largest)} (guide 1 to 3; {plural(large, 'feature')} above {power(LARGE_FEATURE)})"
     )
     return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice)
 
@@ -409,11 +409,11 @@ def median(values: Array) -> float:
 
 
 def worst(values: Array) -> tuple[int, float]:
-    """Return place and value of the largest number; NaN if there is none."""
+    """Return index and value of the largest number; NaN if there is none."""
     if not np.isfinite(values).any():
         return 0, nan
-    place = int(np.nanargmax(values))
-    return place, float(values[place])
+    index = int(np.nanargmax(values))
+    return index, float(values[index])
 
 
 RULES: tuple[tuple[Rule, frozenset[str]], ...] = (

@@ -1,15 +1,16 @@
-"""Steps whose gradient norm is far above what it was before."""
+"""Steps with an unusually large gradient norm."""
 
+from collections.abc import Mapping
 from math import exp, inf, log, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlpengine.spec import Array
 
 DOUBLE = log(2.0)
-LARGEST = 700.0
-"""Of what exp can be taken."""
+LARGEST_EXPONENT = 700.0
+"""The largest argument of exp in float64, rounded down."""
 
 
 class Spike(NamedTuple):
@@ -23,23 +24,23 @@ class Spike(NamedTuple):
 
 
 class Spikes:
-    """Tells which norms are unusual.
+    """Decides which gradient norms are unusually large.
 
-    A step is a spike if its log norm lies above the running mean by four running standard
-    deviations, and its norm is at least twice what the mean says.  Mean and deviation follow the
-    norms whenever `settle` is called, not at each step, and a spike moves them no further than
-    the limit.
+    A step is a spike if its log norm exceeds the running mean by four running standard deviations
+    and its norm is at least twice what the mean says.  `update` adds the pending norms to mean and
+    deviation, not each step; the norm of a spike is added as if it were at the limit.
 
     Source: Chen et al. 2018, arXiv 1804.09849, section 2; there without the second condition.
 
     Attributes:
         limit: norms above it are spikes.
-        pending: norms since the last `settle`; whoever looks at them appends here.
+        pending: norms since the last `update`; the caller appends to it.
         count: spikes so far.
+        steps: norms that mean and deviation cover.
     """
 
     DEVIATIONS = 4.0
-    KEPT = 0.98
+    DECAY = 0.98
     """Weight of the past in the running mean and variance."""
     WARM_UP = 10
     """Steps before the first that can be a spike."""
@@ -48,25 +49,25 @@ class Spikes:
         self.count = self.steps = 0
         self.limit = inf
         self.pending: list[float] = []
-        self._sums = np.zeros(3)
-        """Of 1, log norm and its square, the newer the heavier."""
+        self._sums: Array = np.zeros(3)
+        """Weighted sums of 1, the log norm and its square; the weight decays with age."""
 
-    def settle(self) -> None:
-        """Let mean and deviation follow the pending norms, and set the limit anew.
+    def update(self) -> None:
+        """Add the pending norms to mean and deviation, and set the limit.
 
-        All at once, because cold Python takes 1 us for each.
+        In one call, because each would take 1 us in cold Python.
         """
         norms = np.minimum(self.pending, self.limit)
         self.pending.clear()
         norms = norms[(norms > 0.0) & (norms < inf)]
         logs = np.log(norms)
-        weights = self.KEPT ** np.arange(len(logs) - 1, -1, -1.0)
-        self._sums *= self.KEPT ** len(logs)
+        weights = self.DECAY ** np.arange(len(logs) - 1, -1, -1.0)
+        self._sums *= self.DECAY ** len(logs)
         self._sums += weights.sum(), np.dot(weights, logs), np.dot(weights, logs * logs)
         self.steps += len(logs)
         if self.steps >= self.WARM_UP:
-            away = max(DOUBLE, self.DEVIATIONS * self._deviation)
-            self.limit = exp(min(self.mean + away, LARGEST))
+            distance = max(DOUBLE, self.DEVIATIONS * self._deviation)
+            self.limit = exp(min(self.mean + distance, LARGEST_EXPONENT))
 
     @property
     def mean(self) -> float:
@@ -84,12 +85,22 @@ class Spikes:
         """The running mean as a norm."""
         return exp(self.mean)
 
-    def state(self) -> Array:
-        """Return what the next step depends on."""
-        return np.array([self.count, self.steps, self.limit, *self._sums, *self.pending])
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of everything that later steps depend on."""
+        return {
+            "count": self.count,
+            "steps": self.steps,
+            "limit": self.limit,
+            "sums": self._sums.copy(),
+            "pending": np.array(self.pending),
+        }
 
-    def load(self, state: Array) -> None:
-        """Take over what `state` returned."""
-        count, steps, self.limit = state[:3].tolist()
-        self.count, self.steps = int(count), int(steps)
-        self._sums[:], self.pending[:] = state[3:6], state[6:].tolist()
+    def load_state_dict(self, state: Mapping[str, Any] | Array) -> None:
+        """Restore what `state_dict` returned; version 0.1.0 stored one array."""
+        if isinstance(state, np.ndarray):
+            count, steps, limit = state[:3].tolist()
+            numbers = {"count": count, "steps": steps, "limit": limit}
+            state = {**numbers, "sums": state[3:6], "pending": state[6:]}
+        self.count, self.steps = int(state["count"]), int(state["steps"])
+        self.limit = state["limit"]
+        self._sums[:], self.pending[:] = state["sums"], state["pending"].tolist()

@@ -1,7 +1,7 @@
 """Diagnostics of a training run: an observer of the loop, and the file that it fills."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import best_constant, feature_sizes, loss_of_constant
-from mlpengine.diagnostics.quantities import Columns
+from mlpengine.diagnostics.samples import Columns
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
@@ -62,7 +62,6 @@ class LoopDiagnostics:
     Args:
         path: where diagnostics.csv goes; None writes nothing.
         every: steps between samples, as for `Diagnostics`.
-        name_row: returns the name of a training row by its number.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -71,14 +70,8 @@ class LoopDiagnostics:
     name = "diagnostics"
     core: Diagnostics
 
-    def __init__(
-        self,
-        path: Path | None = None,
-        *,
-        every: int | None = None,
-        name_row: Callable[[int], str] = "training row {}".format,
-    ) -> None:
-        self._path, self._every, self._name_row = path, every, name_row
+    def __init__(self, path: Path | None = None, *, every: int | None = None) -> None:
+        self._path, self._every = path, every
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
 
@@ -88,7 +81,6 @@ class LoopDiagnostics:
         self.core = Diagnostics(
             loop.step.mlp,
             every=self._every,
-            name_row=self._name_row,
             steps_per_epoch=len(loop.batches),
             **facts(loop.step.loss, loop.step.mlp.sizes[-1], loop.train, loop.validation),
         )
@@ -179,7 +171,7 @@ class LoopDiagnostics:
 
 
 def facts(loss: Loss, outputs: int, train: Part, validation: Part | None) -> dict[str, Any]:
-    """Return what rows say about losses, features and targets, as arguments of `Diagnostics`.
+    """Return what the rows of a run tell, as arguments of `Diagnostics`.
 
     Of large data every n-th row has to do, `FACT_ROWS` in all.
     """
@@ -193,6 +185,8 @@ def facts(loss: Loss, outputs: int, train: Part, validation: Part | None) -> dic
         found["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
     stride = -(-len(train) // FEATURE_ROWS)
     found["feature_sizes"] = feature_sizes(train.x[::stride])
+    if train.places is not None:
+        found["feature_names"], found["name_row"] = train.places.features, train.places.rows.place
     return found
 
 

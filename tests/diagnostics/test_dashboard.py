@@ -21,7 +21,7 @@ def made_up(samples, activation="relu", layers=3):
     for step in range(1, samples + 1):
         seen.values[:] = np.exp(rng.standard_normal(len(seen.columns))).tolist()
         for layer in range(layers):
-            seen.values[seen.columns.place("dead_share", layer)] = np.nan
+            seen.values[seen.columns.index("dead_share", layer)] = np.nan
         seen.sampled = step
         seen.series.append(step * 50, seen.values)
     seen.close_epoch(1.0)

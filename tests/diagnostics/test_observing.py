@@ -8,8 +8,8 @@ import pytest
 
 from mlpengine import Adam, Mlp, NumericalError, Sgd, SoftmaxCrossEntropy, TrainingStep, UsageError
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.diagnostics.quantities import Columns
-from mlpengine.diagnostics.series import CAPACITY, Series
+from mlpengine.diagnostics.rows import NoiseScale
+from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import ROWS, UnitWindow
 from mlpengine.train.diagnose import LoopDiagnostics
@@ -120,8 +120,8 @@ def test_the_update_is_unknown_where_a_step_was_not_shown():
     seen = Diagnostics(mlp, every=10)
     step(np.ones((2, 2), "f4"), np.array([0, 1]))
     assert seen.observe(step.scratch, step.grads, 20)
-    assert np.isnan(seen.values[seen.columns.place("update_ratio", 0)])
-    assert seen.values[seen.columns.place("gradient_rms", 1)] > 0
+    assert np.isnan(seen.values[seen.columns.index("update_ratio", 0)])
+    assert seen.values[seen.columns.index("gradient_rms", 1)] > 0
 
 
 @pytest.mark.parametrize("every", [0, -1])
@@ -142,14 +142,14 @@ def test_a_window_needs_an_epoch_and_enough_rows():
     y = np.zeros((ROWS // 2, 3), "f4")
     y[5, 1] = 0.1
     for step in (10, 20, 60):
-        window.look(y, step)
+        window.add(y, step)
         assert window.dead is None
     y[5] = 0
-    window.look(y, 100)
+    window.add(y, 100)
     np.testing.assert_array_equal(window.dead, [True, False, True])
     assert window.dead_share == pytest.approx(2 / 3)
-    window.look(y, 110)
-    window.look(y, 200)
+    window.add(y, 110)
+    window.add(y, 200)
     assert window.dead_share == 1.0
 
 
@@ -161,12 +161,22 @@ def test_spikes_need_a_level_and_rise_above_it():
         assert norm <= spikes.limit
         spikes.pending.append(float(norm))
         if len(spikes.pending) == 10:
-            spikes.settle()
+            spikes.update()
     assert spikes.usual == pytest.approx(1.0, abs=0.1)
     assert 2.0 * spikes.usual == pytest.approx(spikes.limit)
     other = Spikes()
-    other.load(spikes.state())
+    other.load_state_dict(spikes.state_dict())
     assert (other.limit, other.mean, other.pending) == (spikes.limit, spikes.mean, spikes.pending)
+
+
+def test_states_of_version_0_1_0_load():
+    """That version stored one array each: count, steps, limit, three sums, pending norms; means."""
+    spikes, noise = Spikes(), NoiseScale()
+    spikes.load_state_dict(np.array([3.0, 40.0, 2.5, 1.0, 0.5, 0.7, 1.1, 1.2]))
+    assert (spikes.count, spikes.steps, spikes.limit) == (3, 40, 2.5)
+    assert (spikes.mean, spikes.pending) == (0.5, [1.1, 1.2])
+    noise.load_state_dict(np.array([6.0, 2.0]))
+    assert noise.value == 3.0
 
 
 def test_the_row_behind_a_spike_is_named():

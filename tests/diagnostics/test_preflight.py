@@ -14,7 +14,6 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.diagnostics.histograms import histograms
 from mlpengine.diagnostics.lr_range import HIGHEST, LOWEST, judge, lr_range
 from mlpengine.diagnostics.preflight import (
     check_few_rows,
@@ -25,8 +24,8 @@ from mlpengine.diagnostics.preflight import (
     probe,
     suggest_lr,
 )
-from mlpengine.diagnostics.spectra import spectra
-from mlpengine.diagnostics.twins import Rows, restored, twin
+from mlpengine.diagnostics.trial import Rows, clone, restored
+from mlpengine.diagnostics.weights import histograms, spectra
 from mlpengine.optim import PercentileClip
 
 
@@ -221,11 +220,11 @@ def test_a_suggestion_never_lies_in_the_flat_part(rows, low, high, seed):
     assert low <= lr_range(step, rows, 32).suggestion <= high
 
 
-def test_a_twin_computes_the_same_without_dropout():
+def test_a_clone_computes_the_same_without_dropout():
     mlp = Mlp([4, 8, 2], activation="gelu", dropout=0.5, seed=3)
     x = np.random.default_rng(0).standard_normal((5, 4)).astype("f4")
-    np.testing.assert_array_equal(twin(mlp).predict(x), mlp.predict(x))
-    np.testing.assert_allclose(twin(mlp, "float64").predict(x), mlp.predict(x), atol=1e-5)
+    np.testing.assert_array_equal(clone(mlp).predict(x), mlp.predict(x))
+    np.testing.assert_allclose(clone(mlp, "float64").predict(x), mlp.predict(x), atol=1e-5)
 
 
 def test_spectra_equal_their_definitions():

@@ -79,13 +79,13 @@ def compare(diagnostics, truth, tolerance):
     columns = diagnostics.columns
     square = truth.net["gradient_norm"] ** 2 + truth.net["gradient_variance"]
     for quantity, wanted in truth.net.items():
-        found = diagnostics.values[columns.place(quantity)]
+        found = diagnostics.values[columns.index(quantity)]
         room = {"squared_gradient_norm": square, "input_mean": truth.net["input_std"]}
         scale = max(abs(wanted), room.get(quantity, 0.0))
         assert abs(found - wanted) <= tolerance * scale, (quantity, found, wanted)
     for number, layer in enumerate(truth.layers):
         for quantity, wanted in layer.items():
-            found = diagnostics.values[columns.place(quantity, number)]
+            found = diagnostics.values[columns.index(quantity, number)]
             room = {"activation_mean": layer["activation_std"], "update_cosine": 1.0}
             scale = max(abs(wanted), room.get(quantity, 0.0))
             assert abs(found - wanted) <= tolerance * scale, (number, quantity, found, wanted)
@@ -113,7 +113,7 @@ def test_a_wrong_gradient_would_be_seen():
     run.run(1)
     after = [w.astype(float) for w in run.step.mlp.weights]
     truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after)
-    place = run.diagnostics.columns.place("example_norm_max")
+    place = run.diagnostics.columns.index("example_norm_max")
     run.diagnostics.values[place] *= 1 + 1e-9
     with pytest.raises(AssertionError):
         compare(run.diagnostics, truth, 1e-12)
@@ -129,8 +129,8 @@ def test_quantities_are_those_before_clipping(dtype):
     tolerance = TOLERANCE[dtype] if dtype == "float32" else 1e-11
     compare(run.diagnostics, truth, tolerance)
     values, columns = run.diagnostics.values, run.diagnostics.columns
-    assert values[columns.place("clipped_norm")] == pytest.approx(0.01, rel=1e-3)
-    assert values[columns.place("clipped_share")] == 1.0
+    assert values[columns.index("clipped_norm")] == pytest.approx(0.01, rel=1e-3)
+    assert values[columns.index("clipped_share")] == 1.0
 
 
 def test_shorter_batches_and_row_numbers():
@@ -156,7 +156,7 @@ def test_noise_scale_divides_running_means():
         truth = explicit(weights, biases, "tanh", "mse", run.x, run.y, None, after).net
         variance += 0.1 * (truth["gradient_variance"] - variance)
         squared += 0.1 * (truth["squared_gradient_norm"] - squared)
-    place = run.diagnostics.columns.place("noise_scale")
+    place = run.diagnostics.columns.index("noise_scale")
     assert run.diagnostics.values[place] == pytest.approx(variance / squared, rel=1e-10)
 
 
@@ -179,5 +179,5 @@ def test_dropout_masks_are_part_of_the_rows_gradients():
     np.testing.assert_allclose(norms, np.sqrt(squares), rtol=1e-12)
     columns = diagnostics.columns
     y_before = np.tanh(x @ mlp.weights[0].T + mlp.biases[0])
-    mean = diagnostics.values[columns.place("activation_mean", 0)]
+    mean = diagnostics.values[columns.index("activation_mean", 0)]
     assert mean == pytest.approx(y_before.mean(), rel=1e-12)

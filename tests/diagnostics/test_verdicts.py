@@ -19,7 +19,7 @@ from mlpengine.diagnostics import (
     table,
     verdicts,
 )
-from mlpengine.diagnostics.baseline import least_loss
+from mlpengine.diagnostics.baseline import lowest_loss
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT, RULES
 from mlpengine.diagnostics.verdict import percent, power
@@ -96,7 +96,7 @@ def seen_with(**values):
     seen = Diagnostics(Mlp([3, 4, 2]), baseline=1.0)
     for step in range(1, 6):
         for quantity, value in values.items():
-            seen.values[seen.columns.place(quantity)] = value
+            seen.values[seen.columns.index(quantity)] = value
         seen.sampled = step
         seen.series.append(step, seen.values)
     return seen
@@ -190,15 +190,15 @@ def test_raw_features_are_not_taken_for_large_weights():
     seen.feature_sizes = np.array([1.5, 78.0, 0.0])
     (verdict,) = verdicts(seen)
     assert verdict.name == "input_scale"
-    assert "feature 1" in verdict.finding
+    assert "feature '1' is beyond 78" in verdict.finding
 
 
 @pytest.mark.parametrize(("loss", "expected"), [(0.01, []), (0.9, ["dead"])])
 def test_units_that_die_after_the_fit_are_not_called_dead(loss, expected):
     seen = Diagnostics(Mlp([3, 4, 2]), baseline=1.0)
     for step, dead in enumerate([0.0, 0.0, 0.1, 0.5, 0.75], start=1):
-        seen.values[seen.columns.place("loss")] = 1.0 if step < 3 else loss
-        seen.values[seen.columns.place("dead_share", 0)] = dead
+        seen.values[seen.columns.index("loss")] = 1.0 if step < 3 else loss
+        seen.values[seen.columns.index("dead_share", 0)] = dead
         seen.sampled = step
         seen.series.append(step, seen.values)
     assert names(seen) == expected
@@ -249,11 +249,11 @@ def test_what_the_noise_scale_means(variance, squared, text):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_least_loss_is_the_entropy_of_the_smoothed_labels(smoothing):
+def test_the_lowest_loss_is_the_entropy_of_the_smoothed_labels(smoothing):
     loss = SoftmaxCrossEntropy(label_smoothing=smoothing)
     shares = np.array([1 - smoothing + smoothing / 4, *[smoothing / 4] * 3])
     wanted = -sum(p * np.log(p) for p in shares if p)
-    assert least_loss(loss, np.array([0, 2, 3, 1]), 4) == pytest.approx(wanted, abs=1e-10)
+    assert lowest_loss(loss, np.array([0, 2, 3, 1]), 4) == pytest.approx(wanted, abs=1e-10)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -279,7 +279,7 @@ def test_no_constant_beats_the_baseline(loss, kind, weighted):
     weights = rng.uniform(0.5, 2, 101) if weighted and loss.name != "mae" else None
     best = baseline_loss(loss, y, 3, weights)
     assert best < loss_of_zeros(loss, y, 3, weights)
-    assert 0 <= least_loss(loss, y, 3) < best
+    assert 0 <= lowest_loss(loss, y, 3) < best
     for _ in range(200):
         constant = rng.normal(0.0, 1.0, 3)
         other = loss(np.tile(constant, (101, 1)), y, None, weights)

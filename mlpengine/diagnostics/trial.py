@@ -1,4 +1,4 @@
-"""Copies of a network to try things on, and states to come back to."""
+"""What trial runs need: clones of a network, a guard that restores a step, and training rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,10 @@ from mlpengine.spec import Array
 
 
 class Step(Protocol):
-    """A training step: called with x, y and sample weights, it learns and returns the loss."""
+    """A training step: a call with x, y and sample weights updates the network.
+
+    It returns the loss.
+    """
 
     mlp: Mlp
     loss: Loss
@@ -28,7 +31,7 @@ class Step(Protocol):
     def __call__(self, x: Array, y: Array, sample_weight: Array | None = None, /) -> float: ...
 
 
-def twin(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
+def clone(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
     """Return a copy of the network without its dropout, in its dtype or another."""
     *hidden, last = (layer.activation for layer in mlp.layers)
     copy = Mlp(
@@ -44,7 +47,7 @@ def twin(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
 
 @contextmanager
 def restored(step: Step) -> Iterator[None]:
-    """Have weights, optimizer, clipping and dropout afterwards as they were before."""
+    """Restore weights, optimizer, clipping and the dropout generator when the block ends."""
     mlp, optimizer, clip = step.mlp, step.optimizer, step.clip
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
     dropout: dict[str, Any] = dict(mlp.rng.bit_generator.state)
@@ -71,18 +74,18 @@ class Rows:
         return len(self.x)
 
     def take(self, rows: Array | slice) -> tuple[Array, Array, Array | None]:
-        """Return some of the rows."""
+        """Return the given rows."""
         return self.x[rows], self.y[rows], None if self.weights is None else self.weights[rows]
 
-    def some(self, count: int, seed: int = 0) -> "Rows":
-        """Return up to `count` rows drawn at random, each at most once."""
+    def sample(self, count: int, seed: int = 0) -> "Rows":
+        """Return up to `count` rows drawn at random without replacement, in their order."""
         if count >= len(self):
             return self
         chosen = np.random.default_rng(seed).choice(len(self), count, replace=False)
         return Rows(*self.take(np.sort(chosen)))
 
     def batches(self, size: int, seed: int = 0) -> Iterator[Array]:
-        """Yield row numbers of batches without end, in a new order each time round."""
+        """Yield row numbers of batches without end; each epoch is a new permutation."""
         rng, size = np.random.default_rng(seed), min(size, len(self))
         while True:
             order = rng.permutation(len(self))

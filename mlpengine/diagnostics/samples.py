@@ -1,0 +1,137 @@
+"""The quantities of a sample, their positions in it, and the samples of a run.
+
+A sample is one list of floats: first the quantities of the whole net, then a block of the same
+length for each layer.  NaN marks a quantity that a layer does not have.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlpengine.spec import Array
+
+CAPACITY = 512
+"""Samples that a series keeps."""
+
+NET_QUANTITIES = {
+    "loss": "mean loss of the batch",
+    "lr": "learning rate of the step",
+    "gradient_norm": "global norm of the gradients before clipping",
+    "clipped_norm": "global norm of the gradients after clipping",
+    "clipped_share": "share of the steps since the last sample that were clipped",
+    "spikes": "steps so far whose norm was far above its running mean",
+    "depth_slope": "log10 of the gradient RMS of the first layer over that of the last",
+    "input_mean": "mean of the input",
+    "input_std": "standard deviation of the input",
+    "example_norm_median": "median over the rows of the norm of a row's own gradient",
+    "example_norm_max": "largest norm of a row's own gradient",
+    "example_top_share": "share of the largest hundredth of the rows in the sum of these norms",
+    "hardest_row": "row with the largest norm",
+    "gradient_variance": "trace S of the covariance of the rows' gradients",
+    "squared_gradient_norm": "unbiased squared norm of the expected gradient",
+    "noise_scale": "running mean of S over running mean of the unbiased squared norm, in rows",
+    "norm_test": "S / (batch size x squared gradient norm)",
+}
+"""Quantities of the whole net."""
+
+LAYER_QUANTITIES = {
+    "gradient_rms": "root mean square of the gradient of the weights, before clipping",
+    "update_ratio": "norm of the update of the weights over the norm of the weights",
+    "update_cosine": "cosine between the step taken, reversed, and the gradient",
+    "activation_mean": "mean of the activations",
+    "activation_std": "standard deviation of the activations",
+    "pre_activation_max": "largest magnitude of a pre-activation (relu: largest value, at least 0)",
+    "zero_share": "share of the activations that are 0 (relu)",
+    "dead_share": "share of the units that never fired in the last whole window (relu)",
+    "saturated_share": "share of the activations beyond 0.97 of the range (tanh, sigmoid)",
+}
+"""Quantities of each layer."""
+
+NET_INDEX = {name: index for index, name in enumerate(NET_QUANTITIES)}
+LAYER_INDEX = {name: index for index, name in enumerate(LAYER_QUANTITIES)}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The positions of the quantities of a net with `layers` layers in a sample."""
+
+    layers: int
+
+    def __len__(self) -> int:
+        return len(NET_QUANTITIES) + self.layers * len(LAYER_QUANTITIES)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield layer ("" for the net, else its number as text) and quantity, in order."""
+        yield from (("", name) for name in NET_QUANTITIES)
+        for layer in range(self.layers):
+            yield from ((str(layer), name) for name in LAYER_QUANTITIES)
+
+    def start(self, layer: int) -> int:
+        """Return where the block of a layer begins."""
+        return len(NET_QUANTITIES) + layer * len(LAYER_QUANTITIES)
+
+    def index(self, quantity: str, layer: int | None = None) -> int:
+        """Return the position of a quantity, of the net (None) or of a layer."""
+        if layer is None:
+            return NET_INDEX[quantity]
+        return self.start(layer) + LAYER_INDEX[quantity]
+
+    def indices(self, quantity: str) -> list[int]:
+        """Return the positions of a quantity, one for each layer."""
+        return [self.index(quantity, layer) for layer in range(self.layers)]
+
+
+class Series:
+    """Evenly spaced samples of a run; when the memory is full, every second sample is dropped."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self._steps = np.zeros(CAPACITY, np.int64)
+        self._values = np.full((CAPACITY, len(columns)), np.nan)
+        self._stride, self._appended, self._length = 1, 0, 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def steps(self) -> Array:
+        """The steps of the kept samples, oldest first.  Shape: (samples,)."""
+        return self._steps[: self._length]
+
+    def append(self, step: int, values: list[float]) -> None:
+        """Keep one in `stride` samples; the stride doubles whenever the memory is full."""
+        self._appended += 1
+        if (self._appended - 1) % self._stride:
+            return
+        if self._length == CAPACITY:
+            half = CAPACITY // 2
+            self._steps[:half] = self._steps[::2]
+            self._values[:half] = self._values[::2]
+            self._length, self._stride = half, 2 * self._stride
+            if (self._appended - 1) % self._stride:
+                return
+        self._steps[self._length] = step
+        self._values[self._length] = values
+        self._length += 1
+
+    def of(self, quantity: str, layer: int | None = None) -> Array:
+        """Return a quantity over the kept samples; NaN where it was not measured."""
+        return self._values[: self._length, self.columns.index(quantity, layer)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of all samples and the stride."""
+        return {
+            "steps": self.steps.copy(),
+            "values": self._values[: self._length].copy(),
+            "stride": self._stride,
+            "met": self._appended,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self._length = len(state["steps"])
+        self._steps[: self._length] = state["steps"]
+        self._values[: self._length] = state["values"]
+        self._stride, self._appended = state["stride"], state["met"]

@@ -1,0 +1,104 @@
+"""Spectra of weights, and histograms of weights and gradients.  Offline: an SVD is expensive."""
+
+from dataclasses import asdict, dataclass
+from math import inf, isfinite, nan
+from typing import Any
+
+import numpy as np
+
+from mlpengine.diagnostics.trial import Rows, clone
+from mlpengine.nn import Mlp
+from mlpengine.ops import Loss
+from mlpengine.spec import Array
+
+LEADING = 5
+"""Singular values that a spectrum lists."""
+BINS = 20
+GRADIENT_ROWS = 1024
+"""Random rows whose mean gradient the histograms show."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Singular values of the weights of one layer.
+
+    `distance` is the norm of the difference from the initial weights over the initial norm, NaN if
+    unknown; `stable_rank` is norm**2 over the squared largest singular value; `condition` the
+    largest singular value over the smallest; `leading` the largest ones.
+    """
+
+    layer: int
+    norm: float
+    distance: float
+    stable_rank: float
+    full_rank: int
+    condition: float
+    leading: tuple[float, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON-able data; numbers that are not finite become None."""
+        return {
+            name: None if isinstance(value, float) and not isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def spectra(mlp: Mlp, start: Mlp | None = None) -> list[Spectrum]:
+    """Return the spectrum of every layer's weights; `start` is the network before training.
+
+    All numbers of a layer with weights that are not finite are NaN.
+    """
+    return [
+        _spectrum(number, weight, None if start is None else start.weights[number])
+        for number, weight in enumerate(mlp.weights)
+    ]
+
+
+def _spectrum(number: int, weight: Array, start: Array | None) -> Spectrum:
+    wide: Array = weight.astype(np.float64)
+    if not np.isfinite(wide).all():
+        return Spectrum(number, nan, nan, nan, min(wide.shape), nan, ())
+    values = np.linalg.svd(wide, compute_uv=False)
+    norm, largest = float(np.linalg.norm(wide)), float(values[0])
+    distance = nan
+    if start is not None:
+        first = start.astype(np.float64)
+        base = float(np.linalg.norm(first))
+        distance = float(np.linalg.norm(wide - first)) / base if base else inf
+    return Spectrum(
+        number,
+        norm,
+        distance,
+        (norm / largest) ** 2 if largest else 0.0,
+        len(values),
+        largest / float(values[-1]) if values[-1] else inf,
+        tuple(values[:LEADING].tolist()),
+    )
+
+
+def histograms(mlp: Mlp, loss: Loss, rows: Rows) -> list[dict[str, Any]]:
+    """Return, for each parameter, counts and edges of its entries and of their gradients.
+
+    Gradients are those of up to `GRADIENT_ROWS` rows, without dropout.  Entries that are not finite
+    are counted separately.
+    """
+    x, y, weights = rows.sample(GRADIENT_ROWS).take(slice(None))
+    net = clone(mlp)
+    scratch, grads = net.scratch(len(x)), net.gradients(len(x))
+    loss(net.forward(x, scratch), y, grads.d_output, weights)
+    net.backward(scratch, grads)
+    return [
+        {"name": name, "weights": _histogram(view), "gradients": _histogram(grads.views[name])}
+        for name, view in net.params.views.items()
+    ]
+
+
+def _histogram(values: Array) -> dict[str, Any]:
+    flat = values.reshape(-1).astype(np.float64)
+    finite = flat[np.isfinite(flat)]
+    counts, edges = np.histogram(finite, BINS)
+    return {
+        "counts": counts.tolist(),
+        "edges": edges.tolist(),
+        "not_finite": int(flat.size - finite.size),
+    }
