@@ -60,7 +60,7 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: Task) ->
         columns = {name: table[name] for name in names if name not in known}
         signs = exact_sum(columns, target)
         if signs:
-            shares = {n: share_of_squares(neighbors(table[n]), target) for n in signs}
+            shares = {name: _share_of_column(table[name], target) for name in signs}
             chosen = max(shares, key=shares.__getitem__)
             terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
             reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
@@ -80,10 +80,12 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
     present = ~column.missing
     if present.sum() < MIN_ROWS or np.ptp(target) == 0:
         return None
-    if recodes(column, target):
+    distinct = column.distinct()
+    codes = codes_into(distinct, column)
+    if recodes(column, codes, len(distinct), target):
         reason = "it is the target in another coding, value for value"
         return Leak(name, 1.0, reason, is_target=True)
-    near = neighbors(column)
+    near = neighbors(column, codes, len(distinct))
     if task == "classification":
         share = share_of_classes(near, target)
         reason = f"alone it tells the class of {_percent(share)} of the rows beyond guessing"
@@ -94,23 +96,38 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
         values, known = column.values[present].astype(np.float64), target[present]
         line = share_of_line(values, known) if present.mean() > 0.5 else 0.0
         share = max(share, line)
-        side = beside(values, known)
-        if PART <= line < ANSWER and side:
+        if PART <= line < ANSWER and (side := beside(values, known)):
             return Leak(name, line, f"it is never {side} the target and follows it (R2 {line:.3f})")
     reason = f"alone it explains {_percent(share)} of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
 
 
-def recodes(column: Column, target: Array) -> bool:
+def _share_of_column(column: Column, target: Array) -> float:
+    distinct = column.distinct()
+    near = neighbors(column, codes_into(distinct, column), len(distinct))
+    return share_of_squares(near, target)
+
+
+def recodes(column: Column, codes: Array, count: int, target: Array) -> bool:
     """Whether column and target determine each other: a one-to-one map of their values.
 
+    The column is given by its codes too, of which there are `count`, -1 left out.
     Missing cells are left out (if they are not the majority), or are one more value. Where values
     hardly ever repeat, any two columns map one-to-one: there the map must be increasing or
     decreasing.
     """
-    codes = codes_into(column.distinct(), column)
     ordered = column.kind != "text"
     present = codes >= 0
+    values = len(np.unique(target))
+    if present.all() and (count != values or count == len(codes)):
+        if count != values or not ordered:
+            return False
+        by_rank = np.empty_like(target)
+        by_rank[codes] = target
+        steps = np.diff(by_rank)
+        return len(codes) > 1 and bool((steps > 0).all() or (steps < 0).all())
+    if count > values:
+        return False
     if present.all():
         return _one_to_one(codes, target, ordered=ordered)
     if present.mean() > 0.5 and _one_to_one(codes[present], target[present], ordered=ordered):
@@ -204,16 +221,17 @@ class Neighbors:
         return result
 
 
-def neighbors(column: Column) -> Neighbors:
-    """Return which rows are alike in a column: of equal value, or nearest in a long one."""
-    distinct = column.distinct()
-    codes = codes_into(distinct, column)
+def neighbors(column: Column, codes: Array, count: int) -> Neighbors:
+    """Return which rows are alike in a column: of equal value, or nearest in a long one.
+
+    The column is given by its codes too, of which there are `count`, -1 left out.
+    """
     codes = np.where(codes < 0, np.iinfo(np.int32).max, codes)
     # rows of equal value in random order, so that the order of the file tells nothing
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
     ordered = codes[order]
-    if column.kind == "text" or len(distinct) <= FEW_VALUES:
+    if column.kind == "text" or count <= FEW_VALUES:
         start = np.searchsorted(ordered, ordered, "left")
         return Neighbors(order, start, np.searchsorted(ordered, ordered, "right"))
     place = np.arange(len(codes))
@@ -249,7 +267,9 @@ def share_of_line(values: Array, target: Array) -> float:
     """Return the R2 of the best straight line from values to target."""
     if np.ptp(values) == 0 or np.ptp(target) == 0:
         return 0.0
-    return float(np.corrcoef(values, target)[0, 1] ** 2)
+    values, target = values - values.mean(), target - target.mean()
+    values, target = values / np.abs(values).max(), target / np.abs(target).max()
+    return float((values @ target) ** 2 / ((values @ values) * (target @ target)))
 
 
 def beside(values: Array, target: Array) -> str:

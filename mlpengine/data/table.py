@@ -49,7 +49,11 @@ class Column:
 
     def distinct(self) -> Array:
         """Return the distinct values (or codes) that occur, sorted, without the missing one."""
-        return np.unique(self.values[~self.missing])
+        if self.kind == "text":
+            return np.flatnonzero(np.bincount(self.values[self.values >= 0])).astype(np.int32)
+        ordered = np.sort(self.values[~self.missing])  # many times faster than np.unique
+        distinct: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+        return distinct
 
     def take(self, rows: Array | slice) -> "Column":
         """Return the column at these rows."""

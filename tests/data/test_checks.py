@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine.data import DATASETS, Column, Table, find_leak, profile, read_table
+from mlpengine.data.categories import codes_into
 from mlpengine.data.duplicates import duplicate_rows, same_columns
 from mlpengine.data.leaks import exact_sum, neighbors, share_of_classes, share_of_squares
 from mlpengine.errors import DataError
@@ -13,6 +14,11 @@ G = np.random.default_rng(0)
 Y = G.gamma(3.0, 4.0, N)
 SPEED = G.integers(1, 15, N) * 1.0
 CLASSES = G.choice(3, N, p=[0.6, 0.3, 0.1])
+
+
+def coded(column: Column) -> tuple[np.ndarray, int]:
+    distinct = column.distinct()
+    return codes_into(distinct, column), len(distinct)
 
 
 def text(codes: np.ndarray, prefix: str = "t") -> Column:
@@ -130,7 +136,7 @@ def test_shipped_data_have_no_leaks(name):
 def test_shares_match_their_definition(many):
     column = Column(G.permutation(400) * 1.0) if many else text(G.integers(0, 8, 400))
     target, values = G.integers(0, 3, 400), G.normal(size=400)
-    near = neighbors(column)
+    near = neighbors(column, *coded(column))
     right = errors = 0.0
     for place, row in enumerate(near.order):
         if many:
@@ -156,7 +162,7 @@ def test_values_are_compared_without_being_spelled_out(monkeypatch):
     assert same_columns(Table({"a": Column(np.round(values)), "b": Column(-np.round(values))})) == {
         "b": "a"
     }
-    assert len(neighbors(Column(values)).order) == N
+    assert len(neighbors(Column(values), *coded(Column(values))).order) == N
 
 
 def test_duplicates():
