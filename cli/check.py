@@ -34,12 +34,12 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     file = load_config(config, [parse_override(text) for text in settings])
     table, targets = read_source(file)
     task = file.config.data.task
-    found = profile(profiled_table(file, table), targets, task=None if task == "auto" else task)
-    dropped = reasons(file, found)
-    shown = found.warnings(dropped)
+    facts = profile(profiled_table(file, table), targets, task=None if task == "auto" else task)
+    dropped = reasons(file, facts)
+    shown = facts.warnings(dropped)
     if not as_json:
         lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
-        click.echo("\n".join([*found.lines(), *lines, *map("warning: {}".format, shown)]))
+        click.echo("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))
     fitted = after(tables)
     if fitted["features"] > tables.rows["train"]:
@@ -47,8 +47,8 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
         if not as_json:
             click.echo(f"warning: {shown[-1]}")
     if as_json:
-        facts = {**found.as_dict(), "warnings": shown, "dropped": dropped}
-        click.echo(json.dumps({**facts, **fitted}))
+        shown_facts = {**facts.as_dict(), "warnings": shown, "dropped": dropped}
+        click.echo(json.dumps({**shown_facts, **fitted}))
         return
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
     for line in tables.remarks:
@@ -59,11 +59,11 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     click.echo(plural(len(shown), "warning"))
 
 
-def reasons(file: ConfigFile, found: Profile) -> dict[str, str]:
+def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
     """Return the columns that the config leaves out, with what the data say of them."""
     data = file.config.data
-    known = {leak.column: leak.reason for leak in found.leaks}
-    shown = {name: known.get(name) or found.drop.get(name, "") for name in data.drop}
+    known = {leak.column: leak.reason for leak in facts.leaks}
+    shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}
     for use, name in (("groups", data.split.group), ("times", data.split.time)):
         if name:
             shown[name] = f"{use} of the split"

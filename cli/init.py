@@ -54,40 +54,40 @@ def command(
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     source = data if data in DATASETS else _beside(Path(data), path)
     names = list(dict.fromkeys(target))
-    found = profile(table, names)
-    text = propose(found, names, source=source, schema=SCHEMA_FILE)
+    facts = profile(table, names)
+    text = propose(facts, names, source=source, schema=SCHEMA_FILE)
     if path is not None:
         write_atomically(path, text.encode())
         write_schema(path.with_name(SCHEMA_FILE))
     if as_json:
-        shown = {"config": text, "dropped": found.drop, "warnings": remarks(found)}
+        shown = {"config": text, "dropped": facts.drop, "warnings": remarks(facts)}
         click.echo(json.dumps(shown if path is None else {"out": str(path), **shown}))
         return
     if path is None:
         click.echo(text, nl=False)
-    for line in remarks(found):
+    for line in remarks(facts):
         click.echo(f"warning: {line}", err=True)
     if path is not None:
         click.echo(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
         click.echo(f"next: mlpengine check {path}; mlpengine train {path}")
 
 
-def remarks(found: Profile) -> list[str]:
+def remarks(facts: Profile) -> list[str]:
     """Return what a person should know of the table before training, a line each."""
     lines = [
         f"column {leak.column!r} is dropped: {leak.reason}"
-        for leak in found.leaks
+        for leak in facts.leaks
         if leak.is_target
     ]
-    lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in found.suspects]
-    if found.target_missing:
+    lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
+    if facts.target_missing:
         lines.append(
-            f"{plural(found.target_missing, 'row')} of {found.n_rows:,} have no target and are "
+            f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} have no target and are "
             "left out"
         )
-    features = len(found.columns) - len(found.drop) - 1
-    if features > found.n_rows:
-        lines.append(more_features(features, found.n_rows))
+    features = len(facts.columns) - len(facts.drop) - 1
+    if features > facts.n_rows:
+        lines.append(more_features(features, facts.n_rows))
     return lines
 
 

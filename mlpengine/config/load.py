@@ -54,9 +54,9 @@ class ConfigFile:
         plain = self.config.model_dump()
         plain["name"] = self.name
         for key in ("source", "validation_source", "test_source"):
-            found = plain["data"][key] and self.find(plain["data"][key])
-            if found and plain["data"][key] not in DATASETS:
-                plain["data"][key] = str(found)
+            path = plain["data"][key] and self.find(plain["data"][key])
+            if path and plain["data"][key] not in DATASETS:
+                plain["data"][key] = str(path)
         yaml: Any = YAML(typ="safe", pure=True)
         text = StringIO()
         yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = None, False

@@ -36,12 +36,12 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
     """Note every finding of `error` in `document`; several about one value become one."""
     expected: dict[KeyPath, list[str]] = {}
     names: dict[KeyPath, list[str]] = {}
-    for found in error.errors(include_url=False):
-        path = _real_path(found["loc"], document.data)
-        context: Mapping[str, Any] = found.get("ctx", {})
-        match found["type"]:
+    for issue in error.errors(include_url=False):
+        path = _real_path(issue["loc"], document.data)
+        context: Mapping[str, Any] = issue.get("ctx", {})
+        match issue["type"]:
             case "missing":
-                path = (*path, *found["loc"][-1:])
+                path = (*path, *issue["loc"][-1:])
                 document.report(path, f"this key is required ({_description(model, path)})")
             case "extra_forbidden":
                 document.report(path, _unknown_key(path, document.data, model))
@@ -50,7 +50,7 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
             case kind:
                 if kind == "union_tag_invalid" and isinstance(_value_at(path, document.data), dict):
                     path = (*path, "name")
-                text = _EXPECTED.get(kind, found["msg"]).format(**context)
+                text = _EXPECTED.get(kind, issue["msg"]).format(**context)
                 names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))
                 expected.setdefault(path, []).append(_listed(text))
     for path, texts in expected.items():

@@ -35,29 +35,29 @@ SIZES = (
 """By number of rows: small tables get small nets that are held back, large ones the opposite."""
 
 
-def propose(found: Profile, target: Sequence[str], *, source: str, schema: str) -> str:
+def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str) -> str:
     """Return a commented config, as YAML, that predicts `target` from the other columns.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
     reason; those that nearly are the answer stay, with a comment.
     """
-    size = next(size for size in SIZES if found.n_rows <= size.rows)
+    size = next(size for size in SIZES if profile.n_rows <= size.rows)
     lines = [
         f"{SCHEMA_LINE}{schema}",
-        f"# Predicts {', '.join(target)} from {found.source}: {plural(found.n_rows, 'row')}, "
-        f"{plural(len(found.columns), 'column')}.",
+        f"# Predicts {', '.join(target)} from {profile.source}: {plural(profile.n_rows, 'row')}, "
+        f"{plural(len(profile.columns), 'column')}.",
         "seed: 0",
         "",
         "data:",
         f"  source: {quoted(source)}",
         f"  target: {_list(target)}",
-        f"  task: {found.task}",
-        *_suspects(found),
-        *_drop(found),
-        *_missing(found, target),
-        *_balance(found),
+        f"  task: {profile.task}",
+        *_suspects(profile),
+        *_drop(profile),
+        *_missing(profile, target),
+        *_balance(profile),
         f"  split: {{validation: {size.validation}, test: 0.2}}  # the rest trains"
-        + ("; each class keeps its share" if found.task == "classification" else ""),
+        + ("; each class keeps its share" if profile.task == "classification" else ""),
         "",
         "model:",
         f"  hidden: {size.hidden}",
@@ -88,19 +88,20 @@ def _list(names: Sequence[str]) -> str:
     return quoted(names[0]) if len(names) == 1 else f"[{', '.join(map(quoted, names))}]"
 
 
-def _drop(found: Profile) -> list[str]:
+def _drop(profile: Profile) -> list[str]:
     """Return the columns to leave out, one a line with the reason."""
-    reasons = {column.name: "" for column in found.columns if column.kind == "text"} | found.drop
+    texts = {column.name: "" for column in profile.columns if column.kind == "text"}
+    reasons = texts | profile.drop
     if not reasons:
         return ["  drop: []"]
-    lines = ["  drop:  # take a line away to learn from that column after all"]
+    lines = ["  drop:  # remove a line to use that column"]
     return lines + [f"    - {quoted(name)}  # {_one_line(why)}" for name, why in reasons.items()]
 
 
-def _suspects(found: Profile) -> list[str]:
+def _suspects(profile: Profile) -> list[str]:
     return [
         line
-        for leak in found.suspects
+        for leak in profile.suspects
         for line in (
             f"  # LOOK AT {_one_line(leak.column)}: {_one_line(leak.reason)};",
             f"  # {KEEP_IF}.",
@@ -108,12 +109,12 @@ def _suspects(found: Profile) -> list[str]:
     ]
 
 
-def _missing(found: Profile, target: Sequence[str]) -> list[str]:
+def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     gaps = [
         column.name
-        for column in found.columns
+        for column in profile.columns
         if column.missing
-        and column.name not in {*found.drop, *target}
+        and column.name not in {*profile.drop, *target}
         and column.kind in ("number", "integer", "boolean", "date")
     ]
     if not gaps:
@@ -122,12 +123,12 @@ def _missing(found: Profile, target: Sequence[str]) -> list[str]:
     return [f"  missing: indicator  # the mean, and a feature that says so: {_one_line(shown)}"]
 
 
-def _balance(found: Profile) -> list[str]:
-    if len(found.classes) < 2:
+def _balance(profile: Profile) -> list[str]:
+    if len(profile.classes) < 2:
         return []
-    shown = sorted(found.classes.items(), key=lambda pair: -pair[1])[:4]
+    shown = sorted(profile.classes.items(), key=lambda pair: -pair[1])[:4]
     counts = ", ".join(f"{name} {count:,}" for name, count in shown)
-    more = ", ..." if len(found.classes) > len(shown) else ""
+    more = ", ..." if len(profile.classes) > len(shown) else ""
     return [f"  class_weights: none  # or balanced; rows: {_one_line(counts)}{more}"]
 
 

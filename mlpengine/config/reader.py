@@ -136,8 +136,8 @@ def parse(text: str, source: str, document: Document, at: KeyPath = (), line: in
         node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        found = Problem(source, mark.line + line if mark and line else line, "", _explain(error))
-        raise ConfigError(str(found)) from error
+        problem = Problem(source, mark.line + line if mark and line else line, "", _explain(error))
+        raise ConfigError(str(problem)) from error
     except YAMLError as error:
         reason = str(error).split("\n")[0]
         raise ConfigError(f"{source}: not readable as YAML ({reason})") from error

@@ -94,20 +94,20 @@ class DataSection(Section):
         description="digits, diabetes, penguins, or a file (.csv .tsv .npy .npz .parquet)."
     )
     validation_source: str | None = Field(
-        default=None, description="A file of its own for validation."
+        default=None, description="A separate file for validation."
     )
-    test_source: str | None = Field(default=None, description="A file of its own for the test.")
+    test_source: str | None = Field(default=None, description="A separate file for the test.")
     target: Annotated[list[str], NAME_OR_NAMES] | None = Field(
-        default=None, description="Column to predict, or several; shipped data sets know theirs."
+        default=None, description="Column to predict, or several; shipped data sets have a default."
     )
     task: Literal["auto", "classification", "regression", "multilabel"] = Field(
-        default="auto", description="What to predict; auto looks at the target."
+        default="auto", description="What to predict; auto: inferred from the target."
     )
     drop: Annotated[list[str], NAME_OR_NAMES] = Field(
         default=[], description="Columns to leave out."
     )
     categorical: Annotated[list[str], NAME_OR_NAMES] = Field(
-        default=[], description="Columns of numbers that are really names."
+        default=[], description="Columns of numbers that are names, not quantities."
     )
     features: dict[str, str] = Field(
         default={}, max_length=1000, description="Further columns, name: formula of the others."
@@ -133,11 +133,10 @@ class DataSection(Section):
     missing: Literal["mean", "median", "indicator", "error"] | float = Field(
         default="mean", description="What stands in for a missing number."
     )
-    min_count: Count = Field(
-        default=3, description="Rows from which a text has a feature of its own."
-    )
+    min_count: Count = Field(default=3, description="Rows a text must occur in to get a feature.")
     max_levels: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=250, description="Features of a text column: its commonest texts; the rest share."
+        default=250,
+        description="The most frequent texts of a column get a feature each; the others share one.",
     )
     stream: bool = Field(
         default=False, description="Leave the features of a large .npy matrix in its file."
@@ -159,7 +158,7 @@ class ModelSection(Section):
         default=0.0, description="Share of hidden units dropped while training."
     )
     initializer: InitializerName | None = Field(
-        default=None, description="Of the weights; by default what suits the activation."
+        default=None, description="How weights start; by default what suits the activation."
     )
 
     @model_validator(mode="after")
@@ -187,11 +186,12 @@ class ClipSection(Section):
 
     norm: Positive | None = Field(default=None, description="Largest global norm.")
     percentile: Annotated[float, Field(gt=0, le=100)] | None = Field(
-        default=None, description="Largest norm, as a percentile of those seen (AutoClip)."
+        default=None, description="Largest norm, as a percentile of recent norms (AutoClip)."
     )
     history: Count = Field(default=1000, description="Norms that percentile remembers.")
     agc: Positive | None = Field(
-        default=None, description="Largest norm of a unit's gradient, as a share of its weights'."
+        default=None,
+        description="Largest norm of a unit's gradient, as a share of the norm of its weights.",
     )
 
     @model_validator(mode="after")
@@ -222,7 +222,7 @@ class TrainingSection(Section):
         default=None, description="Another rule for large gradients, in place of clip_norm."
     )
     on_nonfinite: Literal["stop", "skip"] = Field(
-        default="stop", description="What becomes of a step whose loss or gradient is not finite."
+        default="stop", description="What to do at a step whose loss or gradient is not finite."
     )
     nonfinite_limit: Count = Field(default=10, description="Steps that may be skipped in a run.")
     early_stopping: Annotated[EarlyStoppingSection | None, OFF_OR_DEFAULTS] = Field(
@@ -239,9 +239,12 @@ class TrainingSection(Section):
         description="Executor; auto: compiled in runs of much arithmetic.",
     )
     rematerialization: Literal["keep", "balanced"] = Field(
-        default="keep", description="Keep activations for backward, or recompute the cheap ones."
+        default="keep",
+        description="Keep activations for backward, or compute cheap ones again (balanced).",
     )
-    dtype: Literal["float32", "float64"] = Field(default="float32", description="Of all numbers.")
+    dtype: Literal["float32", "float64"] = Field(
+        default="float32", description="Type of all numbers."
+    )
 
     @model_validator(mode="after")
     def _one_clip(self) -> "TrainingSection":
@@ -276,17 +279,20 @@ class Config(Section):
     """A training run from data to model."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = Field(
-        None, description="Of the run's folder; by default that of the config file."
+        None, description="Name of the run's directory; by default that of the config file."
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        default=0, description="Of the split, the initial weights, the order of rows and dropout."
+        default=0,
+        description="Seed of the split, the initial weights, the order of rows and dropout.",
     )
     data: DataSection = Field(description="Where the rows come from.")
     model: ModelSection = Field(default=ModelSection(), description="The network.")
-    loss: Loss = Field(default=AutoLoss(), description="What training makes small.")
+    loss: Loss = Field(default=AutoLoss(), description="What training minimizes.")
     optimizer: Optimizer = Field(default=AdamOptimizer(), description="How weights change.")
     schedule: Schedule = Field(default=ConstantSchedule(), description="How lr changes.")
-    training: TrainingSection = Field(default=TrainingSection(), description="How long it learns.")
+    training: TrainingSection = Field(
+        default=TrainingSection(), description="Length and details of training."
+    )
     diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = Field(
         default=DiagnosticsSection(), description="false, true, or its settings."
     )

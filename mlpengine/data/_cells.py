@@ -114,8 +114,8 @@ def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str
 def booleans(levels: Sequence[str]) -> list[float] | None:
     """Return 0 or 1 per level if the levels are spellings of true and false, else None."""
     values = [WORDS.get(level.lower()) for level in levels]
-    found = [value for value in values if value is not None]
-    return found if len(found) == len(values) and found else None
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) and known else None
 
 
 def decimal_commas(levels: Sequence[str], decimal: str | None) -> list[float] | str | None:

@@ -19,8 +19,8 @@ MAX_ONE_HOT = 1_000
 class Category:
     """One category column: its levels, then "(unknown)", then "(missing)" if it had gaps.
 
-    Levels seen in too few training rows count as unknown, so that the unknown
-    bucket is trained; a missing cell is unknown too if training had none. `text` says whether
+    Levels in too few training rows count as unknown, so that the unknown
+    feature is trained; a missing cell is unknown too if training had none. `text` says whether
     the training table held the column as text, and not as numbers to be taken as categories.
     """
 
@@ -102,8 +102,8 @@ class Category:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Category":
         """Return the category that `state_dict` described."""
-        rest = {name: state[name] for name in ("gaps", "embedded", "strict", "text")}
-        return cls(state["column"], list(state["levels"]), **rest)
+        options = {name: state[name] for name in ("gaps", "embedded", "strict", "text")}
+        return cls(state["column"], list(state["levels"]), **options)
 
 
 def coded(column: Column) -> tuple[Array, list[str]]:

@@ -176,9 +176,9 @@ def exact_sum(columns: Mapping[str, Column], target: Array) -> dict[str, int]:
     signs = dict(zip([names[i] for i in kept], np.round(factors, 6), strict=True))
     if len(signs) < 2 or any(abs(sign) != 1 for sign in signs.values()):
         return {}
-    rest = target - sum(sign * usable[name] for name, sign in signs.items())
+    remainder = target - sum(sign * usable[name] for name, sign in signs.items())
     size = max(np.abs(target).max(), *(np.abs(usable[name]).max() for name in signs))
-    if np.ptp(rest) > EXACT * size:
+    if np.ptp(remainder) > EXACT * size:
         return {}
     return {name: int(signs[name]) for name in columns if name in signs}
 
@@ -194,11 +194,11 @@ def _fit(matrix: Array, target: Array) -> Array | None:
     """Return the factors of an exact linear fit with a constant, or None if there is none."""
     centered, known = matrix - matrix.mean(axis=0), target - target.mean()
     scale = centered.std(axis=0)
-    found = np.linalg.lstsq(centered / scale, known, rcond=None)[0]
-    errors = known - centered / scale @ found
+    weights = np.linalg.lstsq(centered / scale, known, rcond=None)[0]
+    errors = known - centered / scale @ weights
     if np.abs(errors).max() > 1e-7 * np.abs(known).max():
         return None
-    factors: Array = found / scale
+    factors: Array = weights / scale
     return factors
 
 

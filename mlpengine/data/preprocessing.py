@@ -259,9 +259,9 @@ class Preprocessor:
     def _extra(self, table: Table) -> list[str]:
         """Return the target and weight columns that the table has, targets all or none."""
         targets = self.target.columns if self.target else []
-        found = list(targets) if all(name in table for name in targets) else []
+        columns = list(targets) if all(name in table for name in targets) else []
         weight = self.options.weight
-        return found + ([weight] if weight is not None and weight in table else [])
+        return columns + ([weight] if weight is not None and weight in table else [])
 
     def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
         encoded = weights = None

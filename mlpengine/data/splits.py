@@ -86,8 +86,8 @@ def part_sizes(count: int, shares: Array) -> Array:
     While rows last, every part with a share gets one, training first.
     """
     sizes = np.floor(count * shares + 1e-9).astype(np.int64)
-    rest = count * shares - sizes
-    for part in np.argsort(-rest, kind="stable")[: count - sizes.sum()]:
+    remainders = count * shares - sizes
+    for part in np.argsort(-remainders, kind="stable")[: count - sizes.sum()]:
         sizes[part] += 1
     for part in np.flatnonzero(shares > 0)[:count]:
         if sizes[part] == 0:
@@ -110,7 +110,7 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
     wanted = np.flatnonzero(shares > 0)
     if len(names) < len(wanted):
         raise DataError(
-            f"split: {len(wanted)} parts need at least as many groups ({len(names)} found)"
+            f"split: {len(wanted)} parts need at least as many groups (there are {len(names)})"
         )
     filled = np.zeros(3)
     part_of = np.empty(len(names), np.int64)

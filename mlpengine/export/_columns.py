@@ -138,13 +138,13 @@ def _one_hot_numbers(graph: Graph, category: Category, levels: Array) -> list[st
     x = category.column
     known = graph.cast(graph.node("Equal", x, graph.constant(levels[None, :])), "float32")
     axis = graph.constant(np.array([1], np.int64))
-    found = graph.node("ReduceSum", known, axis, keepdims=1)
+    known_sum = graph.node("ReduceSum", known, axis, keepdims=1)
     blocks = [known]
     if category.gaps:
         missing = graph.cast(graph.node("IsNaN", x), "float32")
-        found = graph.node("Add", found, missing)
+        known_sum = graph.node("Add", known_sum, missing)
         blocks.append(missing)
-    unknown = graph.node("Sub", graph.constant(np.array(1, np.float32)), found)
+    unknown = graph.node("Sub", graph.constant(np.array(1, np.float32)), known_sum)
     return [blocks[0], unknown, *blocks[1:]]
 
 

@@ -68,11 +68,11 @@ class Graph:
 
     def unique(self, name: str, *, plain: bool = False) -> str:
         """Return a name that nothing has yet: `name`, or with a number or underscores behind."""
-        found = name if plain or "." in name else f"{name}/{next(self._numbers)}"
-        while found in self._taken:
-            found += "_"
-        self._taken.add(found)
-        return found
+        free = name if plain or "." in name else f"{name}/{next(self._numbers)}"
+        while free in self._taken:
+            free += "_"
+        self._taken.add(free)
+        return free
 
     @property
     def inputs(self) -> dict[str, str]:

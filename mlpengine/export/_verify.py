@@ -26,8 +26,8 @@ def verify(data: bytes, model: Model | Mlp) -> float:
     """
     if isinstance(model, Mlp):
         x = np.random.default_rng(0).standard_normal((ROWS, model.sizes[0])).astype(np.float32)
-        (found,) = run(data, {"input": x})
-        difference = _largest(found, model.predict(x))
+        (outputs,) = run(data, {"input": x})
+        difference = _largest(outputs, model.predict(x))
     else:
         table = probe_table(model.preprocessor)
         difference = compare(model, table, run(data, onnx_inputs(model.preprocessor, table)))
@@ -67,8 +67,8 @@ def compare(model: Model, table: Table, outputs: list[Any]) -> float:
     return _largest(outputs[0], chances) if agree else np.inf
 
 
-def _largest(found: Array, ours: Array) -> float:
+def _largest(outputs: Array, ours: Array) -> float:
     """Return the largest difference, relative to our own largest value if that is beyond 1."""
     wide = ours.astype(np.float64)
     scale = np.abs(wide).max(axis=0, initial=1.0)
-    return float((np.abs(found - wide) / scale).max(initial=0.0))
+    return float((np.abs(outputs - wide) / scale).max(initial=0.0))
