@@ -11,7 +11,14 @@ import numpy as np
 from mlpengine.buffers import quiet_runner, replay
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.optim._checks import number
-from mlpengine.optim._denormals import floor, flush_interval, flush_signed, flush_square
+from mlpengine.optim._denormals import (
+    floor,
+    flush_interval,
+    flush_signed,
+    flush_square,
+    threshold,
+)
+from mlpengine.optim._description import UpdateDescription
 from mlpengine.optim._state import State, check_state
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.spec import Array, Call, Calls, call
@@ -222,6 +229,38 @@ class Optimizer(ABC):
     def __repr__(self) -> str:
         size = plural(len(self.params), "parameter")
         return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {size})"
+
+    def describe_update(self) -> UpdateDescription | None:
+        """Return the step as data; None for an optimizer that only NumPy knows.
+
+        A subclass that updates in another way than the class that describes it is such a one.
+        """
+        kind = type(self)
+        owner: type[Optimizer] = next(
+            base
+            for base in kind.__mro__
+            if issubclass(base, Optimizer) and "_described" in vars(base)
+        )
+        described = self._described()
+        if described is None or (kind._update, kind._prepare) != (owner._update, owner._prepare):
+            return None
+        rule, numbers = described
+        dtype = self.params.flat.dtype
+        return UpdateDescription(
+            rule,
+            self.params.flat,
+            self.moments,
+            numbers,
+            self.weight_decay,
+            self.decayed,
+            self.flush_every,
+            floors={name: floor(dtype) for name in self._squares},
+            threshold=threshold(dtype),
+        )
+
+    def _described(self) -> tuple[str, tuple[float, ...]] | None:
+        """Return the name of the update and its hyper-parameters."""
+        return None
 
     @abstractmethod
     def _betas(self) -> list[float]:

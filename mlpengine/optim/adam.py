@@ -53,6 +53,9 @@ class Adam(Optimizer):
         )
         self.rate, self.scaled_eps = self._constant(0.0), self._constant(0.0)
 
+    def _described(self) -> tuple[str, tuple[float, ...]]:
+        return "adam", (*self.betas, self.eps)
+
     def _betas(self) -> list[float]:
         return [*self.betas]
 

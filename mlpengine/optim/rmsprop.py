@@ -48,6 +48,11 @@ class RmsProp(Optimizer):
         )
         self.rate = self._constant(0.0)
 
+    def _described(self) -> tuple[str, tuple[float, ...]]:
+        if not self.momentum:
+            return "rms_prop", (self.alpha, self.eps)
+        return "rms_prop_momentum", (self.alpha, self.eps, self.momentum)
+
     def _betas(self) -> list[float]:
         return [self.alpha, self.momentum]
 

@@ -44,6 +44,11 @@ class Sgd(Optimizer):
         )
         self.rate = self._constant(0.0)
 
+    def _described(self) -> tuple[str, tuple[float, ...]]:
+        if not self.momentum:
+            return "sgd", ()
+        return "sgd_nesterov" if self.nesterov else "sgd_momentum", (self.momentum,)
+
     def _betas(self) -> list[float]:
         return [self.momentum]
 

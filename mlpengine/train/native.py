@@ -12,18 +12,17 @@ from mlpengine.backends.compiled import (
     InstructionLike,
     LossInstruction,
     UnsupportedError,
-    Update,
     compile_program,
 )
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.buffers import address_of
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
-from mlpengine.optim import Adam, Optimizer, RmsProp, Sgd
-from mlpengine.optim._denormals import floor, threshold
-from mlpengine.spec import Array, Call
+from mlpengine.optim import Optimizer
+from mlpengine.spec import Call
 from mlpengine.tape.binding import Instruction
 
 if TYPE_CHECKING:
@@ -82,9 +81,9 @@ class StepParts:
         found = {}
         for prefix, views in (("p", self.scratch.mlp.params.views), ("d", self.grads.views)):
             for name, view in views.items():
-                found[_address(view)] = f"{prefix}_{name.replace('.', '_')}"
-        found[_address(self.scratch.input)] = "input"
-        found[_address(self.bound_loss.target)] = "target"
+                found[address_of(view)] = f"{prefix}_{name.replace('.', '_')}"
+        found[address_of(self.scratch.input)] = "input"
+        found[address_of(self.bound_loss.target)] = "target"
         return found
 
 
@@ -93,7 +92,7 @@ def compile_step(parts: StepParts, optimizer: Optimizer) -> Executor | None:
 
     Raises: CompileError.
     """
-    update = describe_update(optimizer, parts.grads.flat)
+    update = optimizer.describe_update()
     if update is None:
         return None
     bound = parts.bound_loss
@@ -104,6 +103,7 @@ def compile_step(parts: StepParts, optimizer: Optimizer) -> Executor | None:
             batch=parts.scratch.batch_size,
             threads=parts.threads,
             update=update,
+            grads=parts.grads.flat,
             gathered=(parts.scratch.input, bound.target, bound.sample_weight),
             names=parts.names,
         )
@@ -188,44 +188,6 @@ def _is_supported(instruction: InstructionLike, parts: StepParts) -> bool:
     )
 
 
-def describe_update(optimizer: Optimizer, grads: Array) -> Update | None:
-    """Return the optimizer's step as data; None for one that has no compiled row."""
-    kind, dtype = type(optimizer), grads.dtype
-    numbers: tuple[float, ...]
-    base: type[Optimizer]
-    if isinstance(optimizer, Adam):
-        base, row, numbers = Adam, "adam", (*optimizer.betas, optimizer.eps)
-    elif isinstance(optimizer, Sgd):
-        base, row, numbers = Sgd, "sgd", ()
-        if optimizer.momentum:
-            row = "sgd_nesterov" if optimizer.nesterov else "sgd_momentum"
-            numbers = (optimizer.momentum,)
-    elif isinstance(optimizer, RmsProp):
-        base, row, numbers = RmsProp, "rms_prop", (optimizer.alpha, optimizer.eps)
-        if optimizer.momentum:
-            row, numbers = "rms_prop_momentum", (*numbers, optimizer.momentum)
-    else:
-        return None
-    if kind._update is not base._update or kind._prepare is not base._prepare:
-        return None  # a subclass with rules of its own
-    return Update(
-        row,
-        optimizer.params.flat,
-        grads,
-        optimizer.moments,
-        numbers,
-        weight_decay=optimizer.weight_decay,
-        decayed=optimizer.decayed,
-        flush_every=optimizer.flush_every,
-        floors={n: floor(dtype) for n in optimizer.moments if n in ("second", "square")},
-        threshold=threshold(dtype),
-    )
-
-
 def warn_not_compiled(reason: CompileError) -> None:
     """Say in one line that NumPy runs, and why."""
     _log.warning("backend: NumPy runs instead of compiled code (%s)", reason)
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])

@@ -61,7 +61,7 @@ def run_many(
     done = _run_compiled(step, bound, data, order, losses, norms)
     if done < count:
         step.take_over(losses.item(done), norms.item(done))
-        step.raise_failed(bound, bound.whole.status)
+        step.raise_failed(bound, bound.whole.call.status)
     return losses, norms
 
 
@@ -115,7 +115,7 @@ def _run_compiled(
     order: Array,
     losses: Array,
     norms: Array,
-    most_norm: float = inf,
+    max_norm: float = inf,
 ) -> int:
     """Make a step for each of `losses`; return how many succeeded before one did not."""
     optimizer, whole, count = step.optimizer, bound.whole, len(losses)
@@ -123,8 +123,7 @@ def _run_compiled(
     rates = np.full(count, optimizer.lr)
     if optimizer.schedule is not None:
         rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
-    whole.numbers[3] = optimizer.steps
-    done = whole.run(order, data, rates, losses, norms, most_norm)
+    done = whole.run(order, data, rates, losses, norms, steps=optimizer.steps, max_norm=max_norm)
     step.scratch, step.grads = bound.scratch, bound.grads
     optimizer.steps += done
     if done:

@@ -247,7 +247,7 @@ class TrainingStep:
             whole = compile_step(parts, self.optimizer)
             if whole is not None:
                 if self.clip is not None:
-                    whole.clip_norm = self.clip.max_norm
+                    whole.call.clip_norm = self.clip.max_norm
                 return BoundStep(scratch, grads, loss, (), whole)
         return BoundStep(scratch, grads, loss, compile_calls(parts))
 

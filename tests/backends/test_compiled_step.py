@@ -1,5 +1,6 @@
 """A compiled training step against the same step in NumPy."""
 
+import ctypes
 import re
 from pathlib import Path
 
@@ -342,8 +343,17 @@ def test_the_same_step_twice_gives_the_same_bits():
     assert results[0] == results[1]
 
 
-def test_c_and_python_mean_the_same_by_how_a_step_ended():
-    names = re.search(
-        r"enum \{ ([\w, ]+) \}; /\* how a step ended", emit_c(CASES[0].step("compiled"))
-    )[1].split(", ")
+def test_c_and_python_mean_the_same():
+    """How a step ended, and the record that a call carries."""
+    text = emit_c(CASES[0].step("compiled"))
+    names = re.search(r"enum \{ ([\w, ]+) \}; /\* how a step ended", text)[1].split(", ")
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
+    record = re.sub(r"/\*.*?\*/", "", text[text.index("struct call {") :], flags=re.DOTALL)
+    kinds = {"int64_t": ctypes.c_int64, "double": ctypes.c_double}
+    fields = []
+    for line in record[record.index("{") + 1 : record.index("}")].split(";")[:-1]:
+        words = re.findall(r"[a-z_]\w*", line.replace("const", ""))
+        plain = ctypes.c_void_p if "*" in line else kinds[words[0]]
+        length = re.search(r"\[(\d+)\]", line)
+        fields += [(name, plain * int(length[1]) if length else plain) for name in words[1:]]
+    assert fields == list(executor.Call._fields_)

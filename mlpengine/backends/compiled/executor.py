@@ -10,17 +10,17 @@ import numpy as np
 
 from mlpengine.backends.compiled.cache import known_target, load
 from mlpengine.backends.compiled.lower import InstructionLike
-from mlpengine.backends.compiled.source import NUMBERS, Source, emit_program
+from mlpengine.backends.compiled.source import Source, make_source
 from mlpengine.backends.compiled.target import Target, compiler_command
 from mlpengine.backends.compiled.updates import Update
-from mlpengine.backends.compiled.values import address_of
+from mlpengine.buffers import address_of
 from mlpengine.errors import CompileError
 from mlpengine.spec import Array
 
 FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM = range(5)
 """How a step ended; in all but the first nothing was updated."""
 
-FUNCTIONS = ("mlpengine_step", "mlpengine_open", "mlpengine_close")
+FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """What every compiled program exports."""
 
 
@@ -41,71 +41,73 @@ def native_target() -> Target:
     return known_target(command)
 
 
+class Call(ctypes.Structure):
+    """What a call into a program carries: ``struct call`` of step_loop.h, where it is described."""
+
+    _fields_ = (
+        ("table", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("order", ctypes.c_void_p),
+        ("data", ctypes.c_void_p * 3),
+        ("rates", ctypes.c_void_p),
+        ("losses", ctypes.c_void_p),
+        ("norms", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("done", ctypes.c_int64),
+        ("steps", ctypes.c_int64),
+        ("status", ctypes.c_int64),
+        ("lr", ctypes.c_double),
+        ("weight_decay", ctypes.c_double),
+        ("clip_norm", ctypes.c_double),
+        ("max_norm", ctypes.c_double),
+        ("loss", ctypes.c_double),
+        ("norm", ctypes.c_double),
+        ("hyper", ctypes.c_double * 8),
+    )
+
+
 class Executor:
     """A compiled program on its memory.
 
     Attributes:
         source: the C text and the arrays it works on.
         library: its machine code, which other executors may share.
-        numbers: doubles by position of `NUMBERS`; the caller writes ``lr``, ``steps`` and
-            ``clip_norm`` and reads ``loss`` and ``norm``.
-        step: runs the whole program and returns how it ended.
+        call: what goes into the program and comes out of it.
+        step: runs the whole program once and returns how that ended; it keeps the memory alive.
     """
 
     def __init__(self, source: Source, target: Target, update: Update | None) -> None:
         self.source = source
         self.library = library = load(source.text, target, functions=FUNCTIONS)
-        raw = np.zeros(source.nbytes + 64, np.uint8)
+        workspace = np.zeros(source.nbytes + 64, np.uint8)
         library.mlpengine_open()
-        weakref.finalize(raw, library.mlpengine_close).atexit = False  # `step` may outlive this
-        self._workspace = raw[-address_of(raw) % 64 :]
-        self._table = np.array([address_of(a) for a in source.arrays], np.uintp)
-        more = list(update.numbers) if update else []
-        self.numbers = np.array([0.0] * len(NUMBERS) + more)
-        self.numbers[4] = self.numbers[7] = inf
-        self.numbers[5] = update.weight_decay if update else 0.0
-        # Such a pointer keeps its array alive.
-        self._handles = [
-            a.ctypes.data_as(ctypes.c_void_p) for a in (self._table, self._workspace, self.numbers)
-        ]
-        self._handles[0].arrays = source.arrays  # type: ignore[attr-defined]  # what it points to
-        self.step: Callable[[], int] = self._bind(library.mlpengine_step, 3)
-        self._run = library.mlpengine_run if source.gathers else None
-        if self._run is not None:
-            self._run.restype = ctypes.c_long
-            self._run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_long] + [ctypes.c_void_p] * 7
-
-    def _bind(self, function: Callable[..., int], count: int) -> Callable[[], int]:
-        function.argtypes = [ctypes.c_void_p] * count  # type: ignore[attr-defined]
-        function.restype = ctypes.c_long  # type: ignore[attr-defined]
-        table, workspace, numbers = self._handles
+        weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive us
+        table = np.array([address_of(a) for a in source.arrays], np.uintp)
+        self.call = call = Call(
+            table=address_of(table),
+            workspace=-(-address_of(workspace) // 64) * 64,
+            count=1,
+            clip_norm=inf,
+            max_norm=inf,
+        )
+        if update is not None:
+            call.weight_decay = update.weight_decay
+            call.hyper[: len(update.numbers)] = tuple(update.numbers)
+        call.memory = table, workspace, source.arrays
+        run, pointer = library.mlpengine_run, ctypes.pointer(call)
+        run.argtypes, run.restype = [ctypes.POINTER(Call)], ctypes.c_long
 
         def step() -> int:
-            return function(table, workspace, numbers)
+            return run(pointer)  # type: ignore[no-any-return]
 
-        return step
-
-    @property
-    def clip_norm(self) -> float:
-        """Largest global norm of the gradients; infinite to leave them alone."""
-        return float(self.numbers[4])
-
-    @clip_norm.setter
-    def clip_norm(self, value: float) -> None:
-        self.numbers[4] = value
-
-    @property
-    def status(self) -> int:
-        """How the last step of `run` ended."""
-        return int(self.numbers[6])
+        self.step: Callable[[], int] = step
 
     def make_step(self, lr: float, steps: int) -> tuple[float, float, int]:
         """Run the program as step number ``steps + 1``; return loss, norm and how it ended."""
-        numbers = self.numbers
-        numbers[2] = lr
-        numbers[3] = steps
+        call = self.call
+        call.lr, call.steps = lr, steps
         status = self.step()
-        return numbers.item(0), numbers.item(1), status
+        return call.loss, call.norm, status
 
     def run(
         self,
@@ -114,20 +116,24 @@ class Executor:
         rates: Array,
         losses: Array,
         norms: Array,
-        most_norm: float = inf,
+        *,
+        steps: int,
+        max_norm: float = inf,
     ) -> int:
         """Make a step for each of `rates`, each on the next rows of `order` of the arrays `data`.
 
-        Return how many were finished: all, or those before one that was not.  One whose norm
-        exceeds `most_norm` counts as such.
+        `steps` is how many the optimizer has made.  Return how many were finished: all, or those
+        before one that was not.  One whose norm exceeds `max_norm` counts as such.
         """
-        assert self._run is not None
-        self.numbers[7] = most_norm
-        pointers = [None if a is None else address_of(a) for a in (order, *data)]
-        results = [address_of(a) for a in (rates, losses, norms)]
-        done = int(self._run(*self._handles, len(rates), *pointers, *results))
-        self.numbers[7] = inf
-        return done
+        call = self.call
+        call.count, call.steps, call.max_norm = len(rates), steps, max_norm
+        call.order = address_of(order)
+        call.data[:] = [None if a is None else address_of(a) for a in data]
+        call.rates, call.losses, call.norms = map(address_of, (rates, losses, norms))
+        self.step()
+        call.count, call.max_norm = 1, inf
+        call.order = call.rates = call.losses = call.norms = None
+        return int(call.done)
 
 
 def compile_program(
@@ -137,22 +143,24 @@ def compile_program(
     batch: int,
     threads: int = 1,
     update: Update | None = None,
+    grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     names: Mapping[int, str] | None = None,
 ) -> Executor:
-    """Return `instructions`, and the optimizer's `update` after them, as machine code.
+    """Return `instructions`, and the optimizer's `update` from `grads` after them, as machine code.
 
     `gathered` are the buffers that `Executor.run` fills by rows.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
     target = native_target()
-    source = emit_program(
+    source = make_source(
         instructions,
         target=target,
         dtype=dtype,
         batch=batch,
         threads=threads,
         update=update,
+        grads=grads,
         gathered=gathered,
         names=names,
     )

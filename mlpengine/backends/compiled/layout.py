@@ -1,31 +1,39 @@
 """Where each value and each packed copy lies: the caller's arrays, or the program's workspace."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlpengine.backends.compiled.kernels import Kernel, read_by_vectors
+from mlpengine.backends.compiled.statements import PHASES, Function, Phase
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.values import Value, padded_length
+from mlpengine.placement import Storage, place
 from mlpengine.spec import Array
 
-LINE = 64
-"""Bytes: everything in the workspace starts at a cache line."""
+
+@dataclass(frozen=True)
+class _Reservation:
+    """Numbers of a C type in the workspace; `phases` are those in which fixed C uses them."""
+
+    kind: str
+    nbytes: int
+    phases: Sequence[Phase]
 
 
 @dataclass(eq=False)
 class Layout:
-    """Addresses of a program.
+    """The memory of a program; `plan` completes it before anything is printed.
 
-    ``arrays`` are passed as a table of pointers; ``nbytes`` of workspace are allocated once and
-    handed over with it.
+    `arrays` are passed as a table of pointers; `nbytes` of workspace are allocated once and handed
+    over with it.
     """
 
     target: Target
     itemsize: int
     arrays: list[Array] = field(default_factory=list)
-    declarations: dict[str, str] = field(default_factory=dict)
     nbytes: int = 0
+    _pointers: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _reserved: dict[str, _Reservation] = field(default_factory=dict)
 
     @property
     def lanes(self) -> int:
@@ -33,46 +41,86 @@ class Layout:
         return self.target.vector_bytes // self.itemsize
 
     def place(self, kernels: Iterable[Kernel], values: Iterable[Value]) -> None:
-        """Decide where every value lies."""
+        """Decide for every value whether it lies in the workspace."""
         imported = set(self._to_import(kernels))
         for value in values:
             if not value.written:
                 value.padded = value in imported
             if value.padded:
                 if value.stored:
-                    self.room(value.name, value.rows * self.stride(value))
+                    self.reserve(value.name, value.rows * self.stride(value))
             else:
-                self.external(value.name, value.array)
+                self.add_array(value.name, value.array)
             if value.padded and (value.final or not value.written):
-                self.external(f"{value.name}_np", value.array)
+                self.add_array(f"{value.name}_np", value.array)
 
-    def room(self, name: str, count: int, kind: str = "real") -> None:
-        """Reserve `count` numbers in the workspace under `name`."""
-        size = 8 if kind != "real" else self.itemsize
-        self.declarations[name] = f"({kind} *)(workspace + {self.nbytes})"
-        self.nbytes += -(-count * size // LINE) * LINE
+    def reserve(
+        self, name: str, count: int, kind: str = "real", phases: Sequence[Phase] = ()
+    ) -> None:
+        """Reserve `count` numbers in the workspace under `name`.
 
-    def external(self, name: str, array: Array) -> None:
+        They live from the first to the last function that uses them, and in `phases`.
+        """
+        size = self.itemsize if kind == "real" else 8
+        self._reserved[name] = _Reservation(kind, count * size, phases)
+
+    def add_array(self, name: str, array: Array) -> None:
         """Add an array of the caller to the table under `name`."""
         kind = {"f": "real", "i": "int64_t"}[array.dtype.kind]
         if kind == "real" and array.itemsize != self.itemsize:
             kind = {4: "float", 8: "double"}[array.itemsize]
-        self.declarations[name] = f"({kind} *)table[{len(self.arrays)}]"
+        self._pointers[name] = kind, f"({kind} *)table[{len(self.arrays)}]"
         self.arrays.append(array)
+
+    def plan(self, functions: Sequence[Function], *, in_turn: bool, chunked: bool) -> None:
+        """Place the workspace: reservations whose lives do not meet share memory.
+
+        Functions of the phase ``rows`` follow one another only `in_turn`, on one thread; if rows
+        are met in chunks, ``rows`` and ``reduce`` follow each other again and again.
+        """
+        length = len(functions) + 1
+        phase_of = {phase: i * length for i, phase in enumerate(PHASES)}
+        if chunked:
+            phase_of["reduce"] = phase_of["rows"]
+        lives: dict[str, list[int]] = {name: [] for name in self._reserved}
+        for name, reserved in self._reserved.items():
+            lives[name] += [phase_of[phase] for phase in reserved.phases]
+        for i, function in enumerate(functions):
+            turn = i if in_turn and function.phase == "rows" else 0
+            for name in function.all_buffers & lives.keys():
+                lives[name].append(phase_of[function.phase] + turn)
+        storages = {
+            name: Storage(self._reserved[name].nbytes, min(times), max(times))
+            for name, times in lives.items()
+            if times
+        }
+        self.nbytes = place(storages.values())
+        for name, storage in storages.items():
+            kind = self._reserved[name].kind
+            self._pointers[name] = kind, f"({kind} *)(workspace + {storage.offset})"
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is a buffer of that name."""
+        return name in self._pointers
+
+    def pointer(self, name: str) -> str:
+        """Return the C expression of where `name` lies."""
+        return self._pointers[name][1]
+
+    def declare(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the C declarations of the buffers `names`."""
+        wanted = set(names)
+        for name, (kind, pointer) in self._pointers.items():
+            if name in wanted:
+                yield f"{kind} *restrict {name} = {pointer};"
 
     def stride(self, value: Value) -> int:
         """Return the length of a row in memory."""
         return padded_length(value.columns, self.lanes) if value.padded else value.columns
 
-    def declare(self, names: Iterable[str], body: str) -> str:
-        """Return the C declarations of those names that `body` uses, in a fixed order."""
-        used = set(names) & set(re.findall(r"\w+", body))
-        lines = []
-        for name, place in self.declarations.items():
-            if name in used:
-                kind = place[1 : place.index(" ")]
-                lines.append(f"  {kind} *restrict {name} = {place};\n")
-        return "".join(lines)
+    def at(self, value: Value, row: str, column: str) -> str:
+        """Return the C address of an entry of a matrix."""
+        return f"{value.name} + {row} * {self.stride(value)} + {column}"
 
     def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
         """Yield the caller's arrays that kernels read by whole vectors, though rows are not."""

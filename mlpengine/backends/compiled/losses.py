@@ -3,14 +3,15 @@
 The value of a row goes into ``row_loss``, in double; the program adds them up in order.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import indent
 
 import numpy as np
 
 from mlpengine.backends.compiled.kernels import LossRows
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.numbers import literal, with_options
+from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
 from mlpengine.backends.compiled.values import padded_length
 
 
@@ -50,97 +51,103 @@ LOSSES = (*ENTRIES, "softmax_cross_entropy")
 """Names of the losses that have compiled rows."""
 
 
-def emit_loss(kernel: LossRows, layout: Layout) -> str:
+def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     """Return the loop over rows `first` to `last` of a loss."""
     if kernel.op.name in ENTRIES:
-        return _entry_loss(kernel, layout, ENTRIES[kernel.op.name])
-    return _cross_entropy(kernel, layout)
+        row = _entry_loss(kernel, layout, ENTRIES[kernel.op.name])
+    else:
+        row = _cross_entropy(kernel, layout)
+    return [*_column_scale(kernel, layout), Loop("i", "first", "last", row)]
 
 
-def _columns(count: int, lanes: int, body: str) -> str:
+def _columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Statement]:
     """Return a loop over the whole vectors of a row and the rest, `n` lanes each."""
     whole = count // lanes * lanes
-    text = ""
+    parts: list[Statement] = []
     if whole:
-        text += f"for (long j = 0; j < {whole}; j += LANES) {{\n  const long n = LANES;\n"
-        text += indent(body, "  ") + "\n}\n"
+        parts.append(Loop("j", 0, whole, ["const long n = LANES;", *body], step="LANES"))
     if count % lanes:
-        text += f"{{\n  const long j = {whole}, n = {count % lanes};\n{indent(body, '  ')}\n}}\n"
-    return text
+        parts.append(Block([f"const long j = {whole}, n = {count % lanes};", *body]))
+    return parts
 
 
-def _row_loop(body: str) -> str:
-    return f"for (long i = first; i < last; i++) {{\n{indent(body, '  ')}\n}}"
+def _without_rest(name: str, value: str) -> Statement:
+    """Return what gives the lanes behind the end of a row a value that changes no result."""
+    return If("n < LANES", [f"{name} = select(first_lanes(n), {name}, splat({value}));"])
 
 
-def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> str:
-    output, target, weight, slot = kernel.output, kernel.target, kernel.weight, kernel.d_output
+def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> Sequence[Statement]:
+    output, target, slot = kernel.output, kernel.target, kernel.d_output
     entries = max(output.rows * output.columns, 1)
-    share = f" * {weight.name}[i]" if weight else ""
-    body = (
-        f"vec o = load_first({output.name} + i * {layout.stride(output)} + j, n);\n"
-        f"vec t = load_first({target.name} + i * {layout.stride(target)} + j, n);\n"
-        "vec entry, slope;\n"
-        f"{with_options(rule.code, kernel.op)}\n"
-        "if (n < LANES) entry = select(first_lanes(n), entry, splat(0));\n"
+    share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
+    body: list[Statement] = [
+        f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
+        f"vec t = {load(layout.at(target, 'i', 'j'), 'n')};",
+        "vec entry, slope;",
+        with_options(rule.code, kernel.op),
+        _without_rest("entry", "0"),
         # Shares of the mean: no sum of entries that are near the largest number overflows.
         "row += (double)sum_lanes(entry * splat((real)1 / LANES))"
-        f" * ({rule.value_scale / entries!r} * LANES);"
-    )
+        f" * ({rule.value_scale / entries!r} * LANES);",
+    ]
     if slot is not None:
         scale = literal(np.float64(rule.slope_scale / entries), layout.itemsize)
-        body += (
-            f"\nstore_first({slot.name} + i * {layout.stride(slot)} + j, "
-            f"slope * splat({scale}{share}), n);"
-        )
-    value = f"row_loss[i] = row{share};"
-    columns = _columns(output.columns, layout.lanes, body)
-    return _row_loop(f"double row = 0;\n{columns}{value}")
+        body.append(store(layout.at(slot, "i", "j"), f"slope * splat({scale}{share})", "n"))
+    loops = _columns(output.columns, layout.lanes, body)
+    return ["double row = 0;", *loops, f"row_loss[i] = row{share};"]
 
 
-def _cross_entropy(kernel: LossRows, layout: Layout) -> str:
+def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     output, slot, weight = kernel.output, kernel.d_output, kernel.weight
-    lanes, columns = layout.lanes, output.columns
     share = f" * {weight.name}[i]" if weight else ""
-    o = f"{output.name} + i * {layout.stride(output)} + j"
-    low = "if (n < LANES) o = select(first_lanes(n), o, splat(-INFINITY));"
-    most = f"vec o = load_first({o}, n);\n{low}\nmost = vmax(o, most);"
-    parts = (
-        f"vec o = load_first({o}, n);\n{low}\nvec e = v_exp(o - splat(top));\nsum += e;\n"
-        f"{_target_rows(kernel, layout)}"
-        "if (n < LANES) q = select(first_lanes(n), q, splat(0));\n"
-        "if (n < LANES) o = select(first_lanes(n), o, splat(0));\n"
-        "mass += q;\npicked += q * (o - splat(top));"
-    )
-    text = f"vec most = splat(-INFINITY);\n{_columns(columns, lanes, most)}"
-    text += "const real top = max_lanes(most);\n"
-    text += "vec sum = {0}, mass = {0}, picked = {0};\n"
-    if slot is not None:
-        at = f"{slot.name} + i * {layout.stride(slot)} + j"
-        parts += f"\nstore_first({at}, e, n);"
+    low: list[Statement] = [
+        f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
+        _without_rest("o", "-INFINITY"),
+    ]
+    wanted = _target_rows(kernel, layout)
+    sums: list[Statement] = [
+        *low,
+        "const vec e = v_exp(o - splat(top));",
+        "sum += e;",
+        wanted,
+        _without_rest("q", "0"),
+        _without_rest("o", "0"),
+        "mass += q;",
+        "picked += q * (o - splat(top));",
+    ]
+    slopes: list[Statement] = []
+    if slot is not None:  # the exponentials wait where their gradient will stand
+        at = layout.at(slot, "i", "j")
+        sums.append(store(at, "e", "n"))
         weighted = f" * splat({weight.name}[i])" if weight else ""
-        slope = (
-            f"{_target_rows(kernel, layout)}"
-            f"const vec e = load_first({at}, n);\n"
-            f"store_first({at}, (e * splat(weighed / total) - q){weighted}, n);"
-        )
-    text += _check_label(kernel) + _columns(columns, lanes, parts)
-    text += "const real total = sum_lanes(sum), weighed = sum_lanes(mass);\n"
-    text += "const double whole = (double)v_log(splat(total))[0] * (double)weighed;\n"
-    text += f"row_loss[i] = (whole - (double)sum_lanes(picked)){share};\n"
-    if slot is not None:
-        text += _columns(columns, lanes, slope)
-    return f"{_column_scale(kernel, layout)}{_row_loop(text)}"
+        slope = f"({load(at, 'n')} * splat(weighed / total) - q){weighted}"
+        slopes = [wanted, store(at, slope, "n")]
+
+    def columns(body: Sequence[Statement]) -> Sequence[Statement]:
+        return _columns(output.columns, layout.lanes, body) if body else ()
+
+    return [
+        "vec highest = splat(-INFINITY);",
+        *columns([*low, "highest = vmax(o, highest);"]),
+        "const real top = max_lanes(highest);",
+        "vec sum = {0}, mass = {0}, picked = {0};",
+        *_check_label(kernel),
+        *columns(sums),
+        "const real total = sum_lanes(sum), weighed = sum_lanes(mass);",
+        "const double whole = (double)v_log(splat(total))[0] * (double)weighed;",
+        f"row_loss[i] = (whole - (double)sum_lanes(picked)){share};",
+        *columns(slopes),
+    ]
 
 
-def _column_scale(kernel: LossRows, layout: Layout) -> str:
+def _column_scale(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     """Return the class weights over the batch size as a constant array."""
-    weights = kernel.op.class_weights  # type: ignore[attr-defined]
+    weights = getattr(kernel.op, "class_weights", None)
     if weights is None:
-        return ""
+        return ()
     numbers = ", ".join(_number(w / max(kernel.output.rows, 1), layout) for w in weights)
     size = padded_length(len(weights), layout.lanes)
-    return f"static const real column_scale[{size}] = {{{numbers}}};\n"
+    return [f"static const real column_scale[{size}] = {{{numbers}}};"]
 
 
 def _target_rows(kernel: LossRows, layout: Layout) -> str:
@@ -148,30 +155,29 @@ def _target_rows(kernel: LossRows, layout: Layout) -> str:
     op, target, batch = kernel.op, kernel.target, max(kernel.output.rows, 1)
     smoothing = float(op.label_smoothing)  # type: ignore[attr-defined]
     columns = kernel.output.columns
-    scale = "column_scale" if op.class_weights is not None else ""  # type: ignore[attr-defined]
-    by_column = f" * load({scale} + j)" if scale else f" * splat({_number(1 / batch, layout)})"
+    scaled = op.class_weights is not None  # type: ignore[attr-defined]
+    by_column = " * load(column_scale + j)" if scaled else f" * splat({_number(1 / batch, layout)})"
     if target.array.dtype.kind == "f":
-        hot = f"load_first({target.name} + i * {layout.stride(target)} + j, n)"
+        hot = load(layout.at(target, "i", "j"), "n")
     else:
         hot = "one_where(lane_numbers() + (bits)j == (bits)label + (ivec){0})"
     mixed = f"{hot} * splat({_number(1 - smoothing, layout)})"
     mixed += f" + splat({_number(smoothing / columns, layout)})"
     ignored = op.ignore_index is not None  # type: ignore[attr-defined]
-    return f"vec q = ({mixed}){by_column}{' * splat(counts)' if ignored else ''};\n"
+    return f"vec q = ({mixed}){by_column}{' * splat(counts)' if ignored else ''};"
 
 
-def _check_label(kernel: LossRows) -> str:
+def _check_label(kernel: LossRows) -> Sequence[Statement]:
     """Return what reads the label of row i; one out of range ends the step."""
     if kernel.target.array.dtype.kind == "f":
-        return ""
+        return ()
     ignore = kernel.op.ignore_index  # type: ignore[attr-defined]
-    text = f"int64_t label = {kernel.target.name}[i];\n"
+    lines: list[Statement] = [f"int64_t label = {kernel.target.name}[i];"]
     if ignore is not None:
-        text += f"const real counts = label != {ignore};\nif (label == {ignore}) label = 0;\n"
-    return (
-        text
-        + f"if ((uint64_t)label >= {kernel.output.columns}) {{ bad_label[0] = 1; label = 0; }}\n"
-    )
+        lines.append(f"const real counts = label != {ignore};")
+        lines.append(If(f"label == {ignore}", ["label = 0;"]))
+    bad = f"(uint64_t)label >= {kernel.output.columns}"
+    return [*lines, If(bad, ["bad_label[0] = 1;", "label = 0;"])]
 
 
 def _number(value: float, layout: Layout) -> str:

@@ -1,7 +1,10 @@
 """Packed panels of b: two vectors wide, all rows one after another, so that tiles read in order."""
 
+from collections.abc import Sequence
+
 from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.statements import If, Loop, Statement, load, store
 from mlpengine.backends.compiled.tiling import Tiling
 
 
@@ -11,49 +14,43 @@ def panel_count(product: Product, layout: Layout) -> int:
     return vectors * layout.lanes * product.depth
 
 
-def emit_packing(product: Product, name: str, layout: Layout, *, transposed: bool) -> str:
+def packing(
+    product: Product, name: str, layout: Layout, *, transposed: bool
+) -> Sequence[Statement]:
     """Return the loop that fills panels `first` to `last` of b."""
     pack = "pack_transposed" if transposed else "pack_panel"
-    b, depth, columns = product.b, product.depth, product.columns
-    vectors = -(-columns // layout.lanes)
-    ld = layout.stride(b)
-    text = (
-        "for (long p = first; p < last; p++) {\n"
-        "  const long j = p * WIDE * LANES;\n"
-        f"  real *restrict panel = {name} + j * {depth};\n"
-    )
-    full = f"{pack}(panel, {b.name}, {ld}, {depth}, {columns}, j, WIDE * LANES);"
-    if vectors % 2 == 0:
-        return f"{text}  {full}\n}}"
-    thin = f"{pack}(panel, {b.name}, {ld}, {depth}, {columns}, j, LANES);"
-    return f"{text}  if (p < {vectors // 2}) {full}\n  else {thin}\n}}"
-
-
-def emit_row_packing(product: Product, name: str, layout: Layout) -> str:
-    """Return the loop that fills rows `first` to `last` of all panels of b."""
-    b, depth = product.b, product.depth
     vectors = -(-product.columns // layout.lanes)
-    ld = layout.stride(b)
-    lines = [f"for (long p = 0; p < {vectors // 2}; p++)"] if vectors >= 2 else []
+    matrix = f"{product.b.name}, {layout.stride(product.b)}, {product.depth}, {product.columns}"
+    full, thin = (f"{pack}(panel, {matrix}, j, {width});" for width in ("WIDE * LANES", "LANES"))
+    fill: Statement = full if vectors % 2 == 0 else If(f"p < {vectors // 2}", [full], [thin])
+    body = [
+        "const long j = p * WIDE * LANES;",
+        f"real *restrict panel = {name} + j * {product.depth};",
+        fill,
+    ]
+    return [Loop("p", "first", "last", body)]
+
+
+def row_packing(product: Product, name: str, layout: Layout) -> Sequence[Statement]:
+    """Return the loops that fill rows `first` to `last` of all panels of b."""
+    b, depth, ld = product.b.name, product.depth, layout.stride(product.b)
+    vectors = -(-product.columns // layout.lanes)
+    loops: list[Statement] = []
     if vectors >= 2:
-        lines += [
-            "  for (long k = first; k < last; k++) UNROLL for (long v = 0; v < WIDE; v++)",
-            f"    store({name} + p * WIDE * LANES * {depth} + (k * WIDE + v) * LANES,",
-            f"          load({b.name} + k * {ld} + (p * WIDE + v) * LANES));",
-        ]
+        panel = f"{name} + p * WIDE * LANES * {depth} + k * WIDE * LANES"
+        move = f"copy_vectors({panel}, {b} + k * {ld} + p * WIDE * LANES, WIDE);"
+        loops.append(Loop("p", 0, vectors // 2, [Loop("k", "first", "last", [move])]))
     if vectors % 2:
         j = (vectors - 1) * layout.lanes
-        lines += [
-            "for (long k = first; k < last; k++)",
-            f"  store({name} + {j * depth} + k * LANES, load({b.name} + k * {ld} + {j}));",
-        ]
-    return "\n".join(lines)
+        move = store(f"{name} + {j * depth} + k * LANES", load(f"{b} + k * {ld} + {j}"))
+        loops.append(Loop("k", "first", "last", [move]))
+    return loops
 
 
 def pack_panel(product: Product, tiling: Tiling, layout: Layout, wide: int) -> str:
     """Return what packs the terms k0 to k1 of one panel."""
-    ld, width = layout.stride(product.b), f"{wide} * LANES"
-    rest = f"{ld}, k1 - k0, {product.columns}, j, {width}"
+    b, ld = product.b.name, layout.stride(product.b)
+    size = f"{ld}, k1 - k0, {product.columns}, j, {wide} * LANES"
     if tiling.packing == "transposed":
-        return f"  pack_transposed(panel, {product.b.name} + k0, {rest});\n"
-    return f"  pack_panel(panel, {product.b.name} + k0 * {ld}, {rest});\n"
+        return f"pack_transposed(panel, {b} + k0, {size});"
+    return f"pack_panel(panel, {b} + k0 * {ld}, {size});"

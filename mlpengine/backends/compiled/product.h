@@ -97,7 +97,27 @@ INLINE void sum_columns(real *restrict sums, const real *restrict x, const long 
     sum_vector(sums + whole * LANES, x + whole * LANES, ld, columns % LANES, begin, end);
 }
 
+/* Add the products of `terms` terms to a tile of sums: entries of a lie a_row apart from row to row
+   and a_term from term to term, vectors of b one after another and b_term from term to term. */
+INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide, const long terms,
+                         const real *restrict a, const long a_row, const long a_term,
+                         const real *restrict b, const long b_term) {
+  for (long k = 0; k < terms; k++) {
+    vec factors[WIDE];
+    UNROLL for (int v = 0; v < wide; v++) factors[v] = load(b + k * b_term + v * LANES);
+    UNROLL for (int r = 0; r < rows; r++) {
+      const vec factor = splat(a[r * a_row + k * a_term]);
+      UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * factors[v];
+    }
+  }
+}
+
+/* `count` vectors, one after another. */
+INLINE void copy_vectors(real *restrict to, const real *restrict from, const long count) {
+  UNROLL for (long v = 0; v < count; v++) store(to + v * LANES, load(from + v * LANES));
+}
+
 #define EACH UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < wide; v++)
 
 /* This thread's share of n things, as two arguments. */
-#define PART(n) (n) * thread / THREADS, (n) * (thread + 1) / THREADS
+#define SHARE(n) (n) * thread / THREADS, (n) * (thread + 1) / THREADS

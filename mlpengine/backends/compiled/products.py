@@ -5,150 +5,143 @@ A tile is up to `Target.tile_rows` rows by two vectors of c, held in registers w
 tile, so that b is met in order whatever its leading dimension.
 """
 
-import re
-from textwrap import indent
+from collections.abc import Sequence
 
 from mlpengine.backends.compiled.kernels import Map, Product
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.numbers import with_options
 from mlpengine.backends.compiled.packing import pack_panel
+from mlpengine.backends.compiled.statements import (
+    Each,
+    Function,
+    If,
+    Loop,
+    Statement,
+    Switch,
+    load,
+    store,
+)
 from mlpengine.backends.compiled.tiling import Tiling
 from mlpengine.backends.compiled.values import Value
 
+TILE_PARAMETERS = (
+    "const int rows, const int wide, const int part, const long i, const long j, "
+    "const long k0, const long k1, const real *restrict a, const real *restrict b"
+)
 
-def heights(rows: int, block: int, most: int) -> set[int]:
+
+def heights(rows: int, block: int, tallest: int) -> set[int]:
     """Return the heights of the tiles that `rows` rows are cut into, as tile_height() does."""
-    found = set()
+    used = set()
     for start in range(0, rows, block):
         left = min(block, rows - start)
         while left:
-            height = most if left % most == 0 else min(left, most - 1)
-            found.add(height)
+            height = tallest if left % tallest == 0 else min(left, tallest - 1)
+            used.add(height)
             left -= height
-    return found
+    return used
 
 
-TILE = """\
-INLINE void {name}_tile(void *const *table, char *workspace, const int rows, const int wide,
-    const int part, const long i, const long j, const long k0, const long k1,
-    const real *restrict a, const real *restrict b) {{
-{declared}\
-  (void)table, (void)workspace, (void)part, (void)k0;
-  vec sum[TILE_ROWS][WIDE];
-  EACH sum[r][v] = {start};
-  for (long k = k0; k < k1; k++) {{
-    vec terms[WIDE];
-    UNROLL for (int v = 0; v < wide; v++) terms[v] = load(&{b_at});
-    UNROLL for (int r = 0; r < rows; r++) {{
-      const vec factor = splat({a_at});
-      UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * terms[v];
-    }}
-  }}
-{finish}
-}}
-"""
-
-
-def emit_tile(product: Product, tiling: Tiling, name: str, layout: Layout) -> str:
+def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -> Function:
     """Return the function that computes one tile of c."""
     across = product.form == "weight_gradient"
-    a_ld = layout.stride(product.a)
-    a_at = f"a[k * {a_ld} + r]" if across else f"a[r * {a_ld} + k]"
+    a_row, a_term = (1, layout.stride(product.a)) if across else (layout.stride(product.a), 1)
+    a: str = f"a + k0 * {a_term}, {a_row}, {a_term}"
     if tiling.pack_rows:
-        a_at = "a[(k - k0) * rows + r]"
-    b_at = f"b[{'k' if tiling.ahead else '(k - k0)'} * wide * LANES + v * LANES]"
+        a = "a, 1, rows"
+    b = "b + k0 * wide * LANES, wide * LANES" if tiling.ahead else "b, wide * LANES"
     if tiling.packing == "none":
-        b_at = f"b[k * {layout.stride(product.b)} + v * LANES]"
+        ld = layout.stride(product.b)
+        b = f"b + k0 * {ld}, {ld}"
     keep = _accumulator(product)
-    at = f"{keep.name} + (i + r) * {layout.stride(keep)} + j + v * LANES"
-    start, save = "(vec){0}", ""
+    at = layout.at(keep, "(i + r)", "j + v * LANES")
+    lanes = "lanes" if _ends_within(keep, layout) else ""
+    body: list[Statement] = [
+        "(void)part, (void)k0, (void)i, (void)j;",
+        "vec sum[TILE_ROWS][WIDE];",
+        Each(["sum[r][v] = (vec){0};"]),
+        f"add_products(sum, rows, wide, k1 - k0, {a}, {b});",
+        *_epilogue(product, layout),
+    ]
     if product.depth > tiling.depth_block:  # the sums wait in memory between passes
-        part = _ends_within(keep, layout)
-        start = f"k0 ? {_by_width('load', at, part)} : (vec){{0}}"
-        store = _by_width("store", at, part, "sum[r][v]")
-        save = f"if (k1 < {product.depth}) {{\n  EACH {store};\n  return;\n}}\n"
-    finish = f"{save}EACH {{\n{indent(_epilogue(product, layout), '  ')}\n}}"
-    return TILE.format(
-        name=name,
-        declared=layout.declare(_tile_names(product), start + finish),
-        start=start,
-        a_at=a_at,
-        b_at=b_at,
-        finish=indent(finish, "  "),
+        body[2] = If("k0", [_each([f"sum[r][v] = {load(at, lanes)};"], lanes)], [body[2]])
+        waiting = _each([store(at, "sum[r][v]", lanes)], lanes)
+        body.insert(4, If(f"k1 < {product.depth}", [waiting, "return;"]))
+    return Function(
+        f"{name}_tile",
+        "reduce" if across else "rows",
+        _tile_buffers(product),
+        body,
+        parameters=TILE_PARAMETERS,
+        qualifiers="INLINE",
     )
 
 
-def emit_product(
+def product_statements(
     product: Product, tiling: Tiling, name: str, panel: str, layout: Layout, slices: list[int]
-) -> str:
+) -> Sequence[Statement]:
     """Return the loops over the tiles of rows `first` to `last` of c.
 
     `slices` are the numbers of rows that the program will ask for.
     """
-    most = layout.target.tile_rows
-    used = sorted(set().union(*(heights(n, tiling.row_block, most) for n in slices)), reverse=True)
+    tallest = layout.target.tile_rows
+    used = set().union(*(heights(n, tiling.row_block, tallest) for n in slices))
     across = product.form == "weight_gradient"
     a, a_ld = product.a.name, layout.stride(product.a)
     entry = f"{a}[k * {a_ld} + i + r]" if across else f"{a}[(i + r) * {a_ld} + k]"
     rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
-    text = ""
+    body: list[Statement] = []
     if tiling.pack_rows:
         rows_at = f"{name}_rows + i * {tiling.depth_block}"
-        text = PACK_ROWS.format(at=rows_at, entry=entry)
+        copy = Loop("r", 0, "h", [f"tile[(k - k0) * h + r] = {entry};"])
+        pack: list[Statement] = [f"real *restrict tile = {rows_at};", Loop("k", "k0", "k1", [copy])]
+        body.append(_tiles(pack))
     columns_at = f"{panel} + j * {product.depth}"
     if tiling.packing == "none":
         columns_at = f"{product.b.name} + j"
     elif not tiling.ahead:
         columns_at = "panel"
     for wide, start, stop, part in _spans(product, layout):
-        pack = "" if columns_at != "panel" else pack_panel(product, tiling, layout, wide)
-        cases = "\n".join(
-            f"      case {height}: {name}_tile(table, workspace, {height}, {wide}, {part}, i, j, "
-            f"k0, k1, {rows_at}, {columns_at}); break;"
-            for height in used
-        )
-        step = wide * layout.lanes
-        text += COLUMNS.format(start=start, stop=stop, step=step, pack=pack, cases=cases)
-    room = f"real panel[{tiling.depth_block} * WIDE * LANES] __attribute__((aligned(64)));\n"
-    return (room if columns_at == "panel" else "") + BLOCKS.format(
-        begin="begin" if across else "0",
-        end="end" if across else str(product.depth),
-        depth_block=tiling.depth_block,
-        row_block=tiling.row_block,
-        body=indent(text, "    "),
+        packs = [pack_panel(product, tiling, layout, wide)] if columns_at == "panel" else []
+        operands = f"i, j, k0, k1, {rows_at}, {columns_at}"
+        cases = [
+            (h, f"{name}_tile(table, workspace, {h}, {wide}, {part}, {operands});")
+            for h in sorted(used, reverse=True)
+        ]
+        tiles: list[Statement] = [*packs, _tiles([Switch("h", cases)])]
+        body.append(Loop("j", start, stop, tiles, step=wide * layout.lanes))
+    begin, end = ("begin", "end") if across else (0, product.depth)
+    block = f"base + {tiling.row_block}"
+    blocks = Loop(
+        "base",
+        "first",
+        "last",
+        [f"const long stop = MIN({block}, last);", *body],
+        step=tiling.row_block,
     )
+    passes = Loop(
+        "k0",
+        begin,
+        end,
+        [f"const long k1 = MIN(k0 + {tiling.depth_block}, {end});", blocks],
+        step=tiling.depth_block,
+    )
+    if columns_at != "panel":
+        return [passes]
+    return [
+        f"real panel[{tiling.depth_block} * WIDE * LANES] __attribute__((aligned(64)));",
+        passes,
+    ]
 
 
-BLOCKS = """\
-for (long k0 = {begin}; k0 < {end}; k0 += {depth_block}) {{
-  const long k1 = MIN(k0 + {depth_block}, {end});
-  for (long base = first; base < last; base += {row_block}) {{
-    const long stop = MIN(base + {row_block}, last);
-{body}
-  }}
-}}"""
+def _tiles(body: Sequence[Statement]) -> Loop:
+    """Return the loop over the tiles from row `base` to `stop`, of height ``h`` at row ``i``."""
+    return Loop("i", "base, h", "stop", ["h = tile_height(stop - i);", *body], step="h")
 
-PACK_ROWS = """\
-for (long i = base, h; i < stop; i += h) {{
-  h = tile_height(stop - i);
-  real *restrict tile = {at};
-  for (long k = k0; k < k1; k++)
-    for (long r = 0; r < h; r++) tile[(k - k0) * h + r] = {entry};
-}}
-"""
 
-COLUMNS = """\
-for (long j = {start}; j < {stop}; j += {step}) {{
-{pack}\
-  for (long i = base, h; i < stop; i += h) {{
-    h = tile_height(stop - i);
-    switch (h) {{
-{cases}
-      default: __builtin_trap(); /* rows that no case computes */
-    }}
-  }}
-}}
-"""
+def _each(body: Sequence[Statement], lanes: str) -> Each:
+    """Return a loop over the vectors of a tile; ``lanes`` are those that the row has there."""
+    count = ["const long lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
+    return Each([*count, *body])
 
 
 def _spans(product: Product, layout: Layout) -> list[tuple[int, int, int, int]]:
@@ -172,59 +165,43 @@ def _ends_within(value: Value, layout: Layout) -> bool:
     return layout.stride(value) % layout.lanes != 0
 
 
-def _by_width(move: str, at: str, within: bool, value: str = "") -> str:
-    """Return a load or store of a vector of c; of `part` lanes where its row ends in it."""
-    rest = f", {value}" if value else ""
-    if not within:
-        return f"{move}({at}{rest})"
-    whole, part = f"{move}({at}{rest})", f"{move}_some({at}{rest}, part)"
-    if value:
-        return f"{{ if (part && v == wide - 1) {part}; else {whole}; }}"
-    return f"(part && v == wide - 1 ? {part} : {whole})"
-
-
 def _accumulator(product: Product) -> Value:
     """Return the value in whose memory sums wait between passes: one that is stored anyway."""
     return next((v for v in product.writes if v.stored), product.c)
 
 
-def _tile_names(product: Product) -> list[str]:
+def _tile_buffers(product: Product) -> list[str]:
     written = [v.name for v in product.writes if v.stored]
     read = [v.name for m in product.epilogue for v in m.reads]
     return written + read + ([product.bias.name] if product.bias else [])
 
 
-def _epilogue(product: Product, layout: Layout) -> str:
+def _epilogue(product: Product, layout: Layout) -> Sequence[Statement]:
     """Return what happens to each vector of c before it is stored."""
-    lines = []
-    bias = f" + load({product.bias.name} + j + v * LANES)" if product.bias else ""
     known = {product.c: f"at_{product.c.name}"}
-    lines.append(f"const vec {known[product.c]} = sum[r][v]{bias};")
+    bias = f" + {load(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
+    lines: list[Statement] = [f"const vec {known[product.c]} = sum[r][v]{bias};"]
     for step in product.epilogue:
-        lines += map_lines(step, layout, "(i + r)", "j + v * LANES", known)
-    for value in product.writes:
-        if value.stored:
-            at = f"{value.name} + (i + r) * {layout.stride(value)} + j + v * LANES"
-            lines.append(_by_width("store", at, _ends_within(value, layout), known[value]) + ";")
-    return "\n".join(lines)
+        lines += map_statements(step, layout, "(i + r)", "j + v * LANES", known)
+    stored = [value for value in product.writes if value.stored]
+    for value in stored:
+        lanes = "lanes" if _ends_within(value, layout) else ""
+        place = layout.at(value, "(i + r)", "j + v * LANES")
+        lines.append(store(place, known[value], lanes))
+    return [_each(lines, "lanes" if any(_ends_within(v, layout) for v in stored) else "")]
 
 
-def map_lines(
+def map_statements(
     step: Map, layout: Layout, row: str, column: str, known: dict[Value, str]
-) -> list[str]:
+) -> Sequence[Statement]:
     """Return the statements of a map at one vector; `known` names what is in registers already."""
-    lines, renamed = [], {}
+    lines: list[Statement] = []
     for name in step.rule.reads:
         value = step.names[name]
         if value not in known:
             known[value] = f"at_{value.name}"
-            at = f"{value.name} + {row} * {layout.stride(value)} + {column}"
-            lines.append(f"const vec {known[value]} = load({at});")
-        renamed[name] = known[value]
+            lines.append(f"const vec {known[value]} = {load(layout.at(value, row, column))};")
     for name in step.rule.writes:
-        value = step.names[name]
-        known[value] = renamed[name] = f"at_{value.name}"
-        lines.append(f"vec {known[value]};")
-    code = re.sub(r"(?<![\w@])[a-z]\w*", lambda m: renamed.get(m[0], m[0]), step.rule.code)
-    lines += [f"{part.strip()};" for part in with_options(code, step.op).split(";")]
-    return lines
+        known[step.names[name]] = f"at_{step.names[name].name}"
+    names = {name: known[value] for name, value in step.names.items()}
+    return [*lines, *step.rule.statements(step.op, names)]

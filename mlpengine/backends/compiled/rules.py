@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mlpengine.backends.compiled.numbers import with_options
 from mlpengine.ops._op import Direction, GradOp
 
 
@@ -33,6 +34,12 @@ class Rule:
                     reads.append(name)
             writes.append(target.strip())
         return cls(tuple(reads), tuple(writes), code)
+
+    def statements(self, op: GradOp, names: Mapping[str, str]) -> list[str]:
+        """Return the C statements of `op` on vectors of these names; those written are declared."""
+        code = re.sub(r"(?<![\w@])[a-z]\w*", lambda m: names.get(m[0], m[0]), self.code)
+        declared = [f"vec {names[name]};" for name in self.writes]
+        return [*declared, *(f"{part.strip()};" for part in with_options(code, op).split(";"))]
 
 
 def _table(rows: Mapping[tuple[str, Direction], str]) -> dict[tuple[str, Direction], Rule]:

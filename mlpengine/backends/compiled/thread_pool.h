@@ -13,7 +13,7 @@ static struct {
   pthread_mutex_t busy, lock;
   pthread_cond_t moved;
   atomic_int arrived, round, sleepers, stopping, users;
-  struct job job;
+  struct call *call;
   pthread_t workers[THREADS]; /* the caller is number 0 */
   int started;                /* how many workers run */
   int forkable;               /* whether forks are handled */
@@ -62,7 +62,7 @@ static void *worker_main(void *number) {
   for (;;) {
     barrier();
     if (atomic_load(&pool.stopping)) return NULL;
-    work(pool.job, (long)(intptr_t)number);
+    work(pool.call, (long)(intptr_t)number);
   }
 }
 
@@ -126,18 +126,19 @@ static void set_affinity(void) {
 #endif
 }
 
-/* The job of all.  Each step ends at a barrier, so that no worker is at work afterwards; a job of
-   no steps has none and wakes nobody. */
-static long run(const struct job job) {
-  if (job.count < 1) return work(job, 0);
-  if (!start_workers()) {
-    job.numbers[6] = NO_THREADS;
-    return 0;
+/* A call by all threads.  Each step ends at a barrier, so that no worker is at work afterwards; a
+   call of no steps has none and wakes nobody. */
+static void run(struct call *call) {
+  if (call->count > 0 && !start_workers()) {
+    call->status = NO_THREADS;
+    return;
   }
-  set_affinity();
-  pool.job = job;
-  barrier();
-  return work(job, 0);
+  if (call->count > 0) {
+    set_affinity();
+    pool.call = call;
+    barrier();
+  }
+  work(call, 0);
 }
 
 static void enter(void) { pthread_mutex_lock(&pool.busy); }

@@ -1,12 +1,12 @@
 """The table of compiled optimizers: what one step does to a vector of parameters."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from textwrap import indent
+from typing import Protocol
 
 from mlpengine.backends.compiled.numbers import literal
+from mlpengine.backends.compiled.statements import Function, If, Loop, Statement, load, store
 from mlpengine.spec import Array
 
 
@@ -72,13 +72,12 @@ UPDATES = {
 """Rows by name; which optimizer takes which row is said where optimizers are known."""
 
 
-@dataclass(frozen=True, eq=False)
-class Update:
-    """An optimizer bound to its vectors, as a row of `UPDATES` wants it.
+class Update(Protocol):
+    """An optimizer's step as data.
 
     Attributes:
-        rule: the name of the row.
-        params, grads: the flat vectors.
+        rule: the name of the row of `UPDATES`.
+        params: the flat vector.
         moments: flat vectors by name.
         numbers: the hyper-parameters, in the order of the row.
         weight_decay: and `decayed`, the ranges of the parameters that decay.
@@ -87,46 +86,75 @@ class Update:
             than `threshold` become zero.
     """
 
-    rule: str
-    params: Array
-    grads: Array
-    moments: Mapping[str, Array]
-    numbers: Sequence[float]
-    weight_decay: float = 0.0
-    decayed: Sequence[tuple[int, int]] = ()
-    flush_every: int = 64
-    floors: Mapping[str, float] = field(default_factory=dict)
-    threshold: float = 0.0
-
     @property
-    def vectors(self) -> dict[str, Array]:
-        """The flat vectors by their names in C."""
-        moments = {f"moment_{name}": array for name, array in self.moments.items()}
-        return {"params": self.params, "grads": self.grads, **moments}
+    def rule(self) -> str: ...
+    @property
+    def params(self) -> Array: ...
+    @property
+    def moments(self) -> Mapping[str, Array]: ...
+    @property
+    def numbers(self) -> Sequence[float]: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def decayed(self) -> Sequence[tuple[int, int]]: ...
+    @property
+    def flush_every(self) -> int: ...
+    @property
+    def floors(self) -> Mapping[str, float]: ...
+    @property
+    def threshold(self) -> float: ...
 
 
-def emit_update(update: Update, first_number: int) -> str:
-    """Return the body that updates the entries `first` to `last` of the flat vectors.
+def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
+    """Return the flat vectors by their names in C."""
+    moments = {f"moment_{name}": array for name, array in update.moments.items()}
+    return {"params": update.params, "grads": grads, **moments}
 
-    `first_number` is where the hyper-parameters start in the table ``numbers``.
-    """
+
+def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]:
+    """Return ``update`` and ``flush``, which work on the entries `first` to `last`."""
+    vectors = ["params", "grads", *(f"moment_{name}" for name in update.moments)]
+    parameters = (
+        "const struct call *call, const double t, const double lr, const long first, "
+        "const long last"
+    )
+    return (
+        Function(
+            "update", "update", vectors, _update(update), f"{update.rule}, a step", parameters
+        ),
+        Function(
+            "flush",
+            "update",
+            [name for name in vectors if name != "grads"],
+            _flush(update, itemsize),
+            "What is nearly zero becomes zero, or the floor",
+            "const long first, const long last",
+        ),
+    )
+
+
+def _update(update: Update) -> Sequence[Statement]:
     rule = UPDATES[update.rule]
-    lines = [
-        f"const double {name} = numbers[{first_number + i}];" for i, name in enumerate(rule.numbers)
+    lines: list[Statement] = [
+        "const real keep = (real)(1.0 - lr * call->weight_decay);",
+        "(void)t, (void)keep;",
+        *(f"const double {name} = call->hyper[{i}];" for i, name in enumerate(rule.numbers)),
+        *rule.constants.split("\n"),
     ]
-    lines += rule.constants.split("\n")
     for start, stop, decays in _ranges(update):
-        lines.append(f"for (long i = MAX({start}, first); i < MIN({stop}, last); i += LANES) {{")
-        lines.append(f"  const long n = MIN(LANES, MIN({stop}, last) - i);")
-        body = _vector(rule, decays=decays)
-        lines.append(f"  if (n == LANES) {{\n{indent(body, '    ')}\n  }} else {{")
-        lines.append(f"{indent(_partial(body), '    ')}\n  }}")
-        lines.append("}")
-    return "\n".join(lines)
+        whole, partial = (_vector(rule, lanes, decays=decays) for lanes in ("", "n"))
+        body: list[Statement] = [
+            "const long n = MIN(LANES, end - i);",
+            If("n == LANES", whole, partial),
+        ]
+        loop = Loop("i", f"MAX({start}, first), end = MIN({stop}, last)", "end", body, "LANES")
+        lines.append(loop)
+    return lines
 
 
-def emit_flush(update: Update, itemsize: int) -> str:
-    """Return the body that keeps the vectors out of the denormal range, `first` to `last`."""
+def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
+    """Return what keeps the vectors out of the denormal range."""
     lines = []
     for name in update.moments:
         at = f"moment_{name}[i]"
@@ -137,8 +165,7 @@ def emit_flush(update: Update, itemsize: int) -> str:
             lines.append(_zero_small(at, update, itemsize))
     if update.weight_decay and update.decayed:
         lines.append(_zero_small("params[i]", update, itemsize))
-    loops = [f"for (long i = first; i < last; i++)\n  {line}" for line in lines]
-    return "\n".join(loops)
+    return ["(void)first, (void)last;", *(Loop("i", "first", "last", [line]) for line in lines)]
 
 
 def _zero_small(at: str, update: Update, itemsize: int) -> str:
@@ -156,19 +183,13 @@ def _ranges(update: Update) -> Iterator[tuple[int, int, bool]]:
         yield start, stop, any(a <= start < b for a, b in update.decayed)
 
 
-def _vector(rule: UpdateRule, *, decays: bool) -> str:
-    """Return what happens to one vector of entries."""
-    lines = ["vec p = load(params + i), g = load(grads + i);"]
-    lines += [f"vec {name} = load(moment_{name} + i);" for name in rule.moments]
-    if decays:
-        lines.append("p = p * splat(keep);")
-    lines += rule.code.split("\n")
-    lines += [f"store(moment_{name} + i, {name});" for name in rule.moments]
-    lines.append("store(params + i, p);")
-    return "\n".join(lines)
-
-
-def _partial(body: str) -> str:
-    """Return the same for the first `n` lanes."""
-    text = re.sub(r"load\((\w+ \+ i)\)", r"load_some(\1, n)", body)
-    return re.sub(r"store\((\w+ \+ i), (\w+)\)", r"store_some(\1, \2, n)", text)
+def _vector(rule: UpdateRule, lanes: str, *, decays: bool) -> Sequence[Statement]:
+    """Return what happens to one vector of entries, or to its first `lanes`."""
+    vectors = {"p": "params + i", **{name: f"moment_{name} + i" for name in rule.moments}}
+    return [
+        *(f"vec {name} = {load(at, lanes)};" for name, at in vectors.items()),
+        f"const vec g = {load('grads + i', lanes)};",
+        *(["p = p * splat(keep);"] if decays else []),
+        *rule.code.split("\n"),
+        *(store(at, name, lanes) for name, at in vectors.items()),
+    ]

@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from mlpengine.buffers import address_of
 from mlpengine.spec import Array
 
 
@@ -55,11 +56,6 @@ class Value:
 
     def __repr__(self) -> str:
         return f"{self.name} {list(self.array.shape)}"
-
-
-def address_of(array: Array) -> int:
-    """Return the address of the first element."""
-    return int(array.__array_interface__["data"][0])
 
 
 def padded_length(columns: int, lanes: int) -> int:
@@ -121,9 +117,9 @@ class Values:
         return value
 
     def _name(self, role: str, array: Array) -> str:
-        found = self.names.get(address_of(array))
-        if found and all(v.name != found for v in self.all):
-            return found
+        given = self.names.get(address_of(array))
+        if given and all(v.name != given for v in self.all):
+            return given
         return f"{role}{len(self.all)}"
 
 

@@ -1,0 +1,155 @@
+"""C as data: typed statements, functions of them, and the one printer of both.
+
+A statement is a line of C or one of the classes here, so that whoever writes a loop does not indent
+it and whoever changes a load does not search for it in a text.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Phase = Literal["prepare", "rows", "reduce", "update"]
+
+PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "update")
+"""When the functions of a program are called: ``prepare`` once a step, to pack parameters; ``rows``
+for some rows of the batch: forward, loss and backward; ``reduce`` to sum over those rows into the
+gradients of the parameters; ``update`` for the optimizer."""
+
+MEMORY = "void *const *table, char *workspace"
+"""The parameters of C functions that find their buffers by themselves."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``for (long variable = start; variable < stop; variable += step)``."""
+
+    variable: str
+    start: str | int
+    stop: str | int
+    body: Sequence["Statement"]
+    step: str | int = 1
+
+
+@dataclass(frozen=True)
+class Each:
+    """For each vector ``[r][v]`` of a tile, unrolled."""
+
+    body: Sequence["Statement"]
+
+
+@dataclass(frozen=True)
+class If:
+    """``if (condition)``, and what is done otherwise."""
+
+    condition: str
+    body: Sequence["Statement"]
+    otherwise: Sequence["Statement"] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Statements with names of their own."""
+
+    body: Sequence["Statement"]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A call for each value of a variable; another value is a fault of the generator and traps."""
+
+    variable: str
+    cases: Sequence[tuple[int, str]]
+
+
+Statement: TypeAlias = str | Loop | Each | If | Block | Switch
+
+
+def load(place: str, lanes: str | int = "") -> str:
+    """Return the expression that loads a vector, or its first `lanes`, the others 0."""
+    return f"load_first({place}, {lanes})" if lanes else f"load({place})"
+
+
+def store(place: str, value: str, lanes: str | int = "") -> str:
+    """Return the statement that stores a vector, or its first `lanes`."""
+    return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A C function of a program.
+
+    Attributes:
+        phase: when it is called.
+        buffers: names of the arrays and of the workspace that it uses.
+        text: a comment.
+        parameters: of the C function, beside `MEMORY`.
+        count: of the things that threads share in ``prepare`` and ``reduce``.
+        tile: a function that only this one calls, and that is a part of it.
+    """
+
+    name: str
+    phase: Phase
+    buffers: Sequence[str]
+    body: Sequence[Statement]
+    text: str = ""
+    parameters: str = "const long first, const long last"
+    count: int = 0
+    tile: "Function | None" = None
+    qualifiers: str = "static"
+
+    @property
+    def all_buffers(self) -> set[str]:
+        """Names of the buffers that it and its tile use."""
+        return {*self.buffers, *(self.tile.buffers if self.tile else ())}
+
+    @property
+    def call(self) -> str:
+        """The statement that calls it in its phase."""
+        if self.phase == "rows":
+            return f"{self.name}(table, workspace, first, last);"
+        more = ", begin, end" if self.phase == "reduce" else ""
+        return f"{self.name}(table, workspace, SHARE({self.count}){more});"
+
+
+def print_function(function: Function, declarations: Iterable[str]) -> str:
+    """Return the C text of a function; `declarations` are those of its buffers."""
+    body = ["(void)table, (void)workspace;", *declarations, *function.body]
+    lines = [f"/* {function.text} */"] if function.text else []
+    head = f"{function.qualifiers} void {function.name}({MEMORY}"
+    lines += [f"{head}, {function.parameters}) {{" if function.parameters else f"{head}) {{"]
+    return "\n".join([*lines, *print_statements(body, "  "), "}", ""])
+
+
+def print_statements(statements: Iterable[Statement], indent: str) -> Iterator[str]:
+    """Yield the lines of C."""
+    for statement in statements:
+        yield from _lines(statement, indent)
+
+
+def _lines(statement: Statement, indent: str) -> Iterator[str]:
+    deeper = indent + "  "
+    match statement:
+        case str():
+            yield indent + statement
+        case Loop(variable, start, stop, body, step):
+            grow = f"{variable}++" if step == 1 else f"{variable} += {step}"
+            yield f"{indent}for (long {variable} = {start}; {variable} < {stop}; {grow}) {{"
+            yield from print_statements(body, deeper)
+            yield indent + "}"
+        case If(condition, body, otherwise):
+            yield f"{indent}if ({condition}) {{"
+            yield from print_statements(body, deeper)
+            if otherwise:
+                yield indent + "} else {"
+                yield from print_statements(otherwise, deeper)
+            yield indent + "}"
+        case Each(body) | Block(body):
+            yield indent + ("EACH {" if isinstance(statement, Each) else "{")
+            yield from print_statements(body, deeper)
+            yield indent + "}"
+        case Switch(variable, cases):
+            yield f"{indent}switch ({variable}) {{"
+            for value, call in cases:
+                yield f"{deeper}case {value}: {call} break;"
+            yield f"{deeper}default: __builtin_trap(); /* rows that no case computes */"
+            yield indent + "}"

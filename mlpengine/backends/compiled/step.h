@@ -1,0 +1,77 @@
+/* A step from the functions of the program, and the entry that Python calls.  Defined before this:
+   GATHERS if rows are gathered; ROW_LOSS, LABEL_ERROR and LOSS_VALUE if there is a loss;
+   PARAMETERS, GRADS, CHUNK_SUMS, SMALLEST_SUM and FLUSH_EVERY if there is an update. */
+
+#ifdef PARAMETERS
+/* Norm, check that everything is finite, clipping and update number `number`. */
+static long apply(struct call *call, const int64_t number, const double lr, const double loss,
+                  const long thread) {
+  void *const *table = call->table;
+  char *const workspace = call->workspace;
+  real *restrict grads = GRADS;
+  double *restrict chunk_sums = CHUNK_SUMS;
+  for (long c = thread; c * CHUNK < PARAMETERS; c += THREADS)
+    chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
+  barrier();
+  const double norm = norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM);
+  if (thread == 0) call->norm = norm;
+  if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
+  if (norm > call->max_norm) return LARGE_NORM;
+  const long from = PARAMETERS * thread / THREADS / 64 * 64;
+  const long to = thread == THREADS - 1 ? PARAMETERS
+                                        : PARAMETERS * (thread + 1) / THREADS / 64 * 64;
+  const double clip = call->clip_norm;
+  if (norm + 1e-6 > clip) scale(grads, (real)(clip / (norm + 1e-6)), from, to);
+  if (number > 1 && (number - 1) % FLUSH_EVERY == 0) flush(table, workspace, from, to);
+  update(table, workspace, call, (double)number, lr, from, to);
+  return FINISHED;
+}
+#endif
+
+/* What one thread does in a step. */
+static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
+                 const long thread) {
+  void *const *table = call->table;
+  char *const workspace = call->workspace;
+  (void)order, (void)number, (void)lr;
+#ifdef ROW_LOSS
+  if (thread == 0) LABEL_ERROR[0] = 0;
+#endif
+  prepare(table, workspace, thread);
+  barrier();
+  for (long begin = 0; begin < BATCH; begin += CHUNK_ROWS) {
+    const long end = MIN(begin + CHUNK_ROWS, BATCH), length = end - begin;
+    const long first = begin + length * thread / THREADS;
+    const long last = begin + length * (thread + 1) / THREADS;
+#ifdef GATHERS
+    if (order) gather(table, workspace, order, call->data, first, last);
+#endif
+    rows(table, workspace, first, last);
+    barrier();
+    reduce(table, workspace, thread, begin, end);
+    barrier();
+  }
+  double loss = 0;
+#ifdef ROW_LOSS
+  if (LABEL_ERROR[0]) return BAD_LABEL;
+  loss = sum_in_order(ROW_LOSS, BATCH);
+  if (thread == 0) call->loss = LOSS_VALUE[0] = loss;
+#endif
+#ifdef PARAMETERS
+  return apply(call, number, lr, loss, thread);
+#else
+  (void)loss;
+  return FINISHED;
+#endif
+}
+
+/* Make the steps of a call; return how the last one ended. */
+long mlpengine_run(struct call *call) {
+  enter();
+  const unsigned long old = flush_denormals();
+  call->done = 0;
+  run(call);
+  restore_denormals(old);
+  leave();
+  return call->status;
+}
