@@ -55,6 +55,7 @@ def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str
         *_suspects(profile),
         *_drop(profile),
         *_missing(profile, target),
+        *_formulas(profile, target),
         *_balance(profile),
         f"  split: {{validation: {size.validation}, test: 0.2}}  # the rest trains"
         + ("; each class keeps its share" if profile.task == "classification" else ""),
@@ -121,6 +122,20 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
         return []
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
     return [f"  missing: indicator  # the mean, and a feature that says so: {_one_line(shown)}"]
+
+
+def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
+    """Return comments that show how to compute columns and choose rows, with a column's name."""
+    for column in profile.columns:
+        usable = column.name not in {*profile.drop, *target} and "`" not in column.name
+        if usable and column.kind in ("number", "integer") and column.name.isprintable():
+            name = column.name if column.name.isidentifier() else f"`{column.name}`"
+            return [
+                f"  # features: {{{quoted('log ' + column.name)}: {quoted(f'log({name})')}}}"
+                "  # further columns, by formulas",
+                f"  # where: {quoted(f'{name} > 0')}  # the rows to use, by a formula",
+            ]
+    return []
 
 
 def _balance(profile: Profile) -> list[str]:

@@ -47,4 +47,5 @@ def _metadata(model: Model) -> dict[str, str]:
         "task": str(model.preprocessor.task),
         "target": json.dumps(target.columns if target else []),
         "classes": json.dumps(model.preprocessor.classes),
+        "where": model.preprocessor.options.where or "",
     }

@@ -102,7 +102,7 @@ def test_more_features_than_rows(mlpengine, tmp_path):
 
 PREDICTED = {
     "a CSV": ("a,b\n1,2\n3,4\n", "line,y,", ["2", "3"]),
-    "a CSV with blank lines": ("a,b\n\n1,2\n\n3,4\n", "row,y,", ["1", "2"]),
+    "a CSV with blank lines": ("a,b\n\n1,2\n\n3,4\n", "line,y,", ["3", "5"]),
 }
 
 
@@ -161,3 +161,15 @@ def test_other_names_of_the_same_are_understood(config, mlpengine, tmp_path):
 def test_a_target_of_other_case_is_offered(mlpengine):
     answer = mlpengine("init", "penguins", "--target", "SPECIES")
     assert (answer.code, "did you mean 'species'?" in answer.err) == (2, True)
+
+
+def test_the_formulas_that_init_shows_work(mlpengine, tmp_path):
+    rows = "\n".join(f"{i % 7 + 1},{i % 5}" for i in range(80))
+    (tmp_path / "rows.csv").write_text("a b: c,y\n" + rows)
+    assert mlpengine("init", "rows.csv", "--target", "y").code == 0
+    config = (tmp_path / "rows.yaml").read_text()
+    assert '# features: {"log a b: c": "log(`a b: c`)"}' in config
+    config = config.replace("# features:", "features:").replace("# where:", "where:")
+    (tmp_path / "rows.yaml").write_text(config)
+    checked = json.loads(mlpengine("check", "rows.yaml", "--json").out)
+    assert checked["feature_names"] == ["a b: c", "log a b: c"]
