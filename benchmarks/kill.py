@@ -134,7 +134,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from machine import restart_clean
-
-    restart_clean()
     sys.exit(main())

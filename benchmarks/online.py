@@ -211,7 +211,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from machine import restart_clean
-
-    restart_clean()
     main()

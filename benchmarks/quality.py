@@ -20,6 +20,7 @@ ONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "
 os.environ.update(ONE)  # before NumPy is imported
 
 import numpy as np  # noqa: E402
+from machine import restart_clean  # noqa: E402
 from quality_methods import Method, methods  # noqa: E402
 from quality_tables import Problem, problems  # noqa: E402
 from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
@@ -139,4 +140,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

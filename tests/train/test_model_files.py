@@ -33,6 +33,7 @@ LOSSES = {"one": "softmax_cross_entropy", "two": "bce_with_logits", "value": "hu
 VALUES: list[Any] = [
     *(None, True, -1, 0, 2, 1.5, 1e300, 10**400, "", "x", "\ud800", "none", [], [[]], {}, [None]),
     *(["size", "", ""], {"name": "dropout"}, {"x": 1}, [2, 20000, 20000, 3], "float64", "number"),
+    *("size * nothing", "size.__class__", "(" * 5_000, "gap + 1", "size > 0", "size / 0"),
 ]
 
 
@@ -64,7 +65,13 @@ def model(target: str) -> Model:
     others = tuple({*LOSSES} - {target})
     task = "regression" if target == "value" else "classification"
     preprocessor = Preprocessor(
-        target, task=task, drop=others, weight="weight", missing="indicator", min_count=1
+        target,
+        task=task,
+        drop=others,
+        weight="weight",
+        missing="indicator",
+        min_count=1,
+        features={"area": "size * size", "gap": "(until - when) * area"},
     ).fit(table())
     outputs = {"one": 3, "two": 1, "value": 1}[target]
     sizes = [preprocessor.n_features, 4, 3, outputs]
