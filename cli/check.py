@@ -12,6 +12,8 @@ from mlpengine.data import profile
 from mlpengine.data.checks import Profile, more_features
 from mlpengine.wording import plural
 
+from .progress import Meter
+
 EPILOG = """\b
 Examples:
   mlpengine check titanic.yaml
@@ -32,9 +34,11 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     Nothing is trained or written.  What cannot be trained on is an error, with exit code 2.
     """
     file = load_config(config, [parse_override(text) for text in settings])
-    table, targets = read_source(file)
-    task = file.config.data.task
-    facts = profile(profiled_table(file, table), targets, task=None if task == "auto" else task)
+    with Meter(f"reading {file.config.data.source}") as meter:
+        table, targets = read_source(file, meter)
+    task = None if file.config.data.task == "auto" else file.config.data.task
+    with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
+        facts = profile(profiled_table(file, table), targets, task=task, progress=meter)
     dropped = reasons(file, facts)
     shown = facts.warnings(dropped)
     if not as_json:

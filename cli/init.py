@@ -13,6 +13,7 @@ from mlpengine.errors import UsageError
 from mlpengine.files import write_atomically
 from mlpengine.wording import plural
 
+from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
 
 EPILOG = """\b
@@ -42,7 +43,8 @@ def command(
     the target stays and is reported.  The schema is written beside the config, so that editors
     complete and check it.
     """
-    table = read_table(data)
+    with Meter(f"reading {data}") as meter:
+        table = read_table(data, progress=meter)
     if not target and data in DATASETS:
         target = (DATASETS[data],)
     if not target:
@@ -54,7 +56,8 @@ def command(
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     source = data if data in DATASETS else _beside(Path(data), path)
     names = list(dict.fromkeys(target))
-    facts = profile(table, names)
+    with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
+        facts = profile(table, names, progress=meter)
     text = propose(facts, names, source=source, schema=SCHEMA_FILE)
     if path is not None:
         write_atomically(path, text.encode())

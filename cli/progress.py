@@ -1,9 +1,9 @@
-"""What a person sees while a network learns: a row for each epoch, on stderr."""
+"""What a person sees on stderr of long work: a row for each epoch, the share of a table read."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 import click
 
@@ -94,17 +94,7 @@ class RichProgress(PlainProgress):
 
     def __init__(self, verbose: bool = False) -> None:
         super().__init__(verbose)
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        self._bar = _bar()
 
     def on_start(self, loop: Loop) -> None:
         """Print the header and show the bar."""
@@ -136,3 +126,54 @@ def progress(quiet: bool, verbose: bool = False) -> list[Progress]:
 def is_terminal() -> bool:
     """Return whether a person watches stderr."""
     return sys.stderr.isatty()
+
+
+class Meter:
+    """How much of reading or looking at a table is done, on stderr: a bar, or a line now and then.
+
+    Work that ends within a second shows nothing.
+    """
+
+    FIRST, NEXT = 1.0, 5.0
+    """Seconds before the first line, and between lines, where stderr is no terminal."""
+
+    def __init__(self, title: str, clock: Callable[[], float] = perf_counter) -> None:
+        self._title, self._clock = title, clock
+        self._due = clock() + self.FIRST
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> "Meter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, share: float) -> None:
+        """Show the share that is done, if it is time."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=share)
+        elif self._clock() >= self._due:
+            self._due = self._clock() + self.NEXT
+            if is_terminal():
+                self._bar = _bar()
+                self._bar.start()
+                self._task = self._bar.add_task(self._title, total=1.0, completed=share)
+            else:
+                click.echo(f"{self._title}: {share:.0%}", err=True)
+
+
+def _bar() -> Any:
+    """Return a bar on stderr that is taken away at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )

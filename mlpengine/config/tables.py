@@ -23,6 +23,7 @@ from mlpengine.data.computed import (
     rows_that_fulfil,
     with_columns,
 )
+from mlpengine.data.progress import Progress
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
 from mlpengine.errors import DataError, FormulaError
@@ -124,19 +125,21 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
     )
 
 
-def read_source(file: ConfigFile) -> tuple[Table, list[str]]:
+def read_source(file: ConfigFile, progress: Progress | None = None) -> tuple[Table, list[str]]:
     """Return the table that a config trains on and the names of its target columns.
+
+    `progress` is called with the share of the file that is read.
 
     Raises: ConfigError for a file or column that does not exist; DataError.
     """
-    table = _read(file, "source", file.config.data.source)
+    table = _read(file, "source", file.config.data.source, progress)
     target = file.config.data.target or _own_target(file, table)
     _check_columns(file, table)
     _check_formulas(file, table, target)
     return table, target
 
 
-def _read(file: ConfigFile, key: str, source: str) -> Table:
+def _read(file: ConfigFile, key: str, source: str, progress: Progress | None = None) -> Table:
     if source in DATASETS:
         return load_dataset(source)
     path = file.find(source)
@@ -146,7 +149,7 @@ def _read(file: ConfigFile, key: str, source: str) -> Table:
         known = ", ".join(sorted(DATASETS))
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
         raise file.wrong(("data", key), text + suggestion(source, DATASETS))
-    return read_table(path)
+    return read_table(path, progress=progress)
 
 
 def _own_target(file: ConfigFile, table: Table) -> list[str]:

@@ -6,8 +6,9 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from mlpengine.data.progress import Progress
 from mlpengine.errors import DataError
 
 Opener = Callable[[], BinaryIO]
@@ -54,16 +55,35 @@ def readable(where: str) -> Iterator[None]:
         raise DataError(f"{where}: cannot be read ({error.strerror or error})") from error
 
 
-def opener(path: str | os.PathLike[str]) -> Opener:
+class _Watched(io.FileIO):
+    """A file that reports how much of it is read."""
+
+    def __init__(self, path: str | os.PathLike[str], progress: Progress) -> None:
+        super().__init__(path)
+        self.progress, self.size = progress, os.fstat(self.fileno()).st_size
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Fill a buffer with the next bytes."""
+        count = super().readinto(buffer)
+        if self.size:
+            self.progress(min(1.0, self.tell() / self.size))
+        return count
+
+
+def opener(path: str | os.PathLike[str], progress: Progress | None = None) -> Opener:
     """Return how to open a file as bytes, unpacking it if its name ends in .gz."""
-    if os.fspath(path).lower().endswith(".gz"):
-        return lambda: _open_gzip(path)
-    return lambda: open(path, "rb")
+
+    def open_file() -> BinaryIO:
+        return open(path, "rb") if progress is None else io.BufferedReader(_Watched(path, progress))
+
+    is_packed = os.fspath(path).lower().endswith(".gz")
+    return (lambda: _unpacked(open_file())) if is_packed else open_file
 
 
-def _open_gzip(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a gzip file after unpacking its start once, which is cheaper than parsing a bomb."""
-    stream = GuardedGzip(path, "rb")
+def _unpacked(packed: BinaryIO) -> BinaryIO:
+    """Return a gzip stream after unpacking its start once, which is cheaper than parsing a bomb."""
+    stream = GuardedGzip(fileobj=packed, mode="rb")
+    stream.myfileobj = packed  # type: ignore[assignment]  # closed with the stream
     try:
         while stream.tell() <= BOMB_BYTES and stream.read(_BLOCK):
             pass

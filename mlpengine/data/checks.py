@@ -9,6 +9,7 @@ import numpy as np
 from mlpengine.data.duplicates import duplicate_rows, same_columns
 from mlpengine.data.kinds import FeatureKind, Task, kind_of, task_of
 from mlpengine.data.leaks import Leak, find_leaks
+from mlpengine.data.progress import Progress, section, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.data.targets import ClassTarget
@@ -115,17 +116,25 @@ class Profile:
 
 
 def profile(
-    table: Table, target: str | Sequence[str] | None = None, *, task: Task | None = None
+    table: Table,
+    target: str | Sequence[str] | None = None,
+    *,
+    task: Task | None = None,
+    progress: Progress | None = None,
 ) -> Profile:
     """Look at every column of a table, and at how the columns relate to the target.
 
     Leaks are looked for when there is one target column, for classification and regression.
+    `progress` is called with the share of the work that is done.
 
     Raises: DataError if a target column does not exist.
     """
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
-    described = [_describe(name, column) for name, column in table.columns.items()]
+    described = [
+        _describe(name, column)
+        for name, column in tracked(table.columns.items(), section(progress, 0.0, 0.4))
+    ]
     complete = np.ones(table.n_rows, bool)
     for name in targets:
         complete &= ~table[name].missing
@@ -134,7 +143,9 @@ def profile(
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
-        classes, leaks = _relations(table.rows(complete), targets[0], task)
+        classes, leaks = _relations(
+            table.rows(complete), targets[0], task, section(progress, 0.4, 0.8)
+        )
     features = [column for column in described if column.name not in targets]
     return Profile(
         source=table.source,
@@ -150,7 +161,9 @@ def profile(
     )
 
 
-def _relations(table: Table, target: str, task: Task | None) -> tuple[dict[str, int], list[Leak]]:
+def _relations(
+    table: Table, target: str, task: Task | None, progress: Progress | None
+) -> tuple[dict[str, int], list[Leak]]:
     column = table[target]
     classes: dict[str, int] = {}
     if task == "classification":
@@ -171,7 +184,7 @@ def _relations(table: Table, target: str, task: Task | None) -> tuple[dict[str, 
     if table.n_rows > LEAK_ROWS:
         sample = np.arange(0, table.n_rows, -(-table.n_rows // LEAK_ROWS))
         features, values = features.rows(sample), values[sample]
-    return classes, find_leaks(features, features.names, values, task or "regression")
+    return classes, find_leaks(features, features.names, values, task or "regression", progress)
 
 
 def _describe(name: str, column: Column) -> ColumnProfile:

@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.data.categories import codes_into
 from mlpengine.data.kinds import Task
+from mlpengine.data.progress import Progress, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table
 from mlpengine.spec import Array
@@ -48,13 +49,20 @@ class Leak:
     is_target: bool = False
 
 
-def find_leaks(table: Table, names: Sequence[str], target: Array, task: Task) -> list[Leak]:
+def find_leaks(
+    table: Table,
+    names: Sequence[str],
+    target: Array,
+    task: Task,
+    progress: Progress | None = None,
+) -> list[Leak]:
     """Return the leaks of these columns of a table into the target.
 
     `target` holds class numbers or, for regression, values. An exact sum of several columns is
     broken up by its column that explains most.
     """
-    leaks = [leak for name in names if (leak := find_leak(name, table[name], target, task))]
+    each = (find_leak(name, table[name], target, task) for name in tracked(names, progress))
+    leaks = [leak for leak in each if leak]
     if task == "regression":
         known = {leak.column for leak in leaks if leak.is_target}
         columns = {name: table[name] for name in names if name not in known}

@@ -17,6 +17,7 @@ from mlpengine.data._cells import MISSING
 from mlpengine.data._csv import CsvOptions, read_csv, read_csv_blocks
 from mlpengine.data._files import BINARY_BYTES, buffered, opener, readable, refuse_bomb
 from mlpengine.data._lines import DELIMITERS
+from mlpengine.data.progress import Progress
 from mlpengine.data.table import Column, Table, column_of, date_column
 from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.spec import Array
@@ -32,6 +33,7 @@ def read_table(
     decimal: str | None = None,
     missing: Iterable[str] | None = None,
     text: Iterable[str] = (),
+    progress: Progress | None = None,
 ) -> Table:
     r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
 
@@ -42,7 +44,7 @@ def read_table(
     numbers beyond 2**53 is text. ISO 8601 dates and true/false are recognized.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. Parquet
-    needs the extra `data`.
+    needs the extra `data`. `progress` is called with the share of a CSV file that is read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
@@ -62,7 +64,7 @@ def read_table(
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
         )
-    return read_csv(opener(name), name, options)
+    return read_csv(opener(name, progress), name, options)
 
 
 def read_blocks(

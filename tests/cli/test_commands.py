@@ -1,6 +1,7 @@
 """From a table to predictions: init, check, summary, train, evaluate, predict, compare, schema."""
 
 import io
+import itertools
 import json
 import sys
 from itertools import pairwise
@@ -13,6 +14,7 @@ from mlpengine.config import json_schema, load_config
 from mlpengine.data import _csv, _lines, read_table
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
+from mlpengine_cli.progress import Meter
 from mlpengine_cli.tables import csv_text, escaped
 
 RNG = np.random.default_rng(0)
@@ -105,6 +107,24 @@ def test_check_as_json(at):
     assert found["outputs"] == 2
     assert found["features"] == len(found["feature_names"])
     assert sum(found["rows"].values()) == ROWS
+
+
+def test_long_reading_and_looking_show_how_far_they_are(at, trained, monkeypatch):
+    """Every look at the clock takes three seconds here."""
+    seconds = itertools.count(step=3)
+    monkeypatch.setattr(Meter.__init__, "__defaults__", (lambda: next(seconds),))
+    quiet = at("check", "flowers.yaml").out
+    for arguments in (
+        ["init", "flowers.csv", "--target", "kind", "-o", "-"],
+        ["check", "flowers.yaml"],
+    ):
+        found = at(*arguments)
+        assert found.code == 0
+        lines = [line for line in found.err.splitlines() if line.endswith("%")]
+        assert any(line.startswith("reading flowers.csv: ") for line in lines)
+        assert any(line.startswith("looking at 7 columns: ") for line in lines)
+        assert "%" not in found.out.splitlines()[0]
+    assert found.out == quiet
 
 
 def test_check_shows_what_it_found_before_an_error(at):

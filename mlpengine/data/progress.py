@@ -1,0 +1,23 @@
+"""Reporting how much of a long piece of work is done."""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Progress = Callable[[float], object]
+"""Called now and then with the share of the work that is done, between 0 and 1."""
+
+
+def tracked(items: Collection[Item], progress: Progress | None) -> Iterator[Item]:
+    """Yield the items, and report the share of them that is done."""
+    for number, item in enumerate(items):
+        if progress is not None:
+            progress(number / len(items))
+        yield item
+
+
+def section(progress: Progress | None, start: float, stop: float) -> Progress | None:
+    """Return how a part of the work reports, which is the work's from `start` to `stop`."""
+    if progress is None:
+        return None
+    return lambda share: progress(start + share * (stop - start))
