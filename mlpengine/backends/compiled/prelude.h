@@ -8,6 +8,11 @@
 #define LANES ((long)(BYTES / sizeof(real)))
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNFUSED __attribute__((optimize("fp-contract=off"))) /* products are rounded before sums */
+#else
+#define UNFUSED
+#endif
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -121,7 +121,13 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
     )
     return (
         Function(
-            "update", "update", vectors, _update(update), f"{update.rule}, a step", parameters
+            "update",
+            "update",
+            vectors,
+            _update(update),
+            f"{update.rule}: a step, rounded as NumPy rounds it",
+            parameters,
+            qualifiers="UNFUSED static",
         ),
         Function(
             "flush",
