@@ -9,7 +9,6 @@ import click
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.nn import Mlp
-from mlpengine.train.native import emit_c as c_of
 from mlpengine.wording import plural
 
 from .session import RESOLVED
@@ -41,7 +40,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
     overrides = [parse_override(text) for text in (*settings, *compiled)]
     experiment = build(load_config(path, overrides))
     if emit_c:
-        click.echo(c_of(experiment.step), nl=False)
+        click.echo(experiment.step.emit_c(), nl=False)
         return
     found = summarize(experiment)
     click.echo(json.dumps(found) if as_json else table(found))

@@ -14,12 +14,13 @@ from mlpengine.errors import CheckpointError, DataError, NumericalError
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
+from mlpengine.train.bound_step import BoundStep
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.history import EpochRow, History
 from mlpengine.train.nonfinite import bad_rows, odd_value
 from mlpengine.train.runs import FEWEST, CompiledSteps, Unseen, compiled_steps
 from mlpengine.train.skipping import NonfiniteRule
-from mlpengine.train.step import BoundStep, TrainingStep
+from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Part, Task
 
 CHECKED_ROWS = 512

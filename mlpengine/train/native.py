@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
 
 from mlpengine.backends.compiled import (
     BAD_LABEL,
@@ -24,9 +23,6 @@ from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Call
 from mlpengine.tape.binding import Instruction
-
-if TYPE_CHECKING:
-    from mlpengine.train.step import TrainingStep
 
 _log = logging.getLogger("mlpengine")
 
@@ -110,20 +106,6 @@ def compile_step(parts: StepParts, optimizer: Optimizer) -> Executor | None:
     except UnsupportedError as reason:
         _log.debug("compiled: the step is split (%s)", reason)
         return None
-
-
-def emit_c(step: "TrainingStep") -> str:
-    """Return the C text of a compiled training step, as ``summary --emit-c`` prints it.
-
-    Raises: CompileError if the step is not compiled whole.
-    """
-    whole = step.bound(step.batch_size).whole
-    if whole is None:
-        raise CompileError(
-            "emit: the step must be compiled as a whole; dropout, softmax activations or a missing "
-            "compiler split it"
-        )
-    return whole.source.text
 
 
 def compile_calls(parts: StepParts) -> tuple[Call, ...]:

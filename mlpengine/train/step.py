@@ -1,28 +1,27 @@
-"""One training step, bound whole: forward, loss, backward, clip, optimizer."""
+"""One training step on fixed buffers: forward, loss, backward, clip, optimizer."""
 
 from copy import copy
-from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.backends import BackendName
-from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.buffers import quiet_runner, replay, write_into
 from mlpengine.deprecation import renamed_argument
-from mlpengine.errors import CompileError, NumericalError, ShapeError, UsageError
+from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim.clipping import Apply
-from mlpengine.spec import Array, Call
+from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 from mlpengine.tape.rematerialization import Rematerialization
+from mlpengine.train.bound_step import BoundStep, Data
 from mlpengine.train.nonfinite import locate_nonfinite
-from mlpengine.train.runs import run_many
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
@@ -30,18 +29,6 @@ if TYPE_CHECKING:
 
 BACKENDS = (*get_args(BackendName), "compiled")
 """What `backend` of a training step may be."""
-
-
-@dataclass(frozen=True, eq=False)
-class BoundStep(Uncopyable):
-    """The step for one number of rows: its buffers, and the calls up to the gradients."""
-
-    scratch: Scratch
-    grads: Gradients
-    loss: BoundLoss
-    calls: tuple[Call, ...]
-    whole: "Executor | None" = None
-    """The whole step as machine code, in place of `calls`."""
 
 
 class TrainingStep:
@@ -135,24 +122,24 @@ class TrainingStep:
         none is.  Ask for the numbers to come before training, so that no executor follows another.
         Raises: ShapeError for no rows, or more than the batch size.
         """
-        found = self._bound.get(rows)
-        if found is None:
+        bound = self._bound.get(rows)
+        if bound is None:
             if not rows:
                 raise ShapeError("training step: x needs at least one row (got 0)")
             full, executor = self._full, self.executor
-            found = self._bind(full.scratch.for_rows(rows), full.grads.for_rows(rows))
-            self._bound[rows] = found
+            bound = self._bind(full.scratch.for_rows(rows), full.grads.for_rows(rows))
+            self._bound[rows] = bound
             if self.executor != executor:
                 self._bound = {n: self._bind(b.scratch, b.grads) for n, b in self._bound.items()}
                 self._full = self._bound[self.batch_size]
-                found = self._bound[rows]
-        return found
+                bound = self._bound[rows]
+        return bound
 
     def run(self, bound: BoundStep) -> float:
         """Train on what the buffers of `bound` hold; return the mean loss before the update."""
         self.scratch, self.grads = bound.scratch, bound.grads
-        if bound.whole is not None:
-            return self._run_whole(bound, bound.whole)
+        if bound.fused is not None:
+            return self._make_fused(bound, bound.fused)
         return float(self._quietly(self._run, bound))
 
     def _run(self, bound: BoundStep) -> float:
@@ -174,31 +161,93 @@ class TrainingStep:
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails; those before it are made.
         """
-        return run_many(self, self._full, (x, y, sample_weight), order)
+        bound, batch, data = self._full, self.batch_size, (x, y, sample_weight)
+        if order.dtype != np.int64 or order.ndim != 1 or order.size % batch:
+            raise ShapeError(
+                f"run_many: order must be int64 and a multiple of {batch} long "
+                f"(got {order.dtype}{list(order.shape)})"
+            )
+        if misfit := next(bound.misfits(data, order), ""):
+            raise DataError(f"run_many: {misfit}")
+        count = order.size // batch
+        losses, norms = np.zeros(count), np.zeros(count)
+        if bound.fused is not None and order.flags.c_contiguous:
+            done = self.run_fused(bound, data, order, losses, norms)
+            if done < count:
+                self.record_result(losses.item(done), norms.item(done))
+                self._raise_failed(bound, bound.fused.call.status)
+            return losses, norms
+        for i in range(count):
+            for rows, buffer in zip(data, bound.buffers, strict=True):
+                if rows is not None and buffer is not None:
+                    rows.take(order[i * batch : (i + 1) * batch], 0, buffer, "clip")
+            losses[i] = self.run(bound)
+            norms[i] = self.grad_norm
+        return losses, norms
 
-    def _run_whole(self, bound: BoundStep, whole: "Executor") -> float:
+    def run_fused(
+        self,
+        bound: BoundStep,
+        data: Data,
+        order: Array,
+        losses: Array,
+        norms: Array,
+        max_norm: float = inf,
+    ) -> int:
+        """Make a fused step for each of `losses`; return how many were made.
+
+        A step that fails, or whose gradient norm exceeds `max_norm`, is not made, and none after.
+        """
+        optimizer, fused, count = self.optimizer, bound.fused, len(losses)
+        assert fused is not None
+        rates = np.full(count, optimizer.lr)
+        if optimizer.schedule is not None:
+            rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
+        done = fused.run(
+            order, data, rates, losses, norms, steps=optimizer.steps, max_norm=max_norm
+        )
+        self.scratch, self.grads = bound.scratch, bound.grads
+        optimizer.steps += done
+        if done:
+            optimizer.current_lr = rates.item(done - 1)
+            self.record_result(losses.item(done - 1), norms.item(done - 1))
+        return done
+
+    def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer = self.optimizer
         lr = optimizer.scheduled_lr(optimizer.steps)
-        loss, norm, status = whole.make_step(lr, optimizer.steps)
-        self.take_over(loss, norm)
+        loss, norm, status = fused.make_step(lr, optimizer.steps)
+        self.record_result(loss, norm)
         if status:
-            self.raise_failed(bound, status)
+            self._raise_failed(bound, status)
         optimizer.current_lr = lr
         optimizer.steps += 1
         return loss
 
-    def take_over(self, loss: float, norm: float) -> None:
-        """Note what the last compiled step measured."""
+    def emit_c(self) -> str:
+        """Return the C text of the step over a full batch, as ``summary --emit-c`` prints it.
+
+        Raises: CompileError if the step is not fused.
+        """
+        if self._full.fused is None:
+            raise CompileError(
+                "emit: the step must be compiled as a whole; dropout, softmax activations or a "
+                "missing compiler split it"
+            )
+        return self._full.fused.source.text
+
+    def record_result(self, loss: float, norm: float) -> None:
+        """Set the attributes that tell of the last step, after one that was fused."""
         self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, self.clipped(norm)
 
     def clipped(self, norm: float) -> float:
-        """Return what a compiled step makes of a gradient norm."""
+        """Return the norm of the gradients after the clipping of a fused step."""
         if isinstance(self.clip, NormClip) and isfinite(norm):
             return norm * clip_coefficient(norm, self.clip.max_norm)
         return norm
 
-    def raise_failed(self, bound: BoundStep, status: int) -> NoReturn:
-        """Raise what a compiled step only reports: a bad label, or a number that is not finite."""
+    def _raise_failed(self, bound: BoundStep, status: int) -> NoReturn:
+        """Raise the error of a fused step: a bad label, or a number that is not finite."""
         from mlpengine.backends.compiled import BAD_LABEL, NO_THREADS
 
         if status == NO_THREADS:
@@ -244,11 +293,11 @@ class TrainingStep:
 
         parts = StepParts(scratch, grads, self.loss, loss, self.threads)
         if self.clip is None or isinstance(self.clip, NormClip):
-            whole = compile_step(parts, self.optimizer)
-            if whole is not None:
+            fused = compile_step(parts, self.optimizer)
+            if fused is not None:
                 if self.clip is not None:
-                    whole.call.clip_norm = self.clip.max_norm
-                return BoundStep(scratch, grads, loss, (), whole)
+                    fused.call.clip_norm = self.clip.max_norm
+                return BoundStep(scratch, grads, loss, (), fused)
         return BoundStep(scratch, grads, loss, compile_calls(parts))
 
     def __getstate__(self) -> dict[str, Any]:

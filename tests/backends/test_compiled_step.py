@@ -26,7 +26,7 @@ from mlpengine import (
 )
 from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_program, executor
 from mlpengine.nn.layers import ACTIVATIONS
-from mlpengine.train.native import choose_backend, emit_c
+from mlpengine.train.native import choose_backend
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -117,7 +117,7 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
     alone = case.step("compiled")
     monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
     together = case.step("compiled", threads=threads)
-    assert f"#define THREADS {threads}\n" in emit_c(together)
+    assert f"#define THREADS {threads}\n" in together.emit_c()
     x, y, weights = case.data(3 * case.batch)
     order = np.random.default_rng(0).permutation(3 * case.batch)
     for step in (alone, together):
@@ -134,9 +134,9 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
 
 def test_threads_that_would_not_pay_are_not_started():
     small = StepCase("small", (4, 32, 32, 1), 32, loss=MeanSquaredError())
-    assert "#define THREADS 1\n" in emit_c(small.step("compiled", threads=2))
+    assert "#define THREADS 1\n" in small.step("compiled", threads=2).emit_c()
     large = StepCase("large", (784, 256, 10), 64)
-    assert "#define THREADS 2\n" in emit_c(large.step("compiled", threads=2))
+    assert "#define THREADS 2\n" in large.step("compiled", threads=2).emit_c()
 
 
 @pytest.mark.parametrize("backend", ["compiled", "numpy"])
@@ -210,7 +210,7 @@ def test_a_layer_without_a_compiled_rule_splits_the_program():
     mlp = Mlp([4, 8, 8, 2], activation="softmax", seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 6, backend="compiled")
     assert step.executor == "compiled"
-    assert step.bound(6).whole is None
+    assert step.bound(6).fused is None
     assert len(step.bound(6).calls) > 3
 
 
@@ -270,7 +270,7 @@ def test_a_loss_over_many_classes_takes_no_stack():
 
 
 def test_a_height_of_rows_that_no_case_computes_traps():
-    text = emit_c(CASES[0].step("compiled"))
+    text = CASES[0].step("compiled").emit_c()
     assert text.count("switch (h)") == text.count("default: __builtin_trap()") > 0
 
 
@@ -326,10 +326,10 @@ def test_a_converged_network_stays_out_of_the_denormal_numbers():
 
 
 def test_the_source_can_be_read():
-    text = emit_c(CASES[0].step("compiled"))
+    text = CASES[0].step("compiled").emit_c()
     assert "/* linear_3 = input p_0_weight^T; tanh_4 = tanh forward */" in text
     with pytest.raises(CompileError, match="must be compiled as a whole"):
-        emit_c(CASES[0].step("numpy"))
+        CASES[0].step("numpy").emit_c()
 
 
 def test_the_same_step_twice_gives_the_same_bits():
@@ -345,7 +345,7 @@ def test_the_same_step_twice_gives_the_same_bits():
 
 def test_c_and_python_mean_the_same():
     """How a step ended, and the record that a call carries."""
-    text = emit_c(CASES[0].step("compiled"))
+    text = CASES[0].step("compiled").emit_c()
     names = re.search(r"enum \{ ([\w, ]+) \}; /\* how a step ended", text)[1].split(", ")
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
     record = re.sub(r"/\*.*?\*/", "", text[text.index("struct call {") :], flags=re.DOTALL)

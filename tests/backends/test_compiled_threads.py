@@ -11,7 +11,6 @@ import pytest
 from compiled_table import StepCase
 
 from mlpengine import CompileError, MeanSquaredError
-from mlpengine.train.native import emit_c
 
 CASE = StepCase("shared", (128, 256, 10), 64, "relu", MeanSquaredError())
 """Large enough for two threads."""
@@ -30,12 +29,11 @@ FORKS = """
 import os, signal, sys, threading, multiprocessing
 import numpy as np
 from mlpengine import Mlp, Adam, MeanSquaredError, TrainingStep
-from mlpengine.train.native import emit_c
 
 signal.alarm(60)  # ends this process if it hangs
 mlp = Mlp((128, 256, 10), activation="relu", seed=3)
 step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 64, backend="compiled", threads=2)
-assert "#define THREADS 2\\n" in emit_c(step)
+assert "#define THREADS 2\\n" in step.emit_c()
 rng = np.random.default_rng(0)
 x, y = rng.standard_normal((64, 128), np.float32), rng.standard_normal((64, 10), np.float32)
 
@@ -108,8 +106,8 @@ def test_threads_start_all_or_none(fail_at, monkeypatch, tmp_path, many_threads)
     monkeypatch.setenv("CC", f"cc -include {tmp_path}/failing.h")
     x, y, _ = CASE.data(64)
     alone, step = CASE.step("compiled"), CASE.step("compiled", threads=4)
-    assert "#define THREADS 4\n" in emit_c(step)
-    library = step.bound(64).whole.library
+    assert "#define THREADS 4\n" in step.emit_c()
+    library = step.bound(64).fused.library
     before = thread_count()
     weights = step.mlp.params.flat.copy()
     for run in (lambda: step(x, y), lambda: step.run_many(x, y, np.arange(64))):

@@ -12,7 +12,6 @@ from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import build
 from mlpengine.train.checkpoint import Checkpoints
-from mlpengine.train.native import emit_c
 from mlpengine.train.runs import CompiledSteps
 from mlpengine.train.step import TrainingStep
 from mlpengine_cli.main import run
@@ -119,7 +118,7 @@ def test_every_number_of_threads_gives_the_same_bits(train, steps):
     for threads in (1, 2):
         settings = [f"--set={change}" for change in (*changes, f"training.threads={threads}")]
         assert train("c.yaml", "--out", f"on-{threads}", *settings) == 0
-        assert f"#define THREADS {threads}\n" in emit_c(steps[-1])
+        assert f"#define THREADS {threads}\n" in steps[-1].emit_c()
     assert same("on-1", "on-2") == [True] * 3
 
 
@@ -154,7 +153,7 @@ def test_one_executor_runs_all_steps(fails, train, steps, caplog, monkeypatch):
     (warning,) = (record.getMessage() for record in caplog.records)
     assert warning.startswith("backend: NumPy runs instead of compiled code (compiled program: ")
     assert recorded("died") == "numpy"
-    assert all(bound.whole is None for bound in steps[-1]._bound.values())
+    assert all(bound.fused is None for bound in steps[-1]._bound.values())
     numpy = ("--set", "training.backend=numpy")
     assert train("c.yaml", "--out", "plain", *settings, *numpy) == 0
     die(train, "died-plain", *settings, *numpy)
