@@ -40,7 +40,7 @@ from mlpengine.optim import (
     StepSchedule,
 )
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.loop import Loop
+from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
 from mlpengine.train.native import choose_backend
 from mlpengine.train.skipping import NonfiniteRule
@@ -80,7 +80,7 @@ class Experiment:
         """Threads of BLAS: one beside a compiled step, whose own threads wait actively."""
         return 1 if self.step.executor == "compiled" else self.threads
 
-    def loop(self, observers: Sequence[object] = ()) -> Loop:
+    def loop(self, callbacks: Sequence[Callback] = ()) -> Loop:
         """Return the training loop."""
         config = self.file.config
         rule = config.training.early_stopping
@@ -93,7 +93,7 @@ class Experiment:
             epochs=config.training.epochs,
             early_stopping=early,
             seed=np.random.Generator(np.random.PCG64([config.seed, 1])),
-            observers=observers,
+            callbacks=callbacks,
             on_nonfinite=NonfiniteRule(
                 config.training.on_nonfinite, limit=config.training.nonfinite_limit
             ),
