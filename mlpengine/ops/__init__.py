@@ -7,6 +7,7 @@ from mlpengine.ops.arithmetic import Add, Div, Mul, Neg, Pow, ScalarAdd, ScalarM
 from mlpengine.ops.convolution import Conv2d, MaxPool2d
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.elementwise import Abs, Clamp, Cos, Exp, Log, Log2, LogEps, Rsqrt, Sin, Sqrt
+from mlpengine.ops.formula_loss import FormulaLoss
 from mlpengine.ops.gelu import Gelu
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
@@ -42,6 +43,7 @@ __all__ = [
     "Elu",
     "Embedding",
     "Exp",
+    "FormulaLoss",
     "Gather",
     "Gelu",
     "GradOp",
