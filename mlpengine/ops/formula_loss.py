@@ -15,7 +15,7 @@ OUTPUT, TARGET = variable("y"), variable("t")
 
 
 @dataclass(frozen=True)
-class FormulaLoss(EntryLoss, name="formula_loss"):
+class FormulaLoss(EntryLoss, name="formula"):
     """Mean over all entries of a formula of output y and target t, such as ``abs(y - t) ** 1.5``.
 
     Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.

@@ -164,17 +164,15 @@ CASES = [
     ),
     *distance_rows("huber", Huber(), huber(1.0), [-1, 1], rtol=1e-4),
     *distance_rows("huber 0.3", Huber(0.3), huber(0.3), [-0.3, 0.3], rtol=1e-4),
+    *distance_rows("formula: a power", FormulaLoss("abs(y - t) ** 1.5"), powers, [0], rtol=1e-4),
     *distance_rows(
-        "formula_loss: a power", FormulaLoss("abs(y - t) ** 1.5"), powers, [0], rtol=1e-4
-    ),
-    *distance_rows(
-        "formula_loss: by cases",
+        "formula: by cases",
         FormulaLoss("where(abs(y - t) < 1, (y - t) ** 2 / 2, abs(y - t) - 0.5)"),
         huber(1.0),
         [-1, 1],
         rtol=1e-4,
     ),
-    logits("formula_loss of logits", FormulaLoss("softplus(y) - t * y"), binary(), 3),
+    logits("formula of logits", FormulaLoss("softplus(y) - t * y"), binary(), 3),
     logits("bce_with_logits", BinaryCrossEntropyWithLogits(), binary(), 3, plain=plain_binary),
     logits("bce_with_logits of a vector", BinaryCrossEntropyWithLogits(), binary()),
     logits("bce_with_logits weighted", BinaryCrossEntropyWithLogits(), binary(), 3, weighted=True),
