@@ -1,4 +1,4 @@
-"""The time of the parts of a run, and a dry run that writes nothing."""
+"""Where the time of a run goes, and a rehearsal that writes nothing."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -12,14 +12,15 @@ from mlpengine.train.threads import pinned
 if TYPE_CHECKING:
     from .session import Session
 
-DRY_RUN_STEPS = 20
-"""Steps of a dry run; the fastest is the estimate."""
+REHEARSED = 20
+"""Steps of a rehearsal; the quickest stands for all."""
+
 
 STEP, GATHERING = "training step", "  of it gathering its rows"
 
 
 class Profiler:
-    """Measures the parts of a run, from construction until `saved`; drawing comes after it."""
+    """Takes the time of the parts of a run, from now until it is `saved`; pictures come after."""
 
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
@@ -47,7 +48,7 @@ class Profiler:
         setattr(owner, name, timed)
 
     def saved(self) -> None:
-        """Record the time at which the model is trained, measured and saved."""
+        """Note that the model is trained, measured and saved."""
         self._saved = perf_counter()
 
     def table(self) -> str:
@@ -65,8 +66,8 @@ class Profiler:
         return "\n".join([*lines, f"{'pictures, after that':<30}{drawing:>9.3f} s"])
 
 
-def dry_run(experiment: Experiment) -> dict[str, Any]:
-    """Make a few steps and return the memory and time that the whole run would need.
+def rehearse(experiment: Experiment) -> dict[str, Any]:
+    """Try a few steps and return what the whole run would take.
 
     Raises: NumericalError if a step fails.
     """
@@ -76,7 +77,7 @@ def dry_run(experiment: Experiment) -> dict[str, Any]:
     bound = step.bound(step.batch_size)
     indices = loop.batches.order[: step.batch_size]
     with pinned(experiment.blas_threads), np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(DRY_RUN_STEPS):
+        for _ in range(REHEARSED):
             began = perf_counter()
             loop.fill(bound, indices)
             step.run(bound)

@@ -1,17 +1,27 @@
-"""Progress on stderr: a row for each epoch of training, the share of a table that is read."""
+"""What a person sees on stderr of long work: a row for each epoch, the share of a table read."""
 
 import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
 from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Callback, Loop
+from mlpengine.train.loop import Loop
 
 SHOWN = 3
-"""Validation metrics in a row; metrics.csv holds all."""
+"""Validation metrics that a row has room for; metrics.csv has them all."""
+
+
+class Progress(Protocol):
+    """An observer of the loop that prints."""
+
+    def on_start(self, loop: Loop) -> None: ...
+
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def columns(loop: Loop) -> list[tuple[str, int]]:
@@ -47,7 +57,7 @@ def aligned(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
     return " ".join(text.rjust(max(width, len(title))) for text, (title, width) in pairs)
 
 
-class Progress(Callback):
+class PlainProgress:
     """One line of text for each epoch: for files, pipes and logs.
 
     With `verbose` the table of the loop's diagnostics follows, a line for each layer.
@@ -56,49 +66,49 @@ class Progress(Callback):
     def __init__(self, verbose: bool = False) -> None:
         self._verbose = verbose
 
-    def on_train_start(self, loop: Loop) -> None:
+    def on_start(self, loop: Loop) -> None:
         """Print the header."""
         self._began, self._first = perf_counter(), len(loop.history.rows)
         titles = columns(loop)
         self._print(aligned([title for title, _ in titles], titles))
 
-    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
         """Print an epoch; a star marks the best so far."""
         per_epoch = (perf_counter() - self._began) / (row.epoch - self._first)
         texts = cells(loop, row, (loop.epochs - row.epoch) * per_epoch)
         star = " *" if loop.best.epoch == row.epoch and row.validation else ""
         self._print(aligned(texts, columns(loop)) + star)
-        diagnostics = loop.callback("diagnostics") if self._verbose else None
+        diagnostics = loop.observer("diagnostics") if self._verbose else None
         if diagnostics is not None:
             self._print(diagnostics.table())
 
     def close(self) -> None:
-        """Restore the terminal."""
+        """Give the terminal back."""
 
     def _print(self, line: str) -> None:
         click.echo(line, err=True)
 
 
-class RichProgress(Progress):
-    """The same rows in color, above a bar that shows the share of epochs."""
+class RichProgress(PlainProgress):
+    """The same rows in color, and below them a bar that moves within the epoch."""
 
     def __init__(self, verbose: bool = False) -> None:
         super().__init__(verbose)
         self._bar = _bar()
 
-    def on_train_start(self, loop: Loop) -> None:
+    def on_start(self, loop: Loop) -> None:
         """Print the header and show the bar."""
         self._bar.start()
         self._task = self._bar.add_task("training", total=loop.epochs)
-        super().on_train_start(loop)
+        super().on_start(loop)
 
-    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
         """Print an epoch and move the bar."""
-        super().on_train_epoch_end(loop, row)
+        super().on_epoch(loop, row)
         self._bar.update(self._task, completed=row.epoch)
 
     def close(self) -> None:
-        """Remove the bar and restore the terminal."""
+        """Take the bar away and give the terminal back."""
         self._bar.stop()
 
     def _print(self, line: str) -> None:
@@ -107,14 +117,14 @@ class RichProgress(Progress):
 
 
 def progress(quiet: bool, verbose: bool = False) -> list[Progress]:
-    """Return the callback for stderr: a bar on a terminal, plain lines otherwise."""
+    """Return the observer that suits stderr: rich on a terminal, plain lines otherwise."""
     if quiet:
         return []
-    return [RichProgress(verbose) if is_terminal() else Progress(verbose)]
+    return [RichProgress(verbose) if is_terminal() else PlainProgress(verbose)]
 
 
 def is_terminal() -> bool:
-    """Return whether stderr is a terminal."""
+    """Return whether a person watches stderr."""
     return sys.stderr.isatty()
 
 

@@ -1,8 +1,8 @@
 """Scalars of a run as TensorBoard event files; needs the extra ``tensorboard``.
 
-    Loop(..., callbacks=[TensorBoard("runs/first/tensorboard")]).run()
+    Loop(..., observers=[TensorBoard("runs/first/tensorboard")]).run()
 
-``tensorboard --logdir runs`` shows them, during the run too.
+and ``tensorboard --logdir runs`` shows them, while the run goes on, too.
 """
 
 import os
@@ -16,7 +16,8 @@ from typing import Self
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
+from mlpengine.train.loop import Loop, Result
+from mlpengine.train.runs import Unseen
 
 try:
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -26,19 +27,21 @@ except ImportError as error:
     raise MissingExtraError("mlpengine.tensorboard", "tensorboard") from error
 
 
-class TensorBoard(Callback):
-    """Writes one event file of a run into `directory`.
+class TensorBoard:
+    """Observer of a loop that writes one event file into `directory`.
 
     After each epoch: ``loss/train``, ``loss/validation``, ``validation/<metric>``, ``epoch/lr``,
     ``epoch/gradient_norm`` and ``epoch/samples_per_second``.  Every `every` steps: ``step/loss``,
     ``step/gradient_norm`` and ``step/lr`` of that step.  Samples of `LoopDiagnostics`, where the
-    loop has it, come as ``<quantity>/<layer>`` or ``<quantity>/net``.  The step of each scalar is
-    the number of steps made.  A resumed run writes another file, which hides the scalars that an
-    earlier one wrote after the checkpoint.
+    loop has it before this observer, come as ``<quantity>/<layer>`` or ``<quantity>/net``.  All
+    are placed at the number of steps made.  A resumed run writes a file of its own, which hides
+    what an earlier one wrote beyond the step that it goes on from.
 
     Call `close`, or use it as a context manager, if the loop may end with an error.
     Raises: UsageError for a path that is not UTF-8, which TensorBoard cannot open.
     """
+
+    name = "tensorboard"
 
     def __init__(self, directory: str | Path, *, every: int = 50) -> None:
         try:
@@ -51,17 +54,17 @@ class TensorBoard(Callback):
         self._writer: EventFileWriter | None = None
         self._core: Diagnostics | None = None
 
-    def on_train_start(self, loop: Loop) -> None:
+    def on_start(self, loop: Loop) -> None:
         """Open the event file."""
         self._writer = EventFileWriter(str(self.directory))
-        diagnostics = loop.callback("diagnostics")
+        diagnostics = loop.observer("diagnostics")
         self._core = getattr(diagnostics, "core", None)
         if loop.steps:
             start = SessionLog(status=SessionLog.START)
             self._write(Event(step=loop.steps + 1, session_log=start))
 
-    def on_train_batch_end(self, loop: Loop) -> None:
-        """Write the scalars of a step, every `every` steps, and a sample of the diagnostics."""
+    def on_step(self, loop: Loop) -> None:
+        """Write what the step measured, every so many steps."""
         step = loop.step
         if self._core is not None and self._core.sampled == step.optimizer.steps:
             names = (f"{name}/{layer or 'net'}" for layer, name in self._core.columns)
@@ -75,12 +78,12 @@ class TensorBoard(Callback):
         }
         self.add_scalars(loop.steps, values)
 
-    def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Skip up to the next step that is written; the diagnostics have a budget of their own."""
-        return SkipBudget(self.every - 1 - loop.steps % self.every)
+    def unseen(self, loop: Loop) -> Unseen:
+        """Let steps pass up to the next that is written; the diagnostics ask for their own."""
+        return Unseen(self.every - 1 - loop.steps % self.every)
 
-    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Write the scalars of an epoch and flush the file."""
+    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+        """Write what the epoch measured, and have it in the file when this returns."""
         values = {
             "loss/train": row.train_loss,
             "epoch/lr": row.lr,
@@ -93,7 +96,7 @@ class TensorBoard(Callback):
         if self._writer is not None:
             self._writer.flush()
 
-    def on_fit_end(self, loop: Loop, result: Result) -> None:
+    def on_end(self, loop: Loop, result: Result) -> None:
         """Close the event file."""
         self.close()
 
@@ -109,7 +112,7 @@ class TensorBoard(Callback):
         self._write(Event(step=step, summary=summary))
 
     def close(self) -> None:
-        """Write the remaining events and close the file; a second call does nothing."""
+        """Write what is left and close the file; calling it again does no harm."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

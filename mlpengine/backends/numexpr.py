@@ -1,22 +1,22 @@
-"""Rules that fuse several element-wise passes into one NumExpr kernel.
+"""Rules of element-wise ops as fused NumExpr kernels, derived from their formulas.
 
 Constants go in as operands of the arrays' dtype: a Python float would lift a float32 expression to
 float64.  Kernels are compiled while a program is bound; a replay only calls them.
 """
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numexpr
 import numpy as np
 
-from mlpengine.backends import Backend
-from mlpengine.ops._op import Direction, GradOp
+from mlpengine.backends import Backend, Rule
+from mlpengine.formula import Expr, Plan, numexpr_text, order
+from mlpengine.formula.pieces import copied
+from mlpengine.ops import Elementwise, GradOp
+from mlpengine.ops._op import Direction
 from mlpengine.spec import Array, Calls, Slots, call
-
-ROOT_TWO_OVER_PI = 0.7978845608028654
-"""sqrt(2 / pi), of the tanh approximation of gelu."""
 
 
 @cache
@@ -26,54 +26,60 @@ def _kernel(expression: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Ca
     return kernel
 
 
-def fused(expression: str, out: Array, **operands: Array | float) -> Calls:
-    """Yield the one call that evaluates `expression` over `operands` into `out`."""
-    if not out.size:
-        return
-    kernel = _kernel(expression, tuple(operands), out.dtype)
-    arrays = [np.asarray(value, out.dtype) for value in operands.values()]
-    yield call(kernel, *arrays, out=out, order="K", casting="same_kind", ex_uses_vml=False)
+def fused(formula: Expr, out: Array, given: Mapping[Expr, Array]) -> Calls:
+    """Yield the one call that evaluates `formula` over `given` into `out`.
+
+    Raises: LookupError where NumExpr lacks a function.
+    """
+    leaves = [n for n in order([formula], given) if n in given or n.number is not None]
+    names = {n: f"a{i}" for i, n in enumerate(leaves)}
+    text = numexpr_text(formula, names)
+    if text is None:
+        raise LookupError(formula)
+    if formula in given:
+        yield from copied(given[formula], out)
+    elif formula.number is not None:
+        yield call(out.fill, formula.number)
+    elif out.size:
+        arrays = [given[n] if n in given else np.asarray(n.number, out.dtype) for n in leaves]
+        kernel = _kernel(text, tuple(names.values()), out.dtype)
+        yield call(kernel, *arrays, out=out, order="K", casting="same_kind", ex_uses_vml=False)
 
 
-def tanh_backward(_op: GradOp, dy: Array, y: Array, *, out: Slots) -> Calls:
-    """One pass where NumPy makes three."""
-    (dx,) = out
-    if dx is not None:
-        yield from fused("dy * (one - y * y)", dx, dy=dy, y=y, one=1.0)
+def _several(outputs: Sequence[Expr], out: Slots, given: dict[Expr, Array]) -> list[Any]:
+    calls: list[Any] = []
+    for formula, array in zip(outputs, out, strict=True):
+        if array is not None:
+            calls += fused(formula, array, given)
+            given[formula] = array
+    return calls
 
 
-def sigmoid_forward(_op: GradOp, x: Array, *, out: Array, **_work: Array) -> Calls:
-    """One pass where NumPy makes four."""
-    yield from fused("one / (one + exp(-x))", out, x=x, one=1.0)
+def _forward(op: Elementwise, *operands: Array, out: Array, **work: Array) -> Calls:
+    f = op.formulas
+    given = dict(zip(f.operands.values(), operands, strict=True))
+    kept = [work[name] for name in f.kept]
+    yield from _several([*f.kept.values(), f.y], [*kept, out], given)
 
 
-def sigmoid_backward(_op: GradOp, dy: Array, y: Array, *, out: Slots) -> Calls:
-    """One pass where NumPy makes three."""
-    (dx,) = out
-    if dx is not None:
-        yield from fused("dy * y * (one - y)", dx, dy=dy, y=y, one=1.0)
+def _backward(op: Elementwise, *residuals: Array, out: Slots, **work: Array) -> Calls:
+    f = op.formulas
+    given = dict(zip(f.residuals.values(), residuals, strict=True))
+    given |= {formula: work[name] for name, formula in f.kept.items()}
+    yield from _several(f.gradients[::-1], out[::-1], given)
 
 
-def silu_backward(_op: GradOp, dy: Array, y: Array, *, out: Slots, gate: Array) -> Calls:
-    """One pass where NumPy makes four."""
-    (dx,) = out
-    if dx is not None:
-        yield from fused("dy * (y - y * gate + gate)", dx, dy=dy, y=y, gate=gate)
+def _rule(op: GradOp, direction: Direction) -> Rule | None:
+    """Return the fused rule of an op, where NumPy takes several calls and NumExpr knows all."""
+    if not isinstance(op, Elementwise):
+        return None
+    f = op.formulas
+    planned = f.forward if direction == "forward" else f.backward[(True,) * len(f.gradients)]
+    formulas = [f.y, *f.kept.values()] if direction == "forward" else f.gradients
+    known = all(numexpr_text(formula, {}) is not None for formula in formulas)
+    if not known or not isinstance(planned, Plan) or len(planned.steps) < 2:
+        return None
+    return partial(_forward if direction == "forward" else _backward, op)
 
 
-def relu_backward(_op: GradOp, dy: Array, y: Array, *, out: Slots, **_work: Array) -> Calls:
-    """One pass where NumPy makes two."""
-    (dx,) = out
-    if dx is not None:
-        yield from fused("where(y != zero, dy, zero)", dx, dy=dy, y=y, zero=0.0)
-
-
-RULES: Mapping[tuple[str, Direction], Callable[..., Calls]] = {
-    ("tanh", "backward"): tanh_backward,
-    ("sigmoid", "forward"): sigmoid_forward,
-    ("sigmoid", "backward"): sigmoid_backward,
-    ("silu", "backward"): silu_backward,
-    ("relu", "backward"): relu_backward,
-}
-
-NUMEXPR = Backend("numexpr", RULES)
+NUMEXPR = Backend("numexpr", _rule)

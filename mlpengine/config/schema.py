@@ -25,10 +25,10 @@ from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 
 def one_of(names: Sequence[str]) -> tuple[AfterValidator, WithJsonSchema]:
     """Return the annotations of a text field that must be one of `names`."""
-    listed = " or ".join(repr(name) for name in names)
 
     def check(value: str) -> str:
         if value not in names:
+            listed = " or ".join(repr(name) for name in names)
             raise PydanticCustomError("literal_error", "one of {expected}", {"expected": listed})
         return value
 

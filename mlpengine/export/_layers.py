@@ -1,17 +1,15 @@
 """The network in ONNX: dense layers and every activation."""
 
-from collections.abc import Callable
-from math import pi, sqrt
 from typing import Any
 
 import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.export._graph import Graph
+from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import describe_activation
-
-Write = Callable[..., str]
+from mlpengine.ops import Elementwise, GradOp
 
 
 def write_network(graph: Graph, mlp: Mlp, x: str) -> str:
@@ -23,13 +21,7 @@ def write_network(graph: Graph, mlp: Mlp, x: str) -> str:
         names = layer.weight_name, layer.bias_name
         parameters = (graph.constant(_float32(mlp.params.views[n]), n) for n in names)
         x = graph.node("Gemm", x, *parameters, transB=1)
-        options = describe_activation(layer.activation)
-        name = options.pop("name")
-        if name not in ACTIVATIONS:
-            raise UsageError(
-                f"export: activation {name!r} has no ONNX form (there is: {', '.join(ACTIVATIONS)})"
-            )
-        x = ACTIVATIONS[name](graph, x, **options)
+        x = write_activation(graph, layer.activation, x)
     return x
 
 
@@ -42,45 +34,26 @@ def _float32(array: Any) -> Any:
     return np.asarray(array, np.float32)
 
 
-def _node(op: str) -> Write:
-    def write(graph: Graph, x: str, **attributes: Any) -> str:
-        return graph.node(op, x, **attributes)
-
-    return write
-
-
-def _identity(graph: Graph, x: str) -> str:
-    return x
-
-
-def _silu(graph: Graph, x: str) -> str:
-    return graph.node("Mul", x, graph.node("Sigmoid", x))
-
-
-def _gelu(graph: Graph, x: str, approximate: str) -> str:
-    if approximate == "none":
-        inner = graph.node("Erf", graph.node("Mul", x, scalar(graph, sqrt(0.5))))
-    else:
-        cube = graph.node("Mul", x, graph.node("Mul", x, x))
-        cube = graph.node("Mul", cube, scalar(graph, 0.044715))
-        inner = graph.node("Mul", graph.node("Add", x, cube), scalar(graph, sqrt(2 / pi)))
-        inner = graph.node("Tanh", inner)
-    half = graph.node("Mul", x, scalar(graph, 0.5))
-    return graph.node("Mul", half, graph.node("Add", inner, scalar(graph, 1.0)))
-
-
-ACTIVATIONS: dict[str, Write] = {
-    "identity": _identity,
-    "elu": _node("Elu"),
-    "gelu": _gelu,
-    "leaky_relu": _node("LeakyRelu"),
-    "log_softmax": _node("LogSoftmax"),
-    "relu": _node("Relu"),
-    "selu": _node("Selu"),
-    "sigmoid": _node("Sigmoid"),
-    "silu": _silu,
-    "softmax": _node("Softmax"),
-    "softplus": _node("Softplus"),
-    "tanh": _node("Tanh"),
+STANDARD = {
+    "elu": "Elu",
+    "leaky_relu": "LeakyRelu",
+    "log_softmax": "LogSoftmax",
+    "relu": "Relu",
+    "selu": "Selu",
+    "softmax": "Softmax",
 }
-"""By the name of our activation; called with its options."""
+"""Operators of ONNX that are an activation with its options, by the activation's name."""
+
+
+def write_activation(graph: Graph, op: GradOp | None, x: str) -> str:
+    """Add an activation to `x`: the operator that it is, or the nodes of its formula."""
+    options = describe_activation(op)
+    name = options.pop("name")
+    if op is None:
+        return x
+    if name in STANDARD:
+        return graph.node(STANDARD[name], x, **options)
+    if not isinstance(op, Elementwise):
+        raise UsageError(f"export: activation {name!r} has no ONNX form")
+    given = {variable("x"): x}
+    return onnx_node(op.formulas.y, given, graph.node, lambda value: scalar(graph, value))

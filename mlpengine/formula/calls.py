@@ -75,12 +75,13 @@ class Plan:
                 yield from copied(source, out[i])
 
 
-def plan(outputs: Sequence[Expr], given: Sequence[Expr]) -> Plan:
+def plan(outputs: Sequence[Expr], given: Sequence[Expr], alike: int = 1) -> Plan:
     """Return the plan of formulas whose variables and shared values are `given`.
 
-    Outputs are computed last to first, so that the first may be the buffer of the first given.
+    Outputs are computed last to first, so that the first may be the buffer of the first given;
+    `alike` says how many of the given, the first ones, may be one array.
     """
-    return _Planner(tuple(outputs), tuple(given)).plan()
+    return _Planner(tuple(outputs), tuple(given)).plan(alike)
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
@@ -117,7 +118,7 @@ class _Planner:
         }
         self.counts = {FLOAT: 0, MASK: 0}
 
-    def plan(self) -> Plan:
+    def plan(self, alike: int) -> Plan:
         steps = [self._step(time, node) for time, node in enumerate(self.nodes)]
         return Plan(
             self.given,
@@ -126,7 +127,7 @@ class _Planner:
             self.place,
             self.counts[FLOAT],
             self.counts[MASK],
-            self._in_place(steps),
+            all(self._in_place(steps, n) for n in self.given[:alike]),
         )
 
     def _step(self, time: int, node: Expr) -> Step:
@@ -181,22 +182,19 @@ class _Planner:
         due = self.time[owner]
         return until < due or (until == due and node is not None and _may_alias(owner, node))
 
-    def _in_place(self, steps: Sequence[Step]) -> bool:
-        if not self.given:
-            return False
-        first_write = len(steps)
-        for time, step in enumerate(steps):
-            if (OUT, 0) in (step.out, *step.floats):
-                first_write = time
-                break
-        end = self.last.get(self.given[0], -1)
-        if first_write == len(steps):  # filled or copied at the end, last of all
+    def _in_place(self, steps: Sequence[Step], given: Expr) -> bool:
+        """Return whether the first output may be the buffer of `given`."""
+        if self.outputs[0] is given:
             return True
-        step = steps[first_write]
-        if end == first_write:
-            return step.out == (OUT, 0) and _may_alias(step.node, self.given[0])
-        later = any(self.outputs[i] is self.given[0] for i in range(1, len(self.outputs)))
-        return end < first_write and not later
+        writes = [t for t, s in enumerate(steps) if (OUT, 0) in (s.out, *s.floats)]
+        if not writes:  # filled or copied at the end, before the other outputs
+            return all(output is not given for output in self.outputs[1:])
+        first, end = writes[0], self.last.get(given, -1)
+        if any(output is given for output in self.outputs[1:]):
+            return False
+        if end == first:
+            return steps[first].out == (OUT, 0) and _may_alias(steps[first].node, given)
+        return end < first
 
 
 def _may_alias(node: Expr, arg: Expr) -> bool:

@@ -554,11 +554,12 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
     forward = set(order([y]))
     kept: dict[Expr, None] = {}
     for factor in _free_of(dy, grads):
-        dear = [n for n in order([factor], [y]) if n is not y and _is_expensive(n)]
-        if len(dear) > 1 and dear[-1] not in kept:
+        reusable = [n for n in order([factor]) if n in forward and _is_expensive(n)]
+        needed = [n for n in order([factor], [y, *reusable]) if n is not y and _is_expensive(n)]
+        if len(needed) > 1:
             kept[factor] = None
-        elif dear and dear[0] in forward:
-            kept[dear[0]] = None
+        elif needed and needed[0] in forward:
+            kept[needed[0]] = None
     return list(kept)
 
 

@@ -40,12 +40,17 @@ names a function of math.h for that type."""
 
 
 def c_statements(
-    outputs: Mapping[str, Expr], given: Mapping[Expr, str], itemsize: int, kind: str = "vec"
+    outputs: Mapping[str, Expr],
+    given: Mapping[Expr, str],
+    itemsize: int,
+    kind: str = "vec",
+    prefix: str = "t",
 ) -> list[str]:
     """Return the C statements that define the names of `outputs`, a statement for each node.
 
-    `given` says what the operands and shared values are called.  The same text serves vectors
-    (``kind`` "vec", by the compiled backend's headers) and numbers ("real", by `SCALARS`).
+    `given` says what the operands and shared values are called; the other names are the `prefix`
+    and a number.  The same text serves vectors (``kind`` "vec", by the compiled backend's headers)
+    and numbers ("real", by `SCALARS`).
     """
     names = dict(given)
     lines: list[str] = []
@@ -59,7 +64,7 @@ def c_statements(
         if node in names or not node.args:
             continue
         args = [text(a) for a in node.args]
-        names[node] = wanted.get(node, f"t{len(lines)}")
+        names[node] = wanted.get(node, f"{prefix}{len(lines)}")
         template = FUNCTIONS[node.name].c
         if node.args[-1].number is not None:  # whose NaN cannot matter
             template = template.replace("v_maximum", "vmax").replace("v_minimum", "vmin")

@@ -5,25 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlpengine.errors import UsageError
+from mlpengine.formula import SCALARS, c_statements, variable
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
-from mlpengine.ops import GradOp, Selu
+from mlpengine.ops import Elementwise
 from mlpengine.spec import Array
 from mlpengine.wording import plural
-
-ELEMENTWISE = {
-    "relu": "x > 0 || x != x ? x : 0",
-    "leaky_relu": "x > 0 ? x : {alpha} * x",
-    "tanh": "TANH(x)",
-    "sigmoid": "x < 0 ? EXP(x) / (1 + EXP(x)) : 1 / (1 + EXP(-x))",
-    "silu": "x < 0 ? x * EXP(x) / (1 + EXP(x)) : x / (1 + EXP(-x))",
-    "softplus": "(x > 0 ? x : 0) + LOG1P(EXP(x > 0 ? -x : x))",
-    "elu": "x > 0 ? x : {alpha} * EXPM1(x)",
-    "selu": "x > 0 ? {scale} * x : {scale_alpha} * EXPM1(x)",
-    "gelu": "x < -40 ? 0 : (real)0.5 * x * ERFC(x * (real)-0.70710678118654752)",
-    "gelu_tanh": ("x / (1 + EXP((real)-1.5957691216057308 * (x + (real)0.044715 * x * x * x)))"),
-}
-"""Each activation as C on a number x; ``x`` appears in it as a variable."""
 
 FILE = """\
 /* {title}
@@ -33,13 +20,8 @@ FILE = """\
 #include <math.h>
 
 typedef {real} real;
-#define EXP exp{suffix}
-#define EXPM1 expm1{suffix}
-#define LOG log{suffix}
-#define LOG1P log1p{suffix}
-#define TANH tanh{suffix}
-#define ERFC erfc{suffix}
-
+#define M(name) name{suffix}
+{functions}
 {constants}
 {layers}
 void {name}(const {real} *input, {real} *output) {{
@@ -54,7 +36,7 @@ static void {name}_layer_{number}(const real *x_in, real *y) {{
   for (int i = 0; i < {out_dim}; i++) {{
     real x = {name}_bias_{number}[i];
     for (int j = 0; j < {in_dim}; j++) x += {name}_weight_{number}[i * {in_dim} + j] * x_in[j];
-    y[i] = {expression};
+{statements}    y[i] = {value};
   }}{after}
 }}
 """
@@ -62,7 +44,7 @@ static void {name}_layer_{number}(const real *x_in, real *y) {{
 SOFTMAX = """
   real most = y[0], total = 0;
   for (int i = 1; i < {n}; i++) most = y[i] > most ? y[i] : most;
-  for (int i = 0; i < {n}; i++) total += EXP(y[i] - most);
+  for (int i = 0; i < {n}; i++) total += v_exp(y[i] - most);
   for (int i = 0; i < {n}; i++) y[i] = {expression};"""
 
 
@@ -81,7 +63,7 @@ def export_c(mlp: Mlp, *, name: str = "predict") -> str:
     buffers = ["input", *("ab"[i % 2] for i in range(last)), "output"]
     for i, layer in enumerate(mlp.layers):
         constants += _constants(name, i, mlp.weights[i], mlp.biases[i], real)
-        layers.append(_layer(name, i, layer))
+        layers.append(_layer(name, i, layer, mlp.dtype.itemsize))
         body.append(f"  {name}_layer_{i}({buffers[i]}, {buffers[i + 1]});")
     if last == 0:
         body.append("  (void)a, (void)b;")
@@ -91,7 +73,8 @@ def export_c(mlp: Mlp, *, name: str = "predict") -> str:
         title=f"{'-'.join(map(str, mlp.sizes))}, {plural(mlp.params.flat.size, 'parameter')}",
         name=name,
         real=real,
-        suffix="f" if real == "float" else "",
+        suffix="##f" if real == "float" else "",
+        functions=SCALARS,
         in_dim=mlp.sizes[0],
         out_dim=mlp.sizes[-1],
         constants="\n".join(constants),
@@ -116,31 +99,24 @@ def _number(value: float, real: str) -> str:
     return f"{float(np.float32(value))!s}f" if real == "float" else repr(value)
 
 
-def _layer(name: str, number: int, layer: Layer) -> str:
-    op, after, expression = layer.activation, "", "x"
+def _layer(name: str, number: int, layer: Layer, itemsize: int) -> str:
+    op, after, lines = layer.activation, "", []
     if op is not None and op.name in ("softmax", "log_softmax"):
-        shares = "EXP(y[i] - most) / total" if op.name == "softmax" else "y[i] - most - LOG(total)"
+        shares = (
+            "v_exp(y[i] - most) / total" if op.name == "softmax" else "y[i] - most - v_log(total)"
+        )
         after = SOFTMAX.format(n=layer.out_dim, expression=shares)
+    elif isinstance(op, Elementwise):
+        lines = c_statements({"value": op.formulas.y}, {variable("x"): "x"}, itemsize, "real")
     elif op is not None:
-        expression = _expression(op)
+        raise UsageError(f"export: no C is known for the activation {op.name!r}")
     return LAYER.format(
         name=name,
         number=number,
         activation=op.name if op else "",
         in_dim=layer.in_dim,
         out_dim=layer.out_dim,
-        expression=expression,
+        statements="".join(f"    {line}\n" for line in lines),
+        value="value" if lines else "x",
         after=after,
     )
-
-
-def _expression(op: GradOp) -> str:
-    key = op.name
-    if getattr(op, "approximate", "none") != "none":
-        key = f"{key}_{op.approximate}"  # type: ignore[attr-defined]
-    if key not in ELEMENTWISE:
-        raise UsageError(f"export: no C is known for the activation {op.name!r}")
-    options = {"alpha": f"(real){getattr(op, 'alpha', 0.0)!r}"}
-    options["scale"] = f"(real){Selu.scale!r}"
-    options["scale_alpha"] = f"(real){Selu.scale * Selu.alpha!r}"
-    return ELEMENTWISE[key].format(**options)

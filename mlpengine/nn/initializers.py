@@ -13,6 +13,7 @@ from math import sqrt
 import numpy as np
 
 from mlpengine.errors import UsageError
+from mlpengine.ops import GradOp
 from mlpengine.spec import Array
 
 VARIANCES: dict[str, Callable[[int, int], float]] = {
@@ -24,16 +25,10 @@ VARIANCES: dict[str, Callable[[int, int], float]] = {
 
 INITIALIZERS = (*(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "uniform")), "zeros")
 
-FOR_ACTIVATION = {
-    **dict.fromkeys(("relu", "leaky_relu", "elu", "gelu", "silu", "softplus"), "he_normal"),
-    "selu": "lecun_normal",
-}
-"""The initializer that suits an activation; the others get glorot_uniform."""
 
-
-def suited_to(activation: str | None) -> str:
+def suited_to(activation: GradOp | None) -> str:
     """Return the name of the initializer that suits the activation after a layer."""
-    return FOR_ACTIVATION.get(activation or "", "glorot_uniform")
+    return getattr(activation, "initializer", "glorot_uniform")
 
 
 def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:

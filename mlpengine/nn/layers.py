@@ -9,25 +9,26 @@ import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.ops import REGISTRY, Dropout, GradOp, Linear
+from mlpengine.ops import Activation as ActivationOp
+from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Spec
 from mlpengine.structure import conform
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.tape import Node, Tape
 
-ACTIVATIONS = (
-    "identity",
-    "elu",
-    "gelu",
-    "leaky_relu",
-    "log_softmax",
-    "relu",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
-    "tanh",
-)
+
+class ActivationNames(Sequence[str]):
+    """The names of activations: ``identity`` and every registered op that may be one."""
+
+    def __getitem__(self, index: Any) -> Any:
+        registered = (n for n, op in REGISTRY.items() if issubclass(op, ActivationOp | AlongAxis))
+        return ("identity", *sorted(registered))[index]
+
+    def __len__(self) -> int:
+        return len(self[:])
+
+
+ACTIVATIONS = ActivationNames()
 
 _ROWS = Spec((2, 3), np.dtype("float32"))
 """What an op must map to its own shape and dtype to serve as an activation."""

@@ -82,7 +82,7 @@ class Mlp(Network):
         layers = plan_layers(self.sizes, ops, self.dropout)
         super().__init__(layers, floating(dtype, "mlp"), rng)
         for weight, op in zip(self.weights, ops, strict=True):
-            initialize(weight, initializer or suited_to(op.name if op else None), weights_rng)
+            initialize(weight, initializer or suited_to(op), weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
 
     @renamed_argument("checkpointing", "rematerialization")

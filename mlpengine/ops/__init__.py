@@ -1,14 +1,46 @@
 """Every op, grouped as its file groups it."""
 
+from mlpengine.ops._elementwise import Activation, Elementwise
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.ops._op import REGISTRY, GradOp
-from mlpengine.ops.activations import Elu, LeakyRelu, Relu, Selu, Sigmoid, Silu, Softplus, Tanh
-from mlpengine.ops.arithmetic import Add, Div, Mul, Neg, Pow, ScalarAdd, ScalarMul, Sub
+from mlpengine.ops.activations import (
+    Elu,
+    Gelu,
+    Hardswish,
+    LeakyRelu,
+    Mish,
+    Relu,
+    Selu,
+    Sigmoid,
+    Silu,
+    Softplus,
+    Softsign,
+    Tanh,
+)
 from mlpengine.ops.convolution import Conv2d, MaxPool2d
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
-from mlpengine.ops.elementwise import Abs, Clamp, Cos, Exp, Log, Log2, LogEps, Rsqrt, Sin, Sqrt
-from mlpengine.ops.formula_loss import FormulaLoss
-from mlpengine.ops.gelu import Gelu
+from mlpengine.ops.elementwise import (
+    Abs,
+    Add,
+    Clamp,
+    Cos,
+    Div,
+    Exp,
+    Log,
+    Log2,
+    LogEps,
+    Maximum,
+    Minimum,
+    Mul,
+    Neg,
+    Pow,
+    Rsqrt,
+    ScalarAdd,
+    ScalarMul,
+    Sin,
+    Sqrt,
+    Sub,
+)
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.losses import (
@@ -20,7 +52,7 @@ from mlpengine.ops.losses import (
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
 from mlpengine.ops.random import Dropout
 from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum
-from mlpengine.ops.selection import Maximum, Minimum, Where
+from mlpengine.ops.selection import Where
 from mlpengine.ops.sequence import SsmScan
 from mlpengine.ops.shape import Cat, Chunk, Reshape, Slice
 from mlpengine.ops.softmax import LogSoftmax, Softmax
@@ -28,6 +60,7 @@ from mlpengine.ops.softmax import LogSoftmax, Softmax
 __all__ = [
     "REGISTRY",
     "Abs",
+    "Activation",
     "Add",
     "BatchMatMul",
     "BatchNorm",
@@ -40,13 +73,14 @@ __all__ = [
     "Cos",
     "Div",
     "Dropout",
+    "Elementwise",
     "Elu",
     "Embedding",
     "Exp",
-    "FormulaLoss",
     "Gather",
     "Gelu",
     "GradOp",
+    "Hardswish",
     "Huber",
     "IndexSelect",
     "LayerNorm",
@@ -68,6 +102,7 @@ __all__ = [
     "MeanSquaredError",
     "Min",
     "Minimum",
+    "Mish",
     "Mul",
     "Neg",
     "Pow",
@@ -85,6 +120,7 @@ __all__ = [
     "Softmax",
     "SoftmaxCrossEntropy",
     "Softplus",
+    "Softsign",
     "Sqrt",
     "SsmScan",
     "StructField",

@@ -1,39 +1,204 @@
-"""Pieces of element-wise rules: the common shape, copies that may be none, masks."""
+"""Element-wise ops: each is a formula, from which its rules in every target follow.
 
-from typing import Any, ClassVar
+    class Mish(Activation, name="mish"):
+        def formula(self, x):
+            return x * tanh(softplus(x))
+
+From the formula come the value, the gradients by reverse mode, what backward reads of forward, the
+work buffers and the NumPy calls here; `mlpengine.backends` and the exports derive theirs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from mlpengine.buffers import address_of
 from mlpengine.errors import ShapeError
+from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._op import Direction, GradOp
-from mlpengine.spec import Array, Calls, Spec, call
-
-_BITS: dict[int, np.dtype[np.integer[Any]]] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+from mlpengine.ops._op import Direction, GradOp, Signature, parameters_of
+from mlpengine.spec import Array, Calls, Slots, Spec
 
 
-class Unary(GradOp):
-    """Base of the ops on one floating operand whose value has the same spec."""
+@dataclass(frozen=True)
+class Formulas:
+    """Everything that follows from the formula of one op.
 
-    def infer(self, x: Spec) -> Spec:
-        need_floats(self.name, x=x)
-        return x
-
-
-class Binary(GradOp):
-    """Base of the ops on two floating operands of one dtype that broadcast.
-
-    Every slot of `backward` has the shape of y; slots are written last to first, so that the first
-    may be the very buffer of dy.
+    `kept` are the values that forward writes beside y for backward, by the names of their buffers;
+    `residuals` says what backward reads besides, by name, from dy on.
     """
 
-    broadcasts = True
-    in_place: ClassVar[tuple[Direction, ...]] = ("forward", "backward")
+    operands: Mapping[str, Expr]
+    y: Expr
+    gradients: tuple[Expr, ...]
+    kept: Mapping[str, Expr]
+    residuals: Mapping[str, Expr]
+    forward: Plan
+    backward: Mapping[tuple[bool, ...], Plan]
+    """By which of the gradients are wanted."""
 
-    def infer(self, a: Spec, b: Spec) -> Spec:
-        need_floats(self.name, a=a, b=b)
-        return Spec(broadcast(self.name, a=a, b=b), a.dtype)
+    @cached_property
+    def signature(self) -> Signature:
+        """What the planner reads."""
+        work: dict[Direction, tuple[str, ...]] = {
+            "forward": (*self.kept, *_names("forward", [self.forward])),
+            "backward": (*self.kept, *_names("backward", self.backward.values())),
+        }
+        operands = tuple(self.operands)
+        return Signature(operands, len(operands), False, tuple(self.residuals), work)
+
+    @cached_property
+    def in_place(self) -> tuple[Direction, ...]:
+        """Directions in which `out` may be the first operand's buffer, or that of dy."""
+        backward = all(p.in_place for wanted, p in self.backward.items() if wanted[0])
+        found: dict[Direction, bool] = {"forward": self.forward.in_place, "backward": backward}
+        return tuple(direction for direction, allowed in found.items() if allowed)
+
+
+class Elementwise(GradOp):
+    """Base of the ops on floating operands of one dtype whose value is a function entry by entry.
+
+    The parameters of `formula` are the operands; two or more broadcast.  Hyper-parameters are the
+    fields of a ``@dataclass(frozen=True)``.
+    """
+
+    def formula(self, *operands: Any) -> Any:
+        """Return the value as a formula of the operands."""
+        raise NotImplementedError
+
+    def gradient(self, *dy_and_operands: Any) -> Any:
+        """Return the gradient of each operand: by reverse mode, unless an op states its own.
+
+        An op's own has the parameters ``dy, *operands``; ``self.formula(*operands)`` is the value.
+        """
+        dy, *operands = dy_and_operands
+        return gradients(self.formula(*operands), dy, operands)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.broadcasts = len(parameters_of(cls.formula)) > 1
+
+    @property
+    def formulas(self) -> Formulas:
+        """What follows from the formula; derived once for a class and its options."""
+        options, kind = options_of(self), cast("Any", type(self))
+        return _derived(kind, options, repr(options))
+
+    @property
+    def signature(self) -> Signature:
+        """What the planner reads, from the formulas instead of the rules."""
+        return self.formulas.signature
+
+    @property
+    def in_place(self) -> tuple[Direction, ...]:  # type: ignore[override]
+        """Directions in which `out` may be the first operand's buffer, or that of dy."""
+        return self.formulas.in_place
+
+    def infer(self, *operands: Spec) -> Spec:
+        named = dict(zip(self.formulas.operands, operands, strict=True))
+        need_floats(self.name, **named)
+        return Spec(broadcast(self.name, **named), operands[0].dtype)
+
+    def work(self, *operands: Spec) -> dict[str, Spec]:
+        y, f = self.infer(*operands), self.formulas
+        mask = Spec(y.shape, np.dtype(np.bool_))
+        names = (*self.signature.work["forward"], *self.signature.work["backward"])
+        return {n: y if n in f.kept or "mask" not in n else mask for n in names}
+
+    def forward(self, *operands: Array, out: Array, **work: Array) -> Calls:
+        kept, floats, masks = _sorted(work)
+        yield from self.formulas.forward.calls(operands, [out, *kept], floats, masks)
+
+    def backward(self, *residuals: Array, out: Slots, **work: Array) -> Calls:
+        kept, floats, masks = _sorted(work)
+        wanted = tuple(slot is not None for slot in out)
+        if not any(wanted):
+            return
+        planned = self.formulas.backward[wanted]
+        slots = [slot for slot in out if slot is not None]
+        yield from planned.calls([*residuals, *kept], slots, floats, masks)
+
+
+class Activation(Elementwise):
+    """Base of the element-wise ops that may stand after a layer of a network.
+
+    A class is an activation by deriving from this one: configs, estimators, exports and the
+    compiled step know it by its name.  `initializer` suits the layer before it.
+    """
+
+    initializer: ClassVar[str] = "he_normal"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """NumPy calls that beat the derived ones: it stands in a plan's place, with its fields.
+
+    ``rule(given, out, floats)`` yields the calls.
+    """
+
+    rule: Callable[..., Calls]
+    floats: int
+    masks: int = 0
+    in_place: bool = False
+
+    def calls(self, given: Any, out: Any, floats: Any, masks: Any = ()) -> Calls:
+        """Yield the calls on these buffers, as `Plan.calls` does."""
+        yield from self.rule(*given, *out, *floats)
+
+
+TUNED: dict[tuple[object, ...], Tuned] = {}
+"""Forward rules by the op's name and options; each is tested against the formula."""
+
+
+def options_of(op: GradOp) -> tuple[object, ...]:
+    """Return the values of an op's hyper-parameters, in the order of its fields."""
+    return tuple(getattr(op, f.name) for f in fields(op)) if is_dataclass(op) else ()
+
+
+@lru_cache(maxsize=256)
+def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str) -> Formulas:
+    """Return the formulas of ``kind(*options)``; spelled out, 0.0 and -0.0 are two options."""
+    op = kind(*options)
+    operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
+    y, dy = op.formula(*operands.values()), variable("dy")
+    found = op.gradient(dy, *operands.values())
+    slopes = found if isinstance(found, tuple) else (found,)
+    kept = {f"kept{i}": n for i, n in enumerate(saved_for_backward(y, slopes, dy))}
+    used = set(order(slopes, [y, *kept.values()]))
+    available = {"dy": dy, "y": y, **operands}
+    residuals = {n: e for n, e in available.items() if n == "dy" or e in used}
+    given = (*residuals.values(), *kept.values())
+    forward: Any = TUNED.get((op.name, *options))
+    return Formulas(
+        operands,
+        y,
+        slopes,
+        kept,
+        residuals,
+        forward or plan([y, *kept.values()], list(operands.values()), len(operands)),
+        {
+            wanted: plan([s for s, w in zip(slopes, wanted, strict=True) if w], given)
+            for wanted in product((True, False), repeat=len(slopes))
+            if any(wanted)
+        },
+    )
+
+
+def _names(direction: str, plans: Any) -> list[str]:
+    """Return the names of the work buffers that any of the plans needs."""
+    floats, masks = (max(getattr(p, kind) for p in plans) for kind in ("floats", "masks"))
+    rooms = [f"{direction}_room{i}" for i in range(floats)]
+    return rooms + [f"{direction}_mask{i}" for i in range(masks)]
+
+
+def _sorted(work: Mapping[str, Array]) -> tuple[list[Array], list[Array], list[Array]]:
+    """Return the kept values, the work buffers of floats and those of masks, in their order."""
+    kept = [a for name, a in work.items() if name.startswith("kept")]
+    masks = [a for name, a in work.items() if "mask" in name]
+    return kept, [a for name, a in work.items() if "_room" in name], masks
 
 
 def broadcast(where: str, **operands: Spec) -> tuple[int, ...]:
@@ -42,35 +207,3 @@ def broadcast(where: str, **operands: Spec) -> tuple[int, ...]:
         return np.broadcast_shapes(*(spec.shape for spec in operands.values()))
     except ValueError:
         raise ShapeError(f"{where}: operands must broadcast ({listing(**operands)})") from None
-
-
-def copied(source: Array, out: Array) -> Calls:
-    """Yield the copy into `out`, or nothing where both are the same buffer."""
-    if address_of(source) != address_of(out):
-        yield call(np.copyto, out, source)
-
-
-def bits(x: Array) -> Array:
-    """Return the floats of `x` seen as integers of their size."""
-    return x.view(_BITS[x.dtype.itemsize])
-
-
-def masked(x: Array, mask: Array, out: Array) -> Calls:
-    """Yield x where the bool `mask` holds and 0 elsewhere, infinities and NaN included.
-
-    The bits times the mask, as integers: as fast as a float product (68 us for 262,144 float32),
-    which would make NaN of 0 * inf, and ten to twenty times as fast as np.where or
-    np.copyto(where=), which branch at every element.
-    """
-    yield call(np.multiply, bits(x), mask, bits(out))
-
-
-def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
-    """Yield a where the bool `mask` holds and b elsewhere: b ^ ((a ^ b) * mask) of their bits.
-
-    130 us for 262,144 float32, np.where 1,140 us.
-    """
-    y = bits(out)
-    yield call(np.bitwise_xor, bits(a), bits(b), y)
-    yield call(np.multiply, y, mask, y)
-    yield call(np.bitwise_xor, y, bits(b), y)

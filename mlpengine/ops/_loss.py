@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.errors import ShapeError
+from mlpengine.formula.pieces import BLOCK
 from mlpengine.ops._check import listing
-from mlpengine.ops._constant import BLOCK
-from mlpengine.ops._op import Direction, GradOp, operand_names, residual_names, work_names
+from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Array, Call, Calls, Spec, call
 
 VALUE = Spec((), np.dtype(np.float64))
@@ -124,11 +124,11 @@ class Loss(GradOp):
         named = {k: s if s is None else np.zeros(s.shape, s.dtype) for k, s in specs.items()}
         named |= {"output": output, "dy": None}
         value = np.zeros((), np.float64)
-        operands = [named[name] for name in operand_names(type(self))]
+        operands = [named[name] for name in self.signature.operands]
         forward = tuple(self.forward(*operands, out=value, **self._pick(named, "forward")))
         backward: tuple[Call, ...] = ()
         if d_output is not None:
-            residuals = [named[name] for name in residual_names(type(self))]
+            residuals = [named[name] for name in self.signature.residuals]
             slots = (d_output, None, None)
             work = self._pick(named, "backward")
             backward = tuple(self.backward(*residuals, out=slots, **work))
@@ -136,7 +136,7 @@ class Loss(GradOp):
         return BoundLoss(output, d_output, *buffers, forward, backward)  # type: ignore[arg-type]
 
     def _pick(self, named: dict[str, Array | None], rule: Direction) -> dict[str, Array | None]:
-        return {name: named[name] for name in work_names(type(self), rule)}
+        return {name: named[name] for name in self.signature.work[rule]}
 
 
 def wide_spec(x: Spec) -> Spec:

@@ -26,7 +26,8 @@ So views (``w.T``), constants and choices are made while binding, and a replay m
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
@@ -37,6 +38,25 @@ Direction = Literal["forward", "backward"]
 REGISTRY: dict[str, type["GradOp"]] = {}
 """Every op by its name.  `GradOp.__init_subclass__` fills it; a class that is defined again, as in
 a notebook, replaces the one before."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What the planner reads of an op.
+
+    Attributes:
+        operands: their names.
+        required: how many of them, the first ones, must not be left out.
+        is_variadic: whether there may be any number, as ``infer(self, *xs)`` says.
+        residuals: what `backward` reads, in the order it takes it, from ``dy`` on.
+        work: the names of the work buffers that the rule of each direction asks for.
+    """
+
+    operands: tuple[str, ...]
+    required: int
+    is_variadic: bool
+    residuals: tuple[str, ...]
+    work: Mapping[Direction, tuple[str, ...]]
 
 
 class GradOp:
@@ -91,6 +111,12 @@ class GradOp:
         cls.name = name
         REGISTRY[name] = cls
 
+    @property
+    def signature(self) -> Signature:
+        """What the parameters of the rules say."""
+        kind: Any = type(self)  # to mypy a class of ops is not hashable
+        return _signature_of(kind)
+
     def infer(self, *operands: Any) -> Spec | tuple[Spec, ...]:
         """Return the spec of the output, or of each; raise ShapeError naming the operands."""
         raise NotImplementedError
@@ -109,32 +135,22 @@ class GradOp:
 
 
 @cache
-def _parameters(rule: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
+def parameters_of(rule: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
     """Return the parameters of a rule without ``self``."""
     return tuple(inspect.signature(rule).parameters.values())[1:]
 
 
-def operand_names(op: type[GradOp]) -> tuple[str, ...]:
-    """Return the names of the operands, as the signature of `infer` gives them."""
-    return tuple(p.name for p in _parameters(op.infer))
+@cache
+def _signature_of(op: Any) -> Signature:
+    infer, forward, backward = map(parameters_of, (op.infer, op.forward, op.backward))
 
+    def work(rule: tuple[inspect.Parameter, ...]) -> tuple[str, ...]:
+        return tuple(p.name for p in rule if p.kind is p.KEYWORD_ONLY and p.name != "out")
 
-def required_operands(op: type[GradOp]) -> int:
-    """Return how many operands, the first ones, must not be left out."""
-    return sum(p.default is p.empty for p in _parameters(op.infer))
-
-
-def is_variadic(op: type[GradOp]) -> bool:
-    """Return whether the op takes any number of operands, as ``infer(self, *xs)`` says."""
-    return any(p.kind is p.VAR_POSITIONAL for p in _parameters(op.infer))
-
-
-def residual_names(op: type[GradOp]) -> tuple[str, ...]:
-    """Return what `backward` reads, in the order it takes it."""
-    return tuple(p.name for p in _parameters(op.backward) if p.kind is p.POSITIONAL_OR_KEYWORD)
-
-
-def work_names(op: type[GradOp], direction: Direction) -> tuple[str, ...]:
-    """Return the work buffers that the rule of `direction` asks for."""
-    rule = op.forward if direction == "forward" else op.backward
-    return tuple(p.name for p in _parameters(rule) if p.kind is p.KEYWORD_ONLY and p.name != "out")
+    return Signature(
+        operands=tuple(p.name for p in infer),
+        required=sum(p.default is p.empty for p in infer),
+        is_variadic=any(p.kind is p.VAR_POSITIONAL for p in infer),
+        residuals=tuple(p.name for p in backward if p.kind is p.POSITIONAL_OR_KEYWORD),
+        work={"forward": work(forward), "backward": work(backward)},
+    )

@@ -1,43 +1,48 @@
 """Activations: x of any shape to y of the same shape."""
 
 from dataclasses import dataclass
+from math import pi, sqrt
+from typing import Literal
 
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.ops._constant import bounded, constant
-from mlpengine.ops._elementwise import Unary, masked
-from mlpengine.ops._logistic import log1p_exp_of_minus_abs, logistic
-from mlpengine.spec import Array, Calls, Slots, Spec, call
+from mlpengine.formula import (
+    Expr,
+    clip,
+    exp,
+    expm1,
+    maximum,
+    minimum,
+    normal_cdf,
+    not_equal,
+    sigmoid,
+    softplus,
+    tanh,
+    where,
+)
+from mlpengine.formula.pieces import TAIL_END, bounded, constant, normal_tail
+from mlpengine.ops._elementwise import TUNED, Activation, Tuned
+from mlpengine.spec import Array, Calls, call
 
 
-class Relu(Unary, name="relu"):
+class Relu(Activation, name="relu"):
     """Rectifier, y = max(x, 0); NaN stays NaN.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy where x > 0 or is NaN, and 0 elsewhere, so it is 0 at x = 0.
     """
 
-    in_place = ("forward", "backward")
+    def formula(self, x: Expr) -> Expr:
+        return maximum(x, 0)
 
-    def work(self, x: Spec) -> dict[str, Spec]:
-        return {"active": _mask(x)}
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield from bounded(np.maximum, x, 0.0, out)
-
-    def backward(self, dy: Array, y: Array, *, out: Slots, active: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.not_equal, y, constant(0.0, y), active)
-            yield from masked(dy, active, dx)
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        return where(not_equal(self.formula(x), 0), dy, 0)
 
 
 @dataclass(frozen=True)
-class LeakyRelu(Unary, name="leaky_relu"):
+class LeakyRelu(Activation, name="leaky_relu"):
     """Leaky rectifier, y = x where x > 0 and alpha * x elsewhere.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy where x > 0 and alpha * dy elsewhere, so it is alpha * dy at x = 0.
     Raises: UsageError unless 0 <= alpha <= 1.
     Source: Maas et al. 2013, section 2.
@@ -49,145 +54,77 @@ class LeakyRelu(Unary, name="leaky_relu"):
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"leaky_relu: alpha must lie in 0 to 1 (alpha {self.alpha})")
 
-    def work(self, x: Spec) -> dict[str, Spec]:
-        return {"active": _mask(x)}
+    def formula(self, x: Expr) -> Expr:
+        return maximum(x, self.alpha * x if self.alpha else 0)
 
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.multiply, x, constant(self.alpha, x), out)
-        yield call(np.maximum, x, out, out=out)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots, active: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.greater, x, constant(0.0, x), active)
-            yield call(np.multiply, active, constant(1 - self.alpha, x), dx)
-            yield call(np.add, dx, constant(self.alpha, x), dx)
-            yield call(np.multiply, dx, dy, dx)
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        return where(x > 0, 1, self.alpha) * dy
 
 
-class Tanh(Unary, name="tanh"):
+class Tanh(Activation, name="tanh"):
     """Hyperbolic tangent, y = tanh(x).
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * (1 - y**2).
     """
 
-    in_place = ("forward",)
+    initializer = "glorot_uniform"
 
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.tanh, x, out)
-
-    def backward(self, dy: Array, y: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.square, y, dx)
-            yield call(np.subtract, constant(1.0, y), dx, dx)
-            yield call(np.multiply, dx, dy, dx)
+    def formula(self, x: Expr) -> Expr:
+        return tanh(x)
 
 
-class Sigmoid(Unary, name="sigmoid"):
+class Sigmoid(Activation, name="sigmoid"):
     """Logistic function, y = e / (1 + e) with e = exp(x), without overflow for either sign.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * y * (1 - y).
     """
 
-    in_place = ("forward",)
+    initializer = "glorot_uniform"
 
-    def work(self, x: Spec) -> dict[str, Spec]:
-        return {"room": x}
-
-    def forward(self, x: Array, *, out: Array, room: Array) -> Calls:
-        yield from logistic(x, out, room)
-
-    def backward(self, dy: Array, y: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.subtract, constant(1.0, y), y, dx)
-            yield call(np.multiply, dx, y, dx)
-            yield call(np.multiply, dx, dy, dx)
+    def formula(self, x: Expr) -> Expr:
+        return sigmoid(x)
 
 
-class Silu(Unary, name="silu"):
+class Silu(Activation, name="silu"):
     """Sigmoid-weighted linear unit, y = x * gate with gate = sigmoid(x).
 
-    Shapes: x (...), y (...).
-    Backward: dx = dy * (gate + y - y * gate).
+    Backward: dx = dy * (gate + y - y * gate), which cancels nowhere in this order.
     Source: Elfwing et al. 2018, equation 1.
     """
 
-    def work(self, x: Spec) -> dict[str, Spec]:
-        return {"gate": x}
+    def formula(self, x: Expr) -> Expr:
+        return x * sigmoid(x)
 
-    def forward(self, x: Array, *, out: Array, gate: Array) -> Calls:
-        yield from logistic(x, gate, out)
-        yield call(np.multiply, x, gate, out)
-
-    def backward(self, dy: Array, y: Array, *, out: Slots, gate: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.multiply, y, gate, dx)
-            yield call(np.subtract, y, dx, dx)
-            yield call(np.add, dx, gate, dx)
-            yield call(np.multiply, dx, dy, dx)
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        y, gate = self.formula(x), sigmoid(x)
+        return (y - y * gate + gate) * dy
 
 
-class Softplus(Unary, name="softplus"):
+class Softplus(Activation, name="softplus"):
     """Smooth rectifier, y = log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))).
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * exp(x - y), the sigmoid of x.
     """
 
-    def work(self, x: Spec) -> dict[str, Spec]:
-        return {"room": x, "more": x}
+    def formula(self, x: Expr) -> Expr:
+        return softplus(x)
 
-    def forward(self, x: Array, *, out: Array, room: Array, more: Array) -> Calls:
-        yield from log1p_exp_of_minus_abs(x, out, room, more)
-        yield from bounded(np.maximum, x, 0.0, room)
-        yield call(np.add, out, room, out)
-
-    def backward(self, dy: Array, x: Array, y: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.subtract, x, y, dx)
-            yield call(np.exp, dx, dx)
-            yield call(np.multiply, dx, dy, dx)
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        return exp(x - self.formula(x)) * dy
 
 
-class ExponentialUnit(Unary):
-    """Base of `Elu` and `Selu`: y = scale * x where x > 0 and depth * (exp(x) - 1) elsewhere."""
+def _exponential_unit(x: Expr, scale: float, depth: float) -> Expr:
+    return maximum(x, 0) * scale + expm1(minimum(x, 0)) * depth
 
-    def work(self, x: Spec) -> dict[str, Spec]:
-        return {"room": x, "active": _mask(x)}
 
-    def value(self, x: Array, depth: float, scale: float, out: Array, room: Array) -> Calls:
-        """Yield the calls that write y into `out`."""
-        yield from bounded(np.minimum, x, 0.0, out)
-        yield from _expm1(out, depth, room)
-        yield from bounded(np.maximum, x, 0.0, room)
-        if scale != 1:
-            yield call(np.multiply, room, constant(scale, x), room)
-        yield call(np.add, out, room, out)
-
-    def gradient(
-        self, dy: Array, y: Array, depth: float, scale: float, dx: Array, active: Array, room: Array
-    ) -> Calls:
-        """Yield the calls for dx = dy * (scale where y > 0, y + depth elsewhere)."""
-        yield from bounded(np.minimum, y, 0.0, dx)
-        yield call(np.add, dx, constant(depth, y), dx)
-        if scale != depth:
-            yield call(np.greater, y, constant(0.0, y), active)
-            yield call(np.multiply, active, constant(scale - depth, y), room)
-            yield call(np.add, dx, room, dx)
-        yield call(np.multiply, dx, dy, dx)
+def _exponential_slope(y: Expr, scale: float, depth: float) -> Expr:
+    return minimum(y, 0) + where(y > 0, scale, depth)
 
 
 @dataclass(frozen=True)
-class Elu(ExponentialUnit, name="elu"):
+class Elu(Activation, name="elu"):
     """Exponential linear unit, y = x where x > 0 and alpha * (exp(x) - 1) elsewhere.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy where x > 0 and dy * (y + alpha) elsewhere, so it is alpha * dy at x = 0.
     Raises: UsageError unless alpha is positive.
     Source: Clevert et al. 2016, equation 15.
@@ -199,53 +136,133 @@ class Elu(ExponentialUnit, name="elu"):
         if not self.alpha > 0:
             raise UsageError(f"elu: alpha must be positive (alpha {self.alpha})")
 
-    def forward(self, x: Array, *, out: Array, room: Array) -> Calls:
-        yield from self.value(x, self.alpha, 1.0, out, room)
+    def formula(self, x: Expr) -> Expr:
+        return _exponential_unit(x, 1.0, self.alpha)
 
-    def backward(self, dy: Array, y: Array, *, out: Slots, active: Array, room: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield from self.gradient(dy, y, self.alpha, 1.0, dx, active, room)
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        return _exponential_slope(self.formula(x), 1.0, self.alpha) * dy
 
 
-class Selu(ExponentialUnit, name="selu"):
+class Selu(Activation, name="selu"):
     """Self-normalizing unit, y = scale * x where x > 0 and scale * alpha * (exp(x) - 1) elsewhere.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * scale where x > 0 and dy * (y + scale * alpha) elsewhere, x = 0 included.
     Source: Klambauer et al. 2017, equation 2 and the constants of section 3 (alpha_01, lambda_01).
     """
 
+    initializer = "lecun_normal"
     alpha = 1.6732632423543772848170429916717
     scale = 1.0507009873554804934193349852946
 
-    def forward(self, x: Array, *, out: Array, room: Array) -> Calls:
-        yield from self.value(x, self.scale * self.alpha, self.scale, out, room)
+    def formula(self, x: Expr) -> Expr:
+        return _exponential_unit(x, self.scale, self.scale * self.alpha)
 
-    def backward(self, dy: Array, y: Array, *, out: Slots, active: Array, room: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            depth = self.scale * self.alpha
-            yield from self.gradient(dy, y, depth, self.scale, dx, active, room)
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        return _exponential_slope(self.formula(x), self.scale, self.scale * self.alpha) * dy
 
 
-def _mask(x: Spec) -> Spec:
-    return Spec(x.shape, np.dtype(np.bool_))
+FAR = 40.0
+"""Beyond which Phi(-z) and its derivative are 0 in either dtype."""
 
 
-def _expm1(x: Array, depth: float, room: Array) -> Calls:
-    """Yield depth * (exp(x) - 1) over `x` itself, where no x is positive.
+@dataclass(frozen=True)
+class Gelu(Activation, name="gelu"):
+    """Gaussian error linear unit, y = x * Phi(x), Phi the normal distribution function.
 
-    In float32 as 2 t / (1 - t) with t = tanh(x / 2), which cancels nowhere: 4 ns an element, where
-    np.expm1, which NumPy does not vectorize, takes 14 ns; in float64 both take that.
+    With ``approximate="tanh"`` Phi is (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2.
+
+    Backward: dx = dy * (Phi(x) + x * Phi'(x)).
+    Raises: UsageError for another approximation.
+    Source: Hendrycks and Gimpel 2016, section 2.
     """
-    if x.dtype == np.float32:
-        yield call(np.multiply, x, constant(0.5, x), x)
-        yield call(np.tanh, x, x)
-        yield call(np.subtract, constant(1.0, x), x, room)
-        yield call(np.divide, x, room, x)
-        depth *= 2
-    else:
-        yield call(np.expm1, x, x)
-    if depth != 1:
-        yield call(np.multiply, x, constant(depth, x), x)
+
+    approximate: Literal["none", "tanh"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.approximate not in ("none", "tanh"):
+            raise UsageError(f"gelu: approximate must be none or tanh (got {self.approximate!r})")
+
+    def formula(self, x: Expr) -> Expr:
+        if self.approximate == "none":
+            return maximum(x, -FAR) * normal_cdf(x)
+        return x * self.gate(x)[0]
+
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        if self.approximate == "none":
+            near = clip(x, -FAR, FAR)
+            slope = normal_cdf(x) + near * exp(near * near * -0.5) * (1 / sqrt(2 * pi))
+            return slope * dy
+        gate, inner = self.gate(x)
+        return (self.formula(x) * (1 - gate) * inner + gate) * dy
+
+    def gate(self, x: Expr) -> tuple[Expr, Expr]:
+        """Return the approximation sigmoid(v) of Phi and the derivative of v."""
+        near = clip(x, -22, 21)  # beyond, the gate is 0 or 1 in either dtype
+        square = near * near * (0.044715 * 2 * sqrt(2 / pi))
+        linear = 2 * sqrt(2 / pi)
+        return sigmoid((square + linear) * near), square * 3 + linear
+
+
+class Mish(Activation, name="mish"):
+    """Self-regularized smooth unit, y = x * tanh(softplus(x)).
+
+    Source: Misra 2019, equation 1.
+    """
+
+    def formula(self, x: Expr) -> Expr:
+        return x * tanh(softplus(x))
+
+
+class Hardswish(Activation, name="hardswish"):
+    """Piecewise quadratic unit, y = x * min(max(x + 3, 0), 6) / 6.
+
+    Backward: dx = dy * (x / 3 + 1 / 2) where -3 < x < 3, 0 up to -3 and dy from 3 on.
+    Source: Howard et al. 2019, section 5.2.
+    """
+
+    def formula(self, x: Expr) -> Expr:
+        return x * clip(x + 3, 0, 6) * (1 / 6)
+
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        return where(x <= -3, 0, where(x < 3, x * (1 / 3) + 0.5, 1)) * dy
+
+
+class Softsign(Activation, name="softsign"):
+    """Rational sigmoid, y = x / (1 + abs(x)).
+
+    Backward: dx = dy / (1 + abs(x))**2.
+    Source: Glorot and Bengio 2010, section 2.
+    """
+
+    initializer = "glorot_uniform"
+
+    def formula(self, x: Expr) -> Expr:
+        return x / (abs(x) + 1)
+
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        size = abs(x) + 1
+        return dy / size / size
+
+
+def _gelu(x: Array, y: Array, slope: Array, room: Array) -> Calls:
+    """Yield y = max(x, 0) - z Phi(-z), z = abs(x), and its derivative into `slope`.
+
+    With m = Phi(-z) - z Phi'(z), which is at most 1/2, the derivative is m below 0 and 1 - m
+    above: 1/2 plus 1/2 - m with the sign of x.
+    """
+    z, half = slope, constant(0.5, x)
+    yield call(np.abs, x, z)
+    yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)
+    yield from normal_tail(z, y, room)
+    yield call(np.multiply, room, z, room)
+    yield call(np.multiply, room, constant(1 / sqrt(2 * pi), x), room)
+    yield call(np.subtract, y, room, room)  # m
+    yield call(np.multiply, y, z, y)
+    yield from bounded(np.maximum, x, 0.0, slope)
+    yield call(np.subtract, slope, y, y)
+    yield call(np.subtract, half, room, room)
+    yield call(np.copysign, room, x, room)
+    yield call(np.add, room, half, slope)
+
+
+TUNED["gelu", "none"] = Tuned(_gelu, floats=1)

@@ -1,73 +1,178 @@
-"""Functions of one operand, element by element."""
+"""Arithmetic and functions, element by element; operands broadcast as in NumPy."""
 
 from dataclasses import dataclass
-from math import log
 
-import numpy as np
-
+from mlpengine import formula as f
 from mlpengine.errors import UsageError
-from mlpengine.ops._constant import constant
-from mlpengine.ops._elementwise import Unary, masked
-from mlpengine.spec import Array, Calls, Slots, Spec, call
+from mlpengine.formula import Expr
+from mlpengine.ops._elementwise import Elementwise
 
 
-class Exp(Unary, name="exp"):
+class Add(Elementwise, name="add"):
+    """Sum, y = a + b.
+
+    Shapes: a and b broadcast to y.
+    Backward: da = dy, db = dy.
+    Raises: ShapeError if a and b do not broadcast.
+    """
+
+    def formula(self, a: Expr, b: Expr) -> Expr:
+        return a + b
+
+
+class Sub(Elementwise, name="sub"):
+    """Difference, y = a - b.
+
+    Shapes: a and b broadcast to y.
+    Backward: da = dy, db = -dy.
+    Raises: ShapeError if a and b do not broadcast.
+    """
+
+    def formula(self, a: Expr, b: Expr) -> Expr:
+        return a - b
+
+
+class Mul(Elementwise, name="mul"):
+    """Product, y = a * b.
+
+    Shapes: a and b broadcast to y.
+    Backward: da = dy * b, db = dy * a.
+    Raises: ShapeError if a and b do not broadcast.
+    """
+
+    def formula(self, a: Expr, b: Expr) -> Expr:
+        return a * b
+
+
+class Div(Elementwise, name="div"):
+    """Quotient, y = a / b.
+
+    Shapes: a and b broadcast to y.
+    Backward: da = dy / b, db = -dy * y / b.
+    Raises: ShapeError if a and b do not broadcast.
+    """
+
+    def formula(self, a: Expr, b: Expr) -> Expr:
+        return a / b
+
+
+class Maximum(Elementwise, name="maximum"):
+    """Larger of the two, y = max(a, b); NaN in either stays NaN.
+
+    Shapes: a and b broadcast to y.
+    Backward: dy to the larger, dy / 2 to each on a tie, dy to each where one is NaN.
+    Raises: ShapeError if a and b do not broadcast.
+    """
+
+    def formula(self, a: Expr, b: Expr) -> Expr:
+        return f.maximum(a, b)
+
+
+class Minimum(Elementwise, name="minimum"):
+    """Smaller of the two, y = min(a, b); NaN in either stays NaN.
+
+    Shapes: a and b broadcast to y.
+    Backward: dy to the smaller, dy / 2 to each on a tie, dy to each where one is NaN.
+    Raises: ShapeError if a and b do not broadcast.
+    """
+
+    def formula(self, a: Expr, b: Expr) -> Expr:
+        return f.minimum(a, b)
+
+
+@dataclass(frozen=True)
+class ScalarMul(Elementwise, name="scalar_mul"):
+    """Multiple by a constant, y = scalar * x.
+
+    Shapes: x (...), y (...).
+    Backward: dx = dy * scalar.
+    """
+
+    scalar: float
+
+    def formula(self, x: Expr) -> Expr:
+        return x * self.scalar
+
+
+@dataclass(frozen=True)
+class ScalarAdd(Elementwise, name="scalar_add"):
+    """Sum with a constant, y = scalar + x.
+
+    Shapes: x (...), y (...).
+    Backward: dx = dy.
+    """
+
+    scalar: float
+
+    def formula(self, x: Expr) -> Expr:
+        return x + self.scalar
+
+
+class Neg(Elementwise, name="neg"):
+    """Negative, y = -x.
+
+    Shapes: x (...), y (...).
+    Backward: dx = -dy.
+    """
+
+    def formula(self, x: Expr) -> Expr:
+        return -x
+
+
+@dataclass(frozen=True)
+class Pow(Elementwise, name="pow"):
+    """Power with a constant exponent n, y = x**n.
+
+    Shapes: x (...), y (...).
+    Backward: dx = dy * n * x**(n - 1); n = 0 gives 0 everywhere, n = 1 gives dy.
+    Where the formula is infinite (x = 0 with n < 1) so is the gradient.
+    """
+
+    exponent: float
+
+    def formula(self, x: Expr) -> Expr:
+        return x**self.exponent
+
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        n = self.exponent
+        return f.constant(0) if n == 0 else x ** (n - 1) * dy * n
+
+
+class Exp(Elementwise, name="exp"):
     """Exponential, y = e**x.
 
     Shapes: x (...), y (...).
     Backward: dx = dy * y.
     """
 
-    in_place = ("forward", "backward")
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.exp, x, out)
-
-    def backward(self, dy: Array, y: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.multiply, dy, y, dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.exp(x)
 
 
-class Log(Unary, name="log"):
+class Log(Elementwise, name="log"):
     """Natural logarithm, y = log(x): -inf at 0, NaN below.
 
     Shapes: x (...), y (...).
     Backward: dx = dy / x, infinite at 0.
     """
 
-    in_place = ("forward", "backward")
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.log, x, out)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.divide, dy, x, dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.log(x)
 
 
-class Log2(Unary, name="log2"):
+class Log2(Elementwise, name="log2"):
     """Logarithm to base 2, y = log2(x): -inf at 0, NaN below.
 
     Shapes: x (...), y (...).
     Backward: dx = dy / (x log(2)), infinite at 0.
     """
 
-    in_place = ("forward", "backward")
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.log2, x, out)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.divide, dy, x, dx)
-            yield call(np.multiply, dx, constant(1 / log(2), x), dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.log2(x)
 
 
 @dataclass(frozen=True)
-class LogEps(Unary, name="log_eps"):
+class LogEps(Elementwise, name="log_eps"):
     """Logarithm of a shifted operand, y = log(x + eps).
 
     Shapes: x (...), y (...).
@@ -77,123 +182,75 @@ class LogEps(Unary, name="log_eps"):
 
     eps: float
 
-    in_place = ("forward",)
-
     def __post_init__(self) -> None:
         if not self.eps > 0:
             raise UsageError(f"log_eps: eps must be positive (eps {self.eps})")
 
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.add, x, constant(self.eps, x), out)
-        yield call(np.log, out, out)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.add, x, constant(self.eps, x), dx)
-            yield call(np.divide, dy, dx, dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.log(x + self.eps)
 
 
-class Sin(Unary, name="sin"):
+class Sin(Elementwise, name="sin"):
     """Sine of radians, y = sin(x).
 
     Shapes: x (...), y (...).
     Backward: dx = dy * cos(x).
     """
 
-    in_place = ("forward",)
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.sin, x, out)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.cos, x, dx)
-            yield call(np.multiply, dx, dy, dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.sin(x)
 
 
-class Cos(Unary, name="cos"):
+class Cos(Elementwise, name="cos"):
     """Cosine of radians, y = cos(x).
 
     Shapes: x (...), y (...).
     Backward: dx = -dy * sin(x).
     """
 
-    in_place = ("forward",)
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.cos, x, out)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.sin, x, dx)
-            yield call(np.negative, dx, dx)
-            yield call(np.multiply, dx, dy, dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.cos(x)
 
 
-class Sqrt(Unary, name="sqrt"):
+class Sqrt(Elementwise, name="sqrt"):
     """Square root, y = sqrt(x): NaN below 0.
 
     Shapes: x (...), y (...).
     Backward: dx = dy / (2 y), infinite at 0 (and NaN there where dy is 0).
     """
 
-    in_place = ("forward", "backward")
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.sqrt, x, out)
-
-    def backward(self, dy: Array, y: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.divide, dy, y, dx)
-            yield call(np.multiply, dx, constant(0.5, y), dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.sqrt(x)
 
 
-class Rsqrt(Unary, name="rsqrt"):
+class Rsqrt(Elementwise, name="rsqrt"):
     """Reciprocal square root, y = 1 / sqrt(x): infinite at 0, NaN below.
 
     Shapes: x (...), y (...).
     Backward: dx = -dy * y**3 / 2.
     """
 
-    in_place = ("forward", "backward")
+    def formula(self, x: Expr) -> Expr:
+        return 1 / f.sqrt(x)
 
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.sqrt, x, out)
-        yield call(np.divide, constant(1.0, x), out, out)
-
-    def backward(self, dy: Array, y: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:  # factor by factor, so that dx may be dy
-            yield call(np.multiply, dy, constant(-0.5, y), dx)
-            for _ in range(3):
-                yield call(np.multiply, dx, y, dx)
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        y = self.formula(x)
+        return dy * -0.5 * y * y * y
 
 
-class Abs(Unary, name="abs"):
+class Abs(Elementwise, name="abs"):
     """Magnitude, y = abs(x).
 
     Shapes: x (...), y (...).
     Backward: dx = dy * sign(x), so it is 0 at x = 0.
     """
 
-    in_place = ("forward",)
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.abs, x, out)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.sign, x, dx)
-            yield call(np.multiply, dx, dy, dx)
+    def formula(self, x: Expr) -> Expr:
+        return abs(x)
 
 
 @dataclass(frozen=True)
-class Clamp(Unary, name="clamp"):
+class Clamp(Elementwise, name="clamp"):
     """Bounds, y = min(max(x, lo), hi); NaN stays NaN.
 
     Shapes: x (...), y (...).
@@ -204,20 +261,9 @@ class Clamp(Unary, name="clamp"):
     lo: float
     hi: float
 
-    in_place = ("forward", "backward")
-
     def __post_init__(self) -> None:
         if not self.lo <= self.hi:
             raise UsageError(f"clamp: lo must not exceed hi (lo {self.lo}, hi {self.hi})")
 
-    def work(self, x: Spec) -> dict[str, Spec]:
-        return {"inside": Spec(x.shape, np.dtype(np.bool_))}
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(x.clip, constant(self.lo, x), constant(self.hi, x), out)
-
-    def backward(self, dy: Array, x: Array, y: Array, *, out: Slots, inside: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(np.equal, x, y, inside)
-            yield from masked(dy, inside, dx)
+    def formula(self, x: Expr) -> Expr:
+        return f.clip(x, self.lo, self.hi)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import IndexRangeError, UsageError
-from mlpengine.ops._constant import bounded, constant
+from mlpengine.formula.pieces import bounded, constant, log1p_exp_of_minus_abs
 from mlpengine.ops._entry_loss import DistanceLoss, EntryLoss, weighted
-from mlpengine.ops._logistic import log1p_exp_of_minus_abs
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from mlpengine.errors import ShapeError
+from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._constant import constant, ones
+from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
 

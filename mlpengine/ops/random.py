@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import UsageError
+from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import need_floats
-from mlpengine.ops._constant import constant
 from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 

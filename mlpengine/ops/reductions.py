@@ -7,9 +7,9 @@ from math import nan, prod
 import numpy as np
 
 from mlpengine.errors import ShapeError
+from mlpengine.formula.pieces import BLOCK, constant
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import listing, need_floats, normal_axis
-from mlpengine.ops._constant import BLOCK, constant
 from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 

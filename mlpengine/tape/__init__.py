@@ -3,6 +3,10 @@
 Every op is a function here under its registry name, and a method of nodes and tensors.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+from mlpengine.tape import elementwise
 from mlpengine.tape.autodiff import (
     EagerGradients,
     GradientAccumulator,
@@ -17,40 +21,7 @@ from mlpengine.tape.derivatives import (
     hessian_vector_product,
     jacobian,
 )
-from mlpengine.tape.elementwise import (
-    abs,
-    add,
-    clamp,
-    cos,
-    div,
-    elu,
-    exp,
-    gelu,
-    leaky_relu,
-    log,
-    log2,
-    log_eps,
-    log_softmax,
-    maximum,
-    minimum,
-    mul,
-    neg,
-    pow,
-    relu,
-    rsqrt,
-    scalar_add,
-    scalar_mul,
-    selu,
-    sigmoid,
-    silu,
-    sin,
-    softmax,
-    softplus,
-    sqrt,
-    sub,
-    tanh,
-    where,
-)
+from mlpengine.tape.elementwise import log_softmax, softmax, where
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.functions import (
     batch_matmul,
@@ -98,8 +69,6 @@ __all__ = [
     "QuantizedArray",
     "Tape",
     "Tensor",
-    "abs",
-    "add",
     "apply",
     "backward",
     "batch_matmul",
@@ -107,17 +76,11 @@ __all__ = [
     "bce_with_logits",
     "cat",
     "chunk",
-    "clamp",
     "conv2d",
-    "cos",
-    "div",
     "dropout",
-    "elu",
     "embedding",
-    "exp",
     "from_inner",
     "gather",
-    "gelu",
     "gradcheck",
     "gradient_difference",
     "hessian_diagonal",
@@ -126,11 +89,7 @@ __all__ = [
     "index_select",
     "jacobian",
     "layer_norm",
-    "leaky_relu",
     "linear",
-    "log",
-    "log2",
-    "log_eps",
     "log_softmax",
     "logsumexp",
     "mae",
@@ -138,35 +97,23 @@ __all__ = [
     "matmul",
     "max",
     "max_pool2d",
-    "maximum",
     "mean",
     "min",
-    "minimum",
     "mse",
-    "mul",
-    "neg",
     "no_grad",
-    "pow",
     "quantize",
-    "relu",
     "reshape",
-    "rsqrt",
-    "scalar_add",
-    "scalar_mul",
-    "selu",
-    "sigmoid",
-    "silu",
-    "sin",
     "slice",
     "softmax",
     "softmax_cross_entropy",
-    "softplus",
-    "sqrt",
     "ssm_scan",
     "struct_field",
-    "sub",
     "sum",
-    "tanh",
     "transpose",
     "where",
 ]
+__all__ += elementwise.names()
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    return getattr(elementwise, name)  # type: ignore[no-any-return]

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mlpengine.ops._op import residual_names, work_names
 from mlpengine.placement import Storage, place
 from mlpengine.spec import Spec
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step
@@ -162,7 +161,7 @@ class BackwardPlan:
         """Return what the backward rule reads, in its order; values may be recomputed."""
         values = {**record.named_operands, "y": record.outputs}
         reads: list[Slot | tuple[Slot, ...]] = [dy]
-        for name in residual_names(type(record.op))[1:]:
+        for name in record.op.signature.residuals[1:]:
             buffers = tuple(None if x is None else self._value(x) for x in as_tuple(values[name]))
             several = isinstance(values[name], tuple) and (name != "y" or len(buffers) > 1)
             reads.append(buffers if several else buffers[0])
@@ -185,7 +184,7 @@ class BackwardPlan:
             view = x and Buffer(label, y.spec, self._value(x).storage)
             self._recomputed[y.index] = view or self._new(label, y.spec)
         writes = tuple(self._recomputed[y.index] for y in record.outputs)
-        work = self._new_work(record, work_names(type(record.op), "forward"))
+        work = self._new_work(record, record.op.signature.work["forward"])
         self._recomputed_work[record.key] = work
         self._emit(Step("recompute", record.op, reads, writes, work, record.outputs[0]))
 
@@ -196,8 +195,8 @@ class BackwardPlan:
 
     def _work(self, record: Record) -> dict[str, Buffer]:
         """Return the work buffers of a backward rule: saved by forward, recomputed, or its own."""
-        names = work_names(type(record.op), "backward")
-        shared = set(names) & set(work_names(type(record.op), "forward"))
+        names = record.op.signature.work["backward"]
+        shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
             self._recompute(record)  # which fills its work buffers too

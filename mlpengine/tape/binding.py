@@ -89,11 +89,10 @@ def _calls(
 ) -> Calls:
     if step.op is None:
         return _own_calls(step.kind, reads, writes)
-    size = max((s.spec.size for s in step.writes if s is not None), default=0)
     if step.kind == "backward":
-        return backend.rule(step.op, "backward", size)(*reads, out=writes, **work)
+        return backend.rule(step.op, "backward")(*reads, out=writes, **work)
     out = writes[0] if len(writes) == 1 else writes
-    return backend.rule(step.op, "forward", size)(*reads, out=out, **work)
+    return backend.rule(step.op, "forward")(*reads, out=out, **work)
 
 
 def _own_calls(kind: StepKind, reads: Sequence[object], writes: Sequence[Array | None]) -> Calls:

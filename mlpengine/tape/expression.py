@@ -1,5 +1,6 @@
 """The operators and methods by which nodes and eager tensors combine."""
 
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -69,36 +70,13 @@ class Expression(Operand):
         """The axes reversed."""
         return self._apply(ops.Transpose(), self)
 
-    add = elementwise.add
-    sub = elementwise.sub
-    mul = elementwise.mul
-    div = elementwise.div
-    neg = elementwise.neg
-    scalar_mul = elementwise.scalar_mul
-    scalar_add = elementwise.scalar_add
-    pow = elementwise.pow
-    exp = elementwise.exp
-    log = elementwise.log
-    log2 = elementwise.log2
-    log_eps = elementwise.log_eps
-    sin = elementwise.sin
-    cos = elementwise.cos
-    sqrt = elementwise.sqrt
-    rsqrt = elementwise.rsqrt
-    abs = elementwise.abs
-    clamp = elementwise.clamp
+    def __getattr__(self, name: str) -> Any:
+        """Return the method of an element-wise op."""
+        if name not in elementwise.names():
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return MethodType(getattr(elementwise, name), self)
+
     where = elementwise.where
-    maximum = elementwise.maximum
-    minimum = elementwise.minimum
-    relu = elementwise.relu
-    leaky_relu = elementwise.leaky_relu
-    elu = elementwise.elu
-    selu = elementwise.selu
-    gelu = elementwise.gelu
-    silu = elementwise.silu
-    softplus = elementwise.softplus
-    sigmoid = elementwise.sigmoid
-    tanh = elementwise.tanh
     softmax = elementwise.softmax
     log_softmax = elementwise.log_softmax
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from mlpengine.errors import TapeError, UsageError
-from mlpengine.ops._op import work_names
 from mlpengine.placement import Storage, place
 from mlpengine.tape.plan import FOREVER, Buffer, Step
 from mlpengine.tape.record import Record, Recorded, Value, aliases, needed_records, viewed
@@ -116,7 +115,7 @@ class ForwardPlan:
     def _work(self, time: int, record: Record) -> dict[str, Buffer]:
         """Plan the work buffers of forward; those in `_kept_work` are saved for backward."""
         saved = set(shared_work(record)) if record.key in self._kept_work else set()
-        names = work_names(type(record.op), "forward")
+        names = record.op.signature.work["forward"]
         specs = record.work_specs if names else {}
         buffers: dict[str, Buffer] = {}
         for name in names:

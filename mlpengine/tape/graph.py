@@ -14,7 +14,7 @@ import numpy as np
 from mlpengine.backends import NUMPY
 from mlpengine.buffers import replay
 from mlpengine.errors import TapeError
-from mlpengine.ops._op import GradOp, work_names
+from mlpengine.ops._op import GradOp
 from mlpengine.placement import Storage
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
@@ -58,7 +58,7 @@ def run_forward(
 ) -> tuple[tuple[Array, ...], dict[str, Array]]:
     """Run an op whose outputs have `specs`; return the outputs and its work, all of it new."""
     outputs = tuple(np.empty(y.shape, y.dtype) for y in specs)
-    names = work_names(type(op), "forward")
+    names = op.signature.work["forward"]
     needed = op.work(*(None if x is None else Spec.of(x) for x in arrays)) if names else {}
     work = {name: np.empty(needed[name].shape, needed[name].dtype) for name in names}
     out = outputs if len(outputs) > 1 else outputs[0]

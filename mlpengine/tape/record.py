@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from mlpengine.errors import ShapeError
-from mlpengine.ops._op import GradOp, is_variadic, operand_names, required_operands, residual_names
+from mlpengine.ops._op import GradOp
 from mlpengine.spec import Spec
 
 Kind = Literal["input", "parameter", "constant", "op"]
@@ -46,8 +46,8 @@ class Record:
     @property
     def named_operands(self) -> Mapping[str, Any]:
         """The operands by the names that the op's rules use for them."""
-        names = operand_names(type(self.op))
-        if is_variadic(type(self.op)):
+        names = self.op.signature.operands
+        if self.op.signature.is_variadic:
             return {names[0]: self.operands}
         return dict(zip(names, self.operands, strict=True))
 
@@ -61,7 +61,7 @@ class Record:
         """The values that the op's `backward` reads."""
         operands = self.named_operands
         values: list[Value] = []
-        for name in residual_names(type(self.op))[1:]:
+        for name in self.op.signature.residuals[1:]:
             residual = self.outputs if name == "y" else operands[name]
             values += [x for x in as_tuple(residual) if x is not None]
         return values
@@ -117,11 +117,11 @@ def padded_operands(op: GradOp, operands: Sequence[Any]) -> tuple[Any, ...]:
 
     Raises: ShapeError for more operands than the op declares, or fewer than it needs.
     """
-    if is_variadic(type(op)):
+    if op.signature.is_variadic:
         return tuple(operands)
-    names = operand_names(type(op))
+    names = op.signature.operands
     padded = (*operands, *[None] * (len(names) - len(operands)))
-    missing = any(x is None for x in padded[: required_operands(type(op))])
+    missing = any(x is None for x in padded[: op.signature.required])
     if missing or len(operands) > len(names):
         raise ShapeError(
             f"{op.name}: takes the operands {', '.join(names)} (got {len(operands)} operands)"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from mlpengine.ops._op import work_names
 from mlpengine.spec import Spec
 from mlpengine.tape.record import Record
 
@@ -30,8 +29,8 @@ MIN_GAIN = 1.05
 
 def shared_work(record: Record) -> dict[str, Spec]:
     """Return the work buffers that forward fills for backward."""
-    op = type(record.op)
-    names = set(work_names(op, "forward")) & set(work_names(op, "backward"))
+    op = record.op
+    names = set(op.signature.work["forward"]) & set(op.signature.work["backward"])
     if not names:
         return {}
     specs = record.work_specs

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from mlpengine.ops import GradOp
-from mlpengine.ops._op import is_variadic, operand_names, residual_names, work_names
 from mlpengine.spec import Array, Call, Spec
 
 ALIGNMENT = 64
@@ -52,7 +51,7 @@ class Bound:
         aliased: str = "",
     ) -> None:
         self.op = op
-        missing = 0 if is_variadic(type(op)) else len(operand_names(type(op))) - len(operands)
+        missing = 0 if op.signature.is_variadic else len(op.signature.operands) - len(operands)
         self.operands = [None if x is None else copied(x) for x in (*operands, *(None,) * missing)]
         specs = [None if x is None else Spec.of(x) for x in self.operands]
         inferred = op.infer(*specs)
@@ -98,7 +97,7 @@ class Bound:
         return slots
 
     def _bind_forward(self) -> tuple[Call, ...]:
-        work = {n: self.work[n] for n in work_names(type(self.op), "forward")}
+        work = {n: self.work[n] for n in self.op.signature.work["forward"]}
         out = self.y if len(self.y) > 1 else self.y[0]
         return tuple(self.op.forward(*self.operands, out=out, **work))
 
@@ -107,11 +106,11 @@ class Bound:
             "y": self.y if len(self.y) > 1 else self.y[0],
             "dy": self.dy if len(self.dy) > 1 else self.dy[0],
         }
-        names = operand_names(type(self.op))
-        if is_variadic(type(self.op)):
+        names = self.op.signature.operands
+        if self.op.signature.is_variadic:
             named[names[0]] = tuple(self.operands)
         else:
             named |= dict(zip(names, self.operands, strict=True))
-        residuals = [named[n] for n in residual_names(type(self.op))]
-        work = {n: self.work[n] for n in work_names(type(self.op), "backward")}
+        residuals = [named[n] for n in self.op.signature.residuals]
+        work = {n: self.work[n] for n in self.op.signature.work["backward"]}
         return tuple(self.op.backward(*residuals, out=tuple(self.slots), **work))

@@ -10,14 +10,17 @@ from scipy import special
 from mlpengine.ops import (
     Elu,
     Gelu,
+    Hardswish,
     LeakyRelu,
     LogSoftmax,
+    Mish,
     Relu,
     Selu,
     Sigmoid,
     Silu,
     Softmax,
     Softplus,
+    Softsign,
     Tanh,
 )
 
@@ -111,6 +114,16 @@ CASES = [
     ),
     *unary("sigmoid", Sigmoid(), special.expit, plain=lambda x: 1 / (1 + np.exp(-x)), **EVERYWHERE),
     *unary("tanh", Tanh(), lambda x: 1 - 2 / (np.exp(2 * x) + 1), plain=np.tanh, **EVERYWHERE),
+    *unary("mish", Mish(), lambda x: x * np.tanh(-special.log_expit(-x)), **EVERYWHERE),
+    *unary(
+        "hardswish",
+        Hardswish(),
+        lambda x: x * np.clip(x + 3, 0, 6) / 6,
+        partial(away_from, [-3, 3]),
+        rtol=1e-4,
+        **EVERYWHERE,
+    ),
+    *unary("softsign", Softsign(), lambda x: x / (1 + np.abs(x)), **EVERYWHERE),
     *(along(*axis) for axis in AXES),
     *(along(*axis, op=LogSoftmax, formula=special.log_softmax) for axis in AXES),
 ]

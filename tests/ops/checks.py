@@ -18,7 +18,7 @@ GROWTH = 1024
 
 BACKENDS = ("numexpr", "auto")
 
-AGREEMENT = {"float64": 1e-12, "float32": 2e-6}
+AGREEMENT = {"float64": 1e-12, "float32": 5e-6}
 """Between backends, relative and absolute."""
 
 

@@ -10,7 +10,8 @@ from mlpengine.ops import REGISTRY
 
 ELEMENTWISE = (
     "add sub mul div neg scalar_mul scalar_add pow exp log log2 log_eps sin cos sqrt rsqrt abs "
-    "clamp where maximum minimum relu leaky_relu elu selu gelu silu softplus sigmoid tanh"
+    "clamp where maximum minimum relu leaky_relu elu selu gelu silu softplus sigmoid tanh "
+    "mish hardswish softsign"
 )
 OTHERS = (
     "softmax log_softmax matmul batch_matmul linear conv2d max_pool2d transpose "

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from mlpengine import tape as ops
 from mlpengine.ops._broadcast import unbroadcast
-from mlpengine.ops._op import residual_names, work_names
 from mlpengine.spec import Array
 from mlpengine.tape import Node, Tape
 from mlpengine.tape.record import Record, as_tuple
@@ -98,7 +97,7 @@ class Naive:
         outputs = tuple(np.full(y.spec.shape, np.nan, y.spec.dtype) for y in record.outputs)
         specs = record.work_specs
         self.work[record.key] = {n: np.zeros(s.shape, s.dtype) for n, s in specs.items()}
-        names = work_names(type(record.op), "forward")
+        names = record.op.signature.work["forward"]
         work = {n: self.work[record.key][n] for n in names}
         out = outputs if len(outputs) > 1 else outputs[0]
         for call in list(record.op.forward(*operands, out=out, **work)):
@@ -110,8 +109,8 @@ class Naive:
         dys = tuple(found.get(y.index, z) for y, z in zip(record.outputs, zeros, strict=True))
         named = {n: x and self.values[x.index] for n, x in record.named_operands.items()}
         named |= {"y": self.values[record.key], "dy": dys if len(dys) > 1 else dys[0]}
-        residuals = [named[name] for name in residual_names(type(record.op))]
-        names = work_names(type(record.op), "backward")
+        residuals = [named[name] for name in record.op.signature.residuals]
+        names = record.op.signature.work["backward"]
         work = {n: self.work[record.key][n] for n in names}
         shape = record.outputs[0].spec.shape
         slots = [

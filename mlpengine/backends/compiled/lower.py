@@ -17,7 +17,7 @@ from mlpengine.backends.compiled.kernels import (
 from mlpengine.backends.compiled.losses import LOSSES
 from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
-from mlpengine.ops._op import Direction, GradOp, operand_names, residual_names
+from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Array
 
 
@@ -140,14 +140,16 @@ def _map(instruction: InstructionLike, op: GradOp, direction: Direction, values:
     if rule is None:
         raise UnsupportedError(f"{op.name} {direction}")
     backward = direction == "backward"
-    labels = residual_names(type(op)) if backward else operand_names(type(op))
+    labels = op.signature.residuals if backward else op.signature.operands
     arrays = {**instruction.work, **dict(zip(labels, instruction.reads, strict=True))}
-    shapes = {arrays[name].shape for name in rule.reads}
-    out = instruction.writes[0]
-    if out is None or shapes != {out.shape} or not out.ndim:
+    slots = [f"d{name}" for name in op.signature.operands] if backward else ["y"]
+    written = {n: a for n, a in zip(slots, instruction.writes, strict=True) if a is not None}
+    arrays |= written
+    rule = rule.limited_to(arrays)
+    shapes = {arrays[name].shape for name in (*rule.reads, *rule.writes)}
+    if len(shapes) != 1 or () in shapes:
         raise UnsupportedError(f"{op.name} {direction} of several shapes")
     names = {name: values.read(arrays[name]) for name in rule.reads}
-    arrays["dx" if backward else "y"] = out
     role = f"d_{op.name}_" if backward else f"{op.name}_"
     for name in rule.writes:
         names[name] = values.write(arrays[name], role)

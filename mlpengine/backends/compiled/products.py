@@ -204,4 +204,4 @@ def map_statements(
     for name in step.rule.writes:
         known[step.names[name]] = f"at_{step.names[name].name}"
     names = {name: known[value] for name, value in step.names.items()}
-    return [*lines, *step.rule.statements(step.op, names)]
+    return [*lines, *step.rule.statements(names, layout.itemsize)]

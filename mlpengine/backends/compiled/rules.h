@@ -24,35 +24,33 @@ INLINE vec v_log1p_exp_of_minus_abs(vec x) {
   return v_log(u) + (e - (u - splat(1))) / u;
 }
 
-/* The derivative of an exponential unit from its value: `scale` above 0, y + depth elsewhere. */
-INLINE vec v_unit_slope(vec y, real depth, real scale) {
-  return vmin(y, splat(0)) + select(y > splat(0), splat(scale), splat(depth));
+/* The functions of formulas, where a vector has no operator for them. */
+#define v_not(mask) (~(mask))
+INLINE vec v_maximum(vec a, vec b) { return select(b != b, b, vmax(a, b)); }
+INLINE vec v_minimum(vec a, vec b) { return select(b != b, b, vmin(a, b)); }
+INLINE vec v_sign(vec x) {
+  return select(x > splat(0), splat(1), select(x < splat(0), splat(-1), x));
+}
+INLINE vec v_softplus(vec x) { return vmax(x, splat(0)) + v_log1p_exp_of_minus_abs(x); }
+
+/* Phi(x), the normal distribution function.  From 39 on Phi(-z) is 0 in either type. */
+INLINE vec v_normal_cdf(vec x) {
+  vec z = vmin(v_abs(x), splat(39));
+  vec tail = splat(0.5) * v_erfc(z * splat((real)0.70710678118654752440));
+  return select(x > splat(0), splat(1) - tail, tail);
 }
 
-#define SQRT_HALF 0.70710678118654752440
-#define NORMAL_PEAK 0.39894228040143267794 /* 1 / sqrt(2 pi) */
-
-/* x Phi(x) as max(x, 0) - z Phi(-z), z = |x|, which cancels nowhere; and its derivative.  From 39 on
-   Phi(-z) is 0 in either type, so z is bounded there: an infinite z would make NaN of z Phi(-z). */
-INLINE vec v_normal_tail(vec z) { return splat(0.5) * v_erfc(z * splat((real)SQRT_HALF)); }
-INLINE vec v_gelu_size(vec x) { return vmin(v_abs(x), splat(39)); }
-INLINE vec v_gelu(vec x) {
-  vec z = v_gelu_size(x);
-  return vmax(x, splat(0)) - z * v_normal_tail(z);
-}
-INLINE vec v_gelu_slope(vec x) {
-  vec z = v_gelu_size(x), density = splat((real)NORMAL_PEAK) * v_exp(splat((real)-0.5) * z * z);
-  vec below = v_normal_tail(z) - z * density;
-  return select(x > splat(0), splat(1) - below, below);
-}
-
-/* The same with Phi(x) as (1 + tanh(u)) / 2 = sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). */
-INLINE vec v_gelu_share(vec x) {
-  return v_sigmoid(splat((real)(4 * NORMAL_PEAK)) * (x + splat((real)0.044715) * x * x * x));
-}
-INLINE vec v_gelu_tanh(vec x) { return x * v_gelu_share(x); }
-INLINE vec v_gelu_tanh_slope(vec x) {
-  vec share = v_gelu_share(x);
-  vec inner = splat((real)(4 * NORMAL_PEAK)) * (splat(1) + splat((real)(3 * 0.044715)) * x * x);
-  return share + x * share * (splat(1) - share) * inner;
+/* Those of the C library, lane by lane. */
+#define LANE_BY_LANE(name)                                                              \
+  INLINE vec v_##name(vec x) {                                                          \
+    for (long i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? name##f(x[i]) : name(x[i]); \
+    return x;                                                                           \
+  }
+LANE_BY_LANE(log1p)
+LANE_BY_LANE(log2)
+LANE_BY_LANE(sin)
+LANE_BY_LANE(cos)
+INLINE vec v_pow(vec x, real n) {
+  for (long i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? powf(x[i], n) : pow(x[i], n);
+  return x;
 }
