@@ -1,5 +1,6 @@
 """Columns that tell the target: those that are the target in another coding, and near answers."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,12 @@ NEIGHBORS = 10
 MAX_SUMMANDS = 100
 """An exact sum is looked for among this many numeric columns, the most correlated ones."""
 
+SCREENED = 1 << 20
+"""Numbers that are sorted at once to find the columns that may be leaks."""
+
+MARGIN = 1e-6
+"""Rounding may differ by less than this between columns at once and one by one."""
+
 EXACT = 1e-9
 """Relative difference up to which two sums are equal, with room for rounding."""
 
@@ -61,7 +68,8 @@ def find_leaks(
     `target` holds class numbers or, for regression, values. An exact sum of several columns is
     broken up by its column that explains most.
     """
-    each = (find_leak(name, table[name], target, task) for name in tracked(names, progress))
+    suspects = _suspects(table, names, target, task)
+    each = (find_leak(name, table[name], target, task) for name in tracked(suspects, progress))
     leaks = [leak for leak in each if leak]
     if task == "regression":
         known = {leak.column for leak in leaks if leak.is_target}
@@ -75,6 +83,52 @@ def find_leaks(
             leaks = [leak for leak in leaks if leak.column != chosen]
             leaks.append(Leak(chosen, shares[chosen], reason, is_target=True))
     return leaks
+
+
+def _suspects(table: Table, names: Sequence[str], target: Array, task: Task) -> list[str]:
+    """Return the columns that have to be looked at one by one, in order.
+
+    All others are numbers without gaps, of which many at once are sorted: they explain too little
+    of the target and are no coding of it.
+    """
+    kept = dict.fromkeys(names)
+    if len(target) < MIN_ROWS or np.ptp(target) == 0:
+        return list(kept)
+    numeric = [name for name in names if table[name].kind == "number"]
+    size = max(1, SCREENED // len(target))
+    for first in range(0, len(numeric), size):
+        some = numeric[first : first + size]
+        values = np.stack([table[name].values.astype(np.float64) for name in some])
+        harmless = ~_is_suspect(values, target, task)
+        for name in itertools.compress(some, harmless.tolist()):
+            del kept[name]
+    return list(kept)
+
+
+def _is_suspect(values: Array, target: Array, task: Task) -> Array:
+    """Return whether columns, here rows of a matrix, may be leaks."""
+    bounded = np.asarray(np.abs(values).max(axis=1) <= LIMIT)  # not NaN either
+    values = np.where(bounded[:, None], values, 0.0)
+    shuffled = _shuffled(len(target))
+    order = shuffled[np.argsort(values[:, shuffled], axis=1, kind="stable")]
+    ordered = np.take_along_axis(values, order, axis=1)
+    count = 1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)
+    result: Array = ~bounded | (count <= FEW_VALUES)
+    steps = np.diff(target[order], axis=1)
+    has_order = (steps > 0).all(axis=1) | (steps < 0).all(axis=1)
+    result |= (count == len(np.unique(target))) & ((count < len(target)) | has_order)
+    near = _nearest(order)
+    if task == "classification":
+        result |= share_of_classes(near, target) >= ANSWER - MARGIN
+        return result
+    result |= share_of_squares(near, target) >= ANSWER - MARGIN
+    centered, known = values - values.mean(axis=1, keepdims=True), target - target.mean()
+    size = np.abs(centered).max(axis=1, keepdims=True)
+    centered /= np.where(size > 0, size, 1)
+    known /= np.abs(known).max()
+    squares = (centered**2).sum(axis=1) * (known @ known)
+    result |= (centered @ known) ** 2 >= (PART - MARGIN) * squares
+    return result
 
 
 def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | None:
@@ -95,10 +149,10 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
         return Leak(name, 1.0, reason, is_target=True)
     near = neighbors(column, codes, len(distinct))
     if task == "classification":
-        share = share_of_classes(near, target)
+        share = float(share_of_classes(near, target))
         reason = f"alone it tells the class of {_percent(share)} of the rows beyond guessing"
         return Leak(name, share, reason) if share >= ANSWER else None
-    share = share_of_squares(near, target)
+    share = float(share_of_squares(near, target))
     if column.kind == "number":
         present &= np.abs(column.values) <= LIMIT
         values, known = column.values[present].astype(np.float64), target[present]
@@ -113,7 +167,7 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
 def _share_of_column(column: Column, target: Array) -> float:
     distinct = column.distinct()
     near = neighbors(column, codes_into(distinct, column), len(distinct))
-    return share_of_squares(near, target)
+    return float(share_of_squares(near, target))
 
 
 def recodes(column: Column, codes: Array, count: int, target: Array) -> bool:
@@ -215,6 +269,7 @@ class Neighbors:
     """Rows in an order in which those of like value stand together.
 
     The neighbors of the i-th row in `order` are those from `start[i]` up to `stop[i]`, but itself.
+    Shapes: start, stop (rows,); order (rows,), or (columns, rows) for several columns at once.
     """
 
     order: Array
@@ -224,8 +279,9 @@ class Neighbors:
     def totals(self, values: Array) -> Array:
         """Return the sum of a value (one per row) over the neighbors of each row in order."""
         ordered = values[self.order]
-        sums = np.concatenate([[0.0], np.cumsum(ordered)])
-        result: Array = sums[self.stop] - sums[self.start] - ordered
+        sums = np.zeros((*ordered.shape[:-1], ordered.shape[-1] + 1))
+        np.cumsum(ordered, axis=-1, out=sums[..., 1:])
+        result: Array = sums[..., self.stop] - sums[..., self.start] - ordered
         return result
 
 
@@ -235,40 +291,51 @@ def neighbors(column: Column, codes: Array, count: int) -> Neighbors:
     The column is given by its codes too, of which there are `count`, -1 left out.
     """
     codes = np.where(codes < 0, np.iinfo(np.int32).max, codes)
-    # rows of equal value in random order, so that the order of the file tells nothing
-    order = np.random.Generator(np.random.PCG64(0)).permutation(len(codes))
+    order = _shuffled(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
-    ordered = codes[order]
     if column.kind == "text" or count <= FEW_VALUES:
+        ordered = codes[order]
         start = np.searchsorted(ordered, ordered, "left")
         return Neighbors(order, start, np.searchsorted(ordered, ordered, "right"))
-    place = np.arange(len(codes))
+    return _nearest(order)
+
+
+def _shuffled(rows: int) -> Array:
+    """Return rows in random order: where values are equal, the order of the file tells nothing."""
+    return np.random.Generator(np.random.PCG64(0)).permutation(rows)
+
+
+def _nearest(order: Array) -> Neighbors:
+    place = np.arange(order.shape[-1])
     start = np.maximum(place - NEIGHBORS, 0)
-    return Neighbors(order, start, np.minimum(place + NEIGHBORS + 1, len(codes)))
+    return Neighbors(order, start, np.minimum(place + NEIGHBORS + 1, len(place)))
 
 
-def share_of_classes(near: Neighbors, target: Array) -> float:
+def share_of_classes(near: Neighbors, target: Array) -> Array:
     """Return the share of errors beyond the largest class that the neighbors' largest class mends.
 
     A row without neighbors is guessed to be of the largest class of all.
     """
     _, classes, counts = np.unique(target, return_inverse=True, return_counts=True)
     base = int(counts.argmax())
-    guess, votes = np.full(len(target), base), np.zeros(len(target))
+    guess = np.full(near.order.shape, base)
+    votes = np.zeros(near.order.shape)
     for number in range(len(counts)):
         total = near.totals(classes == number)
         guess[total > votes] = number
         np.maximum(votes, total, out=votes)
-    right = int((guess == classes[near.order]).sum())
-    return float((right - counts[base]) / (len(target) - counts[base]))
+    right = (guess == classes[near.order]).sum(axis=-1)
+    share: Array = (right - counts[base]) / (len(target) - counts[base])
+    return share
 
 
-def share_of_squares(near: Neighbors, target: Array) -> float:
+def share_of_squares(near: Neighbors, target: Array) -> Array:
     """Return the R2 of guessing each value by the mean of its neighbors."""
     values = target - target.mean()
     count = near.stop - near.start - 1
     errors = values[near.order] - near.totals(values) / np.maximum(count, 1)
-    return 1 - float(errors @ errors) / float(values @ values)
+    share: Array = 1 - (errors**2).sum(axis=-1) / (values @ values)
+    return share
 
 
 def share_of_line(values: Array, target: Array) -> float:

@@ -6,7 +6,13 @@ import pytest
 from mlpengine.data import DATASETS, Column, Table, find_leak, profile, read_table
 from mlpengine.data.categories import codes_into
 from mlpengine.data.duplicates import duplicate_rows, same_columns
-from mlpengine.data.leaks import exact_sum, neighbors, share_of_classes, share_of_squares
+from mlpengine.data.leaks import (
+    exact_sum,
+    find_leaks,
+    neighbors,
+    share_of_classes,
+    share_of_squares,
+)
 from mlpengine.errors import DataError
 
 N = 600
@@ -120,6 +126,24 @@ def test_more_columns_than_rows_are_no_sum():
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_columns_are_not(name):
     assert find_leak("column", *HONEST[name]) is None
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_many_columns_at_once_and_one_by_one_give_the_same_leaks(task):
+    answer = Y if task == "regression" else CLASSES
+    known = {
+        name: column
+        for name, (column, target, of_task) in (RECODED | SUSPECTS | HONEST).items()
+        if of_task == task and (target is Y or target is CLASSES)
+    }
+    noise = {f"noise {i}": Column(G.normal(size=N).round(i % 4)) for i in range(30)}
+    near = {f"near {i}": Column(Y + G.normal(0, i / 10, N)) for i in range(30)}
+    table = Table({**known, **noise, **near, "rising": Column(np.exp(Y))})
+    each = [find_leak(name, table[name], answer, task) for name in table.names]
+    leaks = [leak for leak in each if leak]
+    together = find_leaks(table, table.names, answer, task)
+    assert [leak for leak in together if "adds up" not in leak.reason] == leaks
+    assert len(leaks) > 5
 
 
 def test_few_rows_and_one_target_value_say_nothing():
