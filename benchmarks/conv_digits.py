@@ -95,8 +95,8 @@ def main() -> None:
 
     for name, rows in (("validation", split.validation), ("test", split.test)):
         evaluation = Program(tape, scores, batch_size=len(rows), differentiable=False)
-        found = evaluation.forward(images=images[rows]).argmax(axis=1)
-        print(f"{name} accuracy {np.mean(found == labels[rows]):.4f} on {len(rows)} rows")
+        predicted = evaluation.forward(images=images[rows]).argmax(axis=1)
+        print(f"{name} accuracy {np.mean(predicted == labels[rows]):.4f} on {len(rows)} rows")
 
 
 if __name__ == "__main__":

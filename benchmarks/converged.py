@@ -40,8 +40,8 @@ def train(kind: str, backend: str, steps: int) -> tuple[TrainingStep, float]:
     mlp = Mlp([4, 32, 32, 1], activation="tanh", seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), OPTIMIZERS[kind](mlp), ROWS, backend=backend)
     x, y = data()
-    least = min(step(x, y) for _ in range(steps))
-    return step, least
+    best_loss = min(step(x, y) for _ in range(steps))
+    return step, best_loss
 
 
 def window(step: TrainingStep, calls: int) -> float:
@@ -64,14 +64,14 @@ def main() -> None:
     for backend in ("numpy", "compiled"):
         for kind in OPTIMIZERS:
             early, _ = train(kind, backend, min(WARM, steps // 2))
-            late, least = train(kind, backend, steps)
+            late, best_loss = train(kind, backend, steps)
             times = [(window(early, calls), window(late, calls)) for _ in range(windows)]
             start, end = (statistics.median(column) for column in zip(*times, strict=True))
-            slow = end > LIMIT * start and least <= REACHED and not args.smoke
+            slow = end > LIMIT * start and best_loss <= REACHED and not args.smoke
             failed |= slow
             note = "   too slow" if slow else ""
             print(
-                f"{backend:9} {kind:14} smallest loss {least:8.1e}   start {start:6.2f} us   "
+                f"{backend:9} {kind:14} smallest loss {best_loss:8.1e}   start {start:6.2f} us   "
                 f"converged {end:6.2f} us   ratio {end / start:5.2f}{note}",
                 flush=True,
             )

@@ -51,10 +51,10 @@ def main() -> int:
             newer.write_bytes(data)
             try:
                 read_checkpoint(newer)
-                found = newer
+                read = newer
             except CheckpointError:
-                found = store.newest().path
-            if found != older:
+                read = store.newest().path
+            if read != older:
                 missed += 1
                 print(f"bit {bit} was not noticed")
     print(f"{options.times} bits flipped in {len(whole):,} bytes, {missed} not noticed")

@@ -32,10 +32,10 @@ PROMISE = 2.0
 SIZES = (1024, 262_144)
 """Elements of the largest operand, about."""
 
-FEWEST = 100
+MIN_ELEMENTS = 100
 """Elements from which the promise counts: a NumPy call on one number costs what a call costs."""
 
-MOST_ROWS = 65_536
+MAX_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Result:
 def rows_for(case, elements: int) -> int:
     """Return how many rows of the batch make the largest operand about that large."""
     largest = max((x.size for x in case.operands(8) if x is not None), default=8)
-    return max(1, min(MOST_ROWS, elements * 8 // max(largest, 1)))
+    return max(1, min(MAX_ROWS, elements * 8 // max(largest, 1)))
 
 
 def replayed(calls: tuple[Call, ...]) -> Callable[[], None]:
@@ -133,7 +133,7 @@ def main() -> None:
                 for dtype in (d for d in args.dtype if d in case.dtypes):
                     result = timed(case, elements, dtype, seconds, windows)
                     print(result, flush=True)
-                    counts = result.elements >= FEWEST and result.ratio is not None
+                    counts = result.elements >= MIN_ELEMENTS and result.ratio is not None
                     if counts and result.ratio > PROMISE:
                         slow.append(result)
     print(f"\n{len(slow)} rows above {PROMISE:g} times the plain expression")

@@ -68,7 +68,7 @@ COLUMNS = {
 BUSY = 2
 """Loops beside the contestants with ``--busy``."""
 
-FEWEST = 25
+MIN_WINDOWS = 25
 """Windows of the largest networks."""
 
 PAUSE, WARM = 0.12, 0.005
@@ -131,7 +131,7 @@ def five_lines(work: Workload) -> Steps:
 
 
 def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps]:
-    found = {
+    candidates = {
         "compiled, looped": engine_looped(work),
         "compiled, per call": engine(work, "compiled"),
         "compiled, epoch": engine_epoch(work),
@@ -144,13 +144,13 @@ def contestants(work: Workload, threads: int, *, smoke: bool) -> dict[str, Steps
         "scikit-learn": scikit_steps(work),
         **product_steps(work, threads),
     }
-    return {name: steps for name, steps in found.items() if steps is not None}
+    return {name: steps for name, steps in candidates.items() if steps is not None}
 
 
 def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, list[float]]:
     """Return microseconds a step, a number for each window, all contestants in turn.
 
-    Where a round of single calls is long, there are fewer windows, but `FEWEST` at least.
+    Where a round of single calls is long, there are fewer windows, but `MIN_WINDOWS` at least.
     """
     counts, times, total = {}, {}, 0.0
     for name, (run, _) in runs.items():
@@ -162,9 +162,9 @@ def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, l
         counts[name] = max(1, int(seconds / windows / spent))
         times[name] = []
         total += spent
-    for _ in range(max(min(windows, FEWEST), min(windows, int(len(runs) * seconds / total)))):
+    for _ in range(max(min(windows, MIN_WINDOWS), min(windows, int(len(runs) * seconds / total)))):
         for name, (run, steps) in runs.items():
-            rest(run)
+            settle(run)
             start = time.perf_counter()
             for _ in range(counts[name]):
                 run()
@@ -173,7 +173,7 @@ def measure(runs: dict[str, Steps], seconds: float, windows: int) -> dict[str, l
     return times
 
 
-def rest(run: Callable[[], object]) -> None:
+def settle(run: Callable[[], object]) -> None:
     """Let the last contestant's threads go to sleep, then warm this one's up."""
     if cores() > 1:
         time.sleep(PAUSE)

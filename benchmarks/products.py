@@ -75,10 +75,10 @@ def torch_product(form: str, data: dict[str, np.ndarray]) -> Callable[[], object
 
 def find_mkl(threads: int = 1) -> ctypes.CDLL | None:
     """Return MKL, held to so many threads; None without it."""
-    found = sorted(Path(sys.prefix, "lib").glob("libmkl_rt.*"))
-    if not found:
+    libraries = sorted(Path(sys.prefix, "lib").glob("libmkl_rt.*"))
+    if not libraries:
         return None
-    library = ctypes.CDLL(str(found[0]))
+    library = ctypes.CDLL(str(libraries[0]))
     library.MKL_Set_Num_Threads(threads)
     return library
 

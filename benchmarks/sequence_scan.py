@@ -70,8 +70,10 @@ def main() -> None:
             print(f"step {step + 1:4}  loss {value:.4f}")
 
     drawn, right = sequences(np.random.default_rng(SEED + 1), rows)
-    found = Program(tape, logits, batch_size=rows, differentiable=False).forward(tokens=drawn)
-    print(f"accuracy {np.mean(found.argmax(axis=1) == right):.4f} on {rows} new sequences")
+    logit_values = Program(tape, logits, batch_size=rows, differentiable=False).forward(
+        tokens=drawn
+    )
+    print(f"accuracy {np.mean(logit_values.argmax(axis=1) == right):.4f} on {rows} new sequences")
 
 
 if __name__ == "__main__":

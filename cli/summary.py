@@ -42,8 +42,8 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
     if emit_c:
         click.echo(experiment.step.emit_c(), nl=False)
         return
-    found = summarize(experiment)
-    click.echo(json.dumps(found) if as_json else table(found))
+    facts = summarize(experiment)
+    click.echo(json.dumps(facts) if as_json else table(facts))
 
 
 def summarize(experiment: Experiment) -> dict[str, Any]:
@@ -91,29 +91,29 @@ def layer_facts(mlp: Mlp, number: int, batch: int) -> dict[str, Any]:
     }
 
 
-def table(found: dict[str, Any]) -> str:
+def table(facts: dict[str, Any]) -> str:
     """Return a summary for a person."""
     lines = [
-        f"{plural(found['features'], 'feature')}, {plural(found['outputs'], 'output')}, "
-        f"loss {found['loss']}, {found['dtype']}, dropout {found['dropout']:g}",
+        f"{plural(facts['features'], 'feature')}, {plural(facts['outputs'], 'output')}, "
+        f"loss {facts['loss']}, {facts['dtype']}, dropout {facts['dropout']:g}",
         "",
         f"{'layer':>5}  {'weight':<14}{'activation':<14}{'output':<14}{'parameters':>12}"
         f"{'FLOPs a step':>16}",
     ]
-    for layer in found["layers"]:
+    for layer in facts["layers"]:
         weight, output = (" x ".join(map(str, layer[key])) for key in ("weight", "output"))
         lines.append(
             f"{layer['layer']:>5}  {weight:<14}{layer['activation'] or '-':<14}{output:<14}"
             f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
         )
-    sizes = ", ".join(f"{name} {count:,}" for name, count in found["bytes"].items())
+    sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())
     lines += [
         "",
-        f"parameters  {found['parameters']:,}",
-        f"FLOPs       {found['flops_per_step']:,} a step of {plural(found['batch_size'], 'row')}, "
-        f"{found['flops_per_prediction']:,} a prediction",
+        f"parameters  {facts['parameters']:,}",
+        f"FLOPs       {facts['flops_per_step']:,} a step of {plural(facts['batch_size'], 'row')}, "
+        f"{facts['flops_per_prediction']:,} a prediction",
         f"bytes       {sizes}",
-        f"steps       {found['steps_per_epoch']:,} an epoch, by {found['executor']}, "
-        f"{plural(found['threads'], 'thread')}",
+        f"steps       {facts['steps_per_epoch']:,} an epoch, by {facts['executor']}, "
+        f"{plural(facts['threads'], 'thread')}",
     ]
     return "\n".join(lines)

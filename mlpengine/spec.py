@@ -67,9 +67,9 @@ def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
     Raises: DtypeError for any other dtype, naming `where`.
     """
     try:
-        found = np.dtype(dtype)
+        chosen = np.dtype(dtype)
     except TypeError:
-        found = None
-    if found not in FLOATS:
+        chosen = None
+    if chosen not in FLOATS:
         raise DtypeError(f"{where}: dtype must be float32 or float64 (got {dtype!r})")
-    return found
+    return chosen

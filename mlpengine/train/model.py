@@ -93,12 +93,12 @@ def load_model(run: str | Path) -> Model:
         return Model.load(run)
     if (run / MODEL_FILE).is_file():
         return Model.load(run / MODEL_FILE)
-    found = Checkpoints(run / CHECKPOINTS).newest()
-    if found is None:
+    checkpoint = Checkpoints(run / CHECKPOINTS).newest()
+    if checkpoint is None:
         raise RunError(f"{run}: holds no model and no checkpoint; is it the directory of a run?")
-    where, state = found.path, found.state
+    where, state = checkpoint.path, checkpoint.state
     try:
-        model = Model.restored(found.header.get("model", {}), state["weights"], where)
+        model = Model.restored(checkpoint.header.get("model", {}), state["weights"], where)
         if state["best"]["epoch"]:
             best = state["best"]["weights"]
             if best.shape != model.mlp.params.flat.shape:

@@ -115,7 +115,7 @@ class Emitter:
         tile: Function | None = None,
     ) -> None:
         if phase == "rows" and count != self.batch:
-            raise UnsupportedError(f"{count} rows in a program over {self.batch}")
+            raise UnsupportedError(f"row count {count} in a program over {self.batch}")
         parameters = "const long first, const long last"
         if phase == "reduce":
             parameters += ", const long begin, const long end"

@@ -1,0 +1,145 @@
+"""The project's vocabulary: one word for one thing, the field's own, in code, comments and help."""
+
+import re
+import tokenize
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLACES = ("mlpengine", "cli", "benchmarks", "README.md")
+
+
+@dataclass(frozen=True)
+class Word:
+    """An old word: a pattern for an identifier (with `inside` for parts of it), or for text."""
+
+    old: str
+    new: str
+    inside: bool = False
+    text: bool = False
+
+
+WORDS = (
+    Word("observers?", "callback", inside=True, text=True),
+    Word("unseen|on_unseen", "skip budget, on_steps_skipped", inside=True),
+    Word("Unseen", "SkipBudget"),
+    Word(r"(?:team|alone|job)\.h", "thread_pool.h, single_thread.h, step_loop.h", text=True),
+    Word("gather_team|keep_apart|look_again", "start_workers, set_affinity, cpu_relax", text=True),
+    Word("[Rr]oom", "workspace", inside=True),
+    Word("Part", "Split"),
+    Word("passed_on", "layer_outputs"),
+    Word("sow", "write_seed"),
+    Word("rehearse[ds]?", "dry_run"),
+    Word("take_over", "record_result"),
+    Word("twins?", "clone"),
+    Word("remember", "save_for_backward"),
+    Word("larger|smaller|choose", "vmax, vmin, select"),
+    Word("checkpointing of activations|gradient checkpointing", "rematerialization", text=True),
+    Word("dear", "expensive", text=True),
+    Word("Spacing", "SamplingSchedule"),
+    Word("STEPS_THAT_PAY", "MIN_STEPS_TO_COMPILE"),
+    Word("RISING", "HIGHER_IS_BETTER"),
+    Word("found|seen|most|least|rest", "what the thing is"),
+)
+
+
+PENDING = {
+    "observers?": (
+        "benchmarks/diagnostics",
+        "cli/",
+        "mlpengine/config/",
+        "mlpengine/diagnostics/",
+        "mlpengine/tensorboard.py",
+        "mlpengine/train/",
+    ),
+    "unseen|on_unseen": ("mlpengine/export/", "mlpengine/tensorboard.py", "mlpengine/train/"),
+    "Unseen": ("mlpengine/tensorboard.py", "mlpengine/train/"),
+    "[Rr]oom": ("mlpengine/formula/", "mlpengine/ops/", "mlpengine/train/"),
+    "Part": (
+        "benchmarks/",
+        "cli/",
+        "mlpengine/config/",
+        "mlpengine/estimators/",
+        "mlpengine/plots.py",
+        "mlpengine/train/",
+    ),
+    "passed_on": ("mlpengine/diagnostics/", "mlpengine/nn/", "mlpengine/train/"),
+    "rehearse[ds]?": ("cli/",),
+    "twins?": ("mlpengine/data/",),
+    "dear": ("mlpengine/formula/",),
+    "RISING": ("cli/", "mlpengine/train/"),
+    "found|seen|most|least|rest": (
+        "benchmarks/lr_finder.py",
+        "benchmarks/online.py",
+        "cli/",
+        "mlpengine/backends/",
+        "mlpengine/data/",
+        "mlpengine/estimators/",
+        "mlpengine/formula/",
+        "mlpengine/ops/",
+        "mlpengine/optim/",
+        "mlpengine/plots.py",
+        "mlpengine/tape/",
+        "mlpengine/train/",
+    ),
+}
+"""Files and directories, by old word, that are still to be renamed."""
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Return the texts of all files by path."""
+    files = [path for place in PLACES for path in sorted((ROOT / place).rglob("*.[ph]*"))]
+    files = [ROOT / "README.md", *(path for path in files if path.suffix in (".py", ".h"))]
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in files}
+
+
+@cache
+def identifiers(path: str, text: str) -> list[tuple[int, str]]:
+    """Return the line and the text of every identifier that a file defines or uses."""
+    if not path.endswith(".py"):
+        return []
+    tokens = tokenize.tokenize(BytesIO(text.encode()).readline)
+    return [(token.start[0], token.string) for token in tokens if token.type == tokenize.NAME]
+
+
+def uses(word: Word, path: str, text: str) -> list[str]:
+    """Return where a file uses an old word."""
+    if word.text:
+        pattern = re.compile(rf"(?<![\w-])(?:{word.old})(?![\w-])")
+        lines = enumerate(text.splitlines(), start=1)
+        places = [(number, line) for number, line in lines if pattern.search(line)]
+    else:
+        places = []
+    part = rf"(?:^|.*_)(?:{word.old})(?:_.*|$)" if word.inside else word.old
+    places += [(n, name) for n, name in identifiers(path, text) if re.fullmatch(part, name)]
+    return [f"{path}:{number}: {shown.strip()} -> {word.new}" for number, shown in places]
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: word.old)
+def test_old_words_are_gone(word):
+    wrong = []
+    for path, text in sources().items():
+        if not path.startswith(PENDING.get(word.old, ())):
+            wrong += uses(word, path, text)
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("old", "text", "count"),
+    [
+        ("observers?", "def add_observer(self): pass", 1),
+        ("observers?", "# observers are told\nx = 1", 1),
+        ("Part", "parts: Part = Partition()", 1),
+        ("found|seen|most|least|rest", "found = least(rest_of)  # at least", 2),
+        ("dear", "# a dear product", 1),
+        ("dear", "dearth = 1", 0),
+    ],
+)
+def test_the_search_finds_old_words(old, text, count):
+    word = next(word for word in WORDS if word.old == old)
+    assert len(uses(word, "x.py", text)) == count
