@@ -25,6 +25,9 @@ nothing and costs the arithmetic and little more.  A whole training loop by hand
 underneath, for networks that are not a chain of dense layers.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mlpengine.errors import (
     CheckpointError,
     CompileError,
@@ -41,30 +44,33 @@ from mlpengine.errors import (
     TapeError,
     UsageError,
 )
-from mlpengine.nn import Gradients, Mlp, Scratch
-from mlpengine.ops import (
-    BinaryCrossEntropyWithLogits,
-    GradOp,
-    Huber,
-    MeanAbsoluteError,
-    MeanSquaredError,
-    SoftmaxCrossEntropy,
-)
-from mlpengine.optim import (
-    Adam,
-    AdamW,
-    ConstantSchedule,
-    CosineSchedule,
-    ExponentialSchedule,
-    LinearSchedule,
-    OneCycleSchedule,
-    PlateauSchedule,
-    RmsProp,
-    Sgd,
-    StepSchedule,
-)
-from mlpengine.tape import Program, Tape, gradcheck
-from mlpengine.train.step import TrainingStep
+
+if TYPE_CHECKING:
+    from mlpengine.nn import Gradients, Mlp, Scratch
+    from mlpengine.ops import (
+        BinaryCrossEntropyWithLogits,
+        GradOp,
+        Huber,
+        MeanAbsoluteError,
+        MeanSquaredError,
+        SoftmaxCrossEntropy,
+    )
+    from mlpengine.optim import (
+        Adam,
+        AdamW,
+        ConstantSchedule,
+        CosineSchedule,
+        ExponentialSchedule,
+        LinearSchedule,
+        OneCycleSchedule,
+        PlateauSchedule,
+        RmsProp,
+        Sgd,
+        StepSchedule,
+    )
+    from mlpengine.tape import Program, Tape
+    from mlpengine.tape.gradcheck import gradcheck
+    from mlpengine.train.step import TrainingStep
 
 __version__ = "0.1.0"
 
@@ -108,3 +114,21 @@ __all__ = [
     "UsageError",
     "gradcheck",
 ]
+
+_PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "backends", "spec")
+"""What is imported when it, or one of the names above, is first used: 0.01 s without it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    if name in __all__:
+        for module in ("nn", "optim", "tape", "ops", "train.step"):
+            public = vars(import_module(f"{__name__}.{module}"))
+            if name in public:
+                return globals().setdefault(name, public[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

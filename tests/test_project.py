@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -67,3 +69,14 @@ def test_readme_names_real_files():
     named = re.findall(r"(?:configs|benchmarks|tests)/[\w./]+\.(?:yaml|py|csv)", readme)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_package_imports_what_is_used_when_it_is_used():
+    code = "import sys, mlpengine; print(*(m for m in sys.modules if m.startswith('mlpengine')))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(found.stdout.split()) == {"mlpengine", "mlpengine.errors"}
+    assert all(hasattr(mlpengine, name) for name in mlpengine.__all__)
+    assert set(mlpengine.__all__) <= set(dir(mlpengine))
+    assert mlpengine.optim.Sgd is mlpengine.Sgd
+    with pytest.raises(AttributeError, match="'mlpengine' has no attribute 'nothing'"):
+        _ = mlpengine.nothing
