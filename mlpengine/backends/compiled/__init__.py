@@ -1,10 +1,11 @@
 """Programs as machine code: C for exactly these shapes, compiled once and replayed in one call.
 
-The way of a program: `lower` turns its instructions into kernels on values, `kernels` fuses them,
-`layout` decides where everything lies and `tiling` how products are cut, `products`, `losses`,
-`updates` and `rules` write the C of each kernel, `source` the whole file; `cache` has it compiled
-and keeps the result, `executor` replays it.  NumPy stays the definition: an op without a row in a
-table here runs its own rules.
+`lower` turns the instructions of a program into kernels on values, `kernels` fuses them, `layout`
+decides where every value lies and `tiling` how products are cut; `products`, `packing`, `losses`,
+`updates` and `rules` make the C functions of each kernel from the `statements`, `emitter` collects
+them, and `source` prints the file.  What is the same in every program stands in the headers.
+`cache` compiles a program or finds it compiled, and `executor` calls it.  NumPy is the definition:
+an op without a row in a table here runs its own rules.
 """
 
 from mlpengine.backends.compiled.executor import (

@@ -69,7 +69,7 @@ def load(
 
 
 def known_target(command: tuple[str, ...]) -> Target:
-    """Return what `command` compiles for, asking it only the first time that it is met.
+    """Return what `command` compiles for, asking it only once.
 
     Asking takes two processes, which is longer than loading a program.
     Raises: CompileError if it does not answer.

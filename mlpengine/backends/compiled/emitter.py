@@ -101,8 +101,8 @@ class Emitter:
         return sorted({b - a for a, b in pairwise(bounds)})
 
     def _row_slices(self) -> list[int]:
-        rest = self.batch % self.chunk
-        return sorted({*self.slices(self.chunk), *(self.slices(rest) if rest else [])})
+        last = self.batch % self.chunk
+        return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 
     def _add(
         self,

@@ -131,12 +131,12 @@ def read_by_vectors(kernel: Kernel, lanes: int) -> list[Value]:
         return []
     if isinstance(kernel, Map):
         return kernel.reads
-    found = [v for m in kernel.epilogue for v in m.reads]
+    vectors = [v for m in kernel.epilogue for v in m.reads]
     if kernel.bias is not None:
-        found.append(kernel.bias)
+        vectors.append(kernel.bias)
     if kernel.form == "weight_gradient":
-        found.append(kernel.a if kernel.is_turned(lanes) else kernel.b)
-    return found
+        vectors.append(kernel.a if kernel.is_turned(lanes) else kernel.b)
+    return vectors
 
 
 def fuse(kernels: list[Kernel]) -> list[Kernel]:

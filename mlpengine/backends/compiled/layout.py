@@ -73,10 +73,10 @@ class Layout:
         self.arrays.append(array)
 
     def plan(self, functions: Sequence[Function], *, in_turn: bool, chunked: bool) -> None:
-        """Place the workspace: reservations whose lives do not meet share memory.
+        """Place the workspace: reservations that are never in use together share memory.
 
         Functions of the phase ``rows`` follow one another only `in_turn`, on one thread; if rows
-        are met in chunks, ``rows`` and ``reduce`` follow each other again and again.
+        are processed in chunks, ``rows`` and ``reduce`` follow each other again and again.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}

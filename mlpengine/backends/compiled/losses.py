@@ -61,7 +61,7 @@ def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
 
 
 def _columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Statement]:
-    """Return a loop over the whole vectors of a row and the rest, `n` lanes each."""
+    """Return a loop over the whole vectors of a row and what remains, `n` lanes each."""
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
@@ -71,7 +71,7 @@ def _columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Stat
     return parts
 
 
-def _without_rest(name: str, value: str) -> Statement:
+def _masked(name: str, value: str) -> Statement:
     """Return what gives the lanes behind the end of a row a value that changes no result."""
     return If("n < LANES", [f"{name} = select(first_lanes(n), {name}, splat({value}));"])
 
@@ -85,7 +85,7 @@ def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> Sequence[S
         f"vec t = {load(layout.at(target, 'i', 'j'), 'n')};",
         "vec entry, slope;",
         with_options(rule.code, kernel.op),
-        _without_rest("entry", "0"),
+        _masked("entry", "0"),
         # Shares of the mean: no sum of entries that are near the largest number overflows.
         "row += (double)sum_lanes(entry * splat((real)1 / LANES))"
         f" * ({rule.value_scale / entries!r} * LANES);",
@@ -102,7 +102,7 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     share = f" * {weight.name}[i]" if weight else ""
     low: list[Statement] = [
         f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
-        _without_rest("o", "-INFINITY"),
+        _masked("o", "-INFINITY"),
     ]
     wanted = _target_rows(kernel, layout)
     sums: list[Statement] = [
@@ -110,8 +110,8 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
         "const vec e = v_exp(o - splat(top));",
         "sum += e;",
         wanted,
-        _without_rest("q", "0"),
-        _without_rest("o", "0"),
+        _masked("q", "0"),
+        _masked("o", "0"),
         "mass += q;",
         "picked += q * (o - splat(top));",
     ]

@@ -14,25 +14,26 @@ INLINE double chunk_squares(const real *x, long n) {
 
 /* The norm where squares overflowed or vanished: by way of the largest entry, all in double. */
 static double careful_norm(const real *x, long n) {
-  double most = 0, total = 0;
+  double largest = 0, total = 0;
   for (long i = 0; i < n; i++) {
     double size = fabs((double)x[i]);
     if (!(size <= 1.7976931348623157e308)) return size;
-    most = MAX(most, size);
+    largest = MAX(largest, size);
   }
-  if (most == 0) return 0;
-  for (long i = 0; i < n; i++) total += ((double)x[i] / most) * ((double)x[i] / most);
-  return most * sqrt(total);
+  if (largest == 0) return 0;
+  for (long i = 0; i < n; i++) total += ((double)x[i] / largest) * ((double)x[i] / largest);
+  return largest * sqrt(total);
 }
 
-/* The norm from the chunks' sums.  `least` is what no chunk but an empty one may fall below. */
-static double norm_of(const real *x, long n, const double *sums, double least) {
+/* The norm from the chunks' sums.  A chunk's sum below `limit` may have lost
+   squares that vanished. */
+static double norm_of(const real *x, long n, const double *sums, double limit) {
   double total = 0, smallest = HUGE_VAL;
   for (long c = 0; c * CHUNK < n; c++) {
     total += sums[c];
     smallest = MIN(smallest, sums[c]);
   }
-  if (total < LARGEST_SUM && smallest > least) return sqrt(total);
+  if (total < LARGEST_SUM && smallest > limit) return sqrt(total);
   const double norm = careful_norm(x, n);
   barrier(); /* before anybody scales what others still read; all came this way */
   return norm;

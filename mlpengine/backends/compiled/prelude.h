@@ -114,11 +114,11 @@ INLINE real sum_lanes(vec v) {
   return part[0][0];
 }
 INLINE real max_lanes(vec v) {
-  real most[LANES];
-  memcpy(most, &v, BYTES);
+  real largest[LANES];
+  memcpy(largest, &v, BYTES);
   UNROLL for (long n = LANES / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
-    most[i] = MAX(most[i], most[i + n]);
-  return most[0];
+    largest[i] = MAX(largest[i], largest[i + n]);
+  return largest[0];
 }
 
 /* Denormal numbers count as zero between the two calls, in this thread only. */

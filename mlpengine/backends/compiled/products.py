@@ -2,7 +2,7 @@
 
 A tile is up to `Target.tile_rows` rows by two vectors of c, held in registers while it runs over
 `depth_block` terms.  Panels (two vectors wide, all rows of b one after another) are read by every
-tile, so that b is met in order whatever its leading dimension.
+tile, so that b is read in order whatever its leading dimension.
 """
 
 from collections.abc import Sequence

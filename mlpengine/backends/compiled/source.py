@@ -138,7 +138,7 @@ def _phase(functions: Sequence[Function], phase: Phase) -> Function:
     }[phase]
     calls = [function.call for function in functions if function.phase == phase]
     text = {
-        "prepare": "What is packed before any row is met",
+        "prepare": "What is packed once a step, before the rows",
         "rows": "Forward, loss and backward of some rows",
         "reduce": "Sums over the rows begin to end",
     }[phase]

@@ -94,9 +94,8 @@ def compiler_command() -> tuple[str, ...] | None:
             return None
         return words if words and shutil.which(words[0]) else None
     for name in ("cc", "gcc", "clang"):
-        found = shutil.which(name)
-        if found:
-            return (found,)
+        if path := shutil.which(name):
+            return (path,)
     if find_spec("ziglang") is not None:
         return (sys.executable, "-m", "ziglang", "cc")
     return None
@@ -180,10 +179,10 @@ def _end_group(process: "subprocess.Popen[str]") -> None:
 
 def compiler_stamp(command: tuple[str, ...]) -> str:
     """Return what changes when the compiler or the processor does, without asking the compiler."""
-    found = shutil.which(command[0]) or command[0]
-    parts = [*command, os.path.realpath(found), platform.machine(), cpu_model()]
+    path = shutil.which(command[0]) or command[0]
+    parts = [*command, os.path.realpath(path), platform.machine(), cpu_model()]
     with suppress(OSError):
-        file = os.stat(found)
+        file = os.stat(path)
         parts += [str(file.st_size), str(file.st_mtime_ns), str(file.st_ino)]
     if "ziglang" in command:
         from importlib.metadata import PackageNotFoundError, version  # 20 ms that few need

@@ -165,8 +165,8 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
     for name in update.moments:
         at = f"moment_{name}[i]"
         if name in update.floors:
-            least = literal(update.floors[name], itemsize)
-            lines.append(f"{at} = {at} < {least} ? {least} : {at};")
+            lowest = literal(update.floors[name], itemsize)
+            lines.append(f"{at} = {at} < {lowest} ? {lowest} : {at};")
         else:
             lines.append(_zero_small(at, update, itemsize))
     if update.weight_decay and update.decayed:
@@ -175,8 +175,8 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
 
 
 def _zero_small(at: str, update: Update, itemsize: int) -> str:
-    least = literal(update.threshold, itemsize)
-    return f"{at} = {at} < {least} && {at} > -{least} ? 0 : {at};"
+    limit = literal(update.threshold, itemsize)
+    return f"{at} = {at} < {limit} && {at} > -{limit} ? 0 : {at};"
 
 
 def _ranges(update: Update) -> Iterator[tuple[int, int, bool]]:

@@ -65,7 +65,7 @@ def padded_length(columns: int, lanes: int) -> int:
 
 @dataclass(eq=False)
 class Values:
-    """The values met so far while walking through an instruction list, in its order."""
+    """The values of an instruction list, read in its order."""
 
     names: Mapping[int, str]
     all: list[Value] = field(default_factory=list)
@@ -104,12 +104,12 @@ class Values:
         `any_length` are the exceptions, whose kernels take rows of any length.  A value whose
         memory NumPy would use again lives there too: kernels may run in another order.
         """
-        spared = set(any_length)
+        exceptions = set(any_length)
         written = [v for v in self.all if v.written and v.stored]
         for value in written:
-            alone = not any(v is not value and v.overlaps(value) for v in written)
-            fits = value.columns % lanes == 0 or value in spared
-            value.padded = not (value.final and alone and fits)
+            shared = any(v is not value and v.overlaps(value) for v in written)
+            fits = value.columns % lanes == 0 or value in exceptions
+            value.padded = not (value.final and not shared and fits)
 
     def _add(self, value: Value) -> Value:
         self.all.append(value)
