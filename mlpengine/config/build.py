@@ -40,9 +40,9 @@ from mlpengine.optim import (
     StepSchedule,
 )
 from mlpengine.train.best import EarlyStopping
+from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Loop
 from mlpengine.train.model import Model
-from mlpengine.train.native import choose_backend
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Classification, Part, Task, part_of, task_for

@@ -14,7 +14,7 @@ from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
-from mlpengine.ops import BoundLoss, Loss
+from mlpengine.ops import Loss
 from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim.clipping import Apply
 from mlpengine.spec import Array
@@ -175,7 +175,7 @@ class TrainingStep:
             done = self.run_fused(bound, data, order, losses, norms)
             if done < count:
                 self.record_result(losses.item(done), norms.item(done))
-                self._raise_failed(bound, bound.fused.call.status)
+                self._raise_nonfinite(bound)
             return losses, norms
         for i in range(count):
             for rows, buffer in zip(data, bound.buffers, strict=True):
@@ -219,7 +219,7 @@ class TrainingStep:
         loss, norm, status = fused.make_step(lr, optimizer.steps)
         self.record_result(loss, norm)
         if status:
-            self._raise_failed(bound, status)
+            self._raise_nonfinite(bound)
         optimizer.current_lr = lr
         optimizer.steps += 1
         return loss
@@ -246,19 +246,9 @@ class TrainingStep:
             return norm * clip_coefficient(norm, self.clip.max_norm)
         return norm
 
-    def _raise_failed(self, bound: BoundStep, status: int) -> NoReturn:
-        """Raise the error of a fused step: a bad label, or a number that is not finite."""
-        from mlpengine.backends.compiled import BAD_LABEL, NO_THREADS
-
-        if status == NO_THREADS:
-            raise CompileError("training step: the system must start its threads (use threads=1)")
-        if status == BAD_LABEL:
-            replay(bound.loss.forward)
-        self._raise_nonfinite(bound)
-
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
         step = self.optimizer.steps + 1
-        quiet_runner()(replay, bound.loss.forward)  # raises where the target is the reason
+        quiet_runner()(replay, bound.loss.forward)  # raises where a label or target is the reason
         place = locate_nonfinite(bound.scratch, bound.grads)
         raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
 
@@ -276,29 +266,11 @@ class TrainingStep:
         return measure
 
     def _bind(self, scratch: Scratch, grads: Gradients) -> BoundStep:
-        loss = self.loss.bind(scratch.output, grads.d_output, weighted=self.weighted)
-        if self.executor == "compiled":
-            from mlpengine.train.native import warn_not_compiled
+        from mlpengine.train.executors import StepBuilder  # 20 ms that few imports need
 
-            try:
-                return self._compile(scratch, grads, loss)
-            except CompileError as reason:
-                warn_not_compiled(reason)
-                self.executor = "numpy"
-        calls = (*scratch.calls, *loss.calls, *grads.calls(scratch))
-        return BoundStep(scratch, grads, loss, calls)
-
-    def _compile(self, scratch: Scratch, grads: Gradients, loss: BoundLoss) -> BoundStep:
-        from mlpengine.train.native import StepParts, compile_calls, compile_step
-
-        parts = StepParts(scratch, grads, self.loss, loss, self.threads)
-        if self.clip is None or isinstance(self.clip, NormClip):
-            fused = compile_step(parts, self.optimizer)
-            if fused is not None:
-                if self.clip is not None:
-                    fused.call.clip_norm = self.clip.max_norm
-                return BoundStep(scratch, grads, loss, (), fused)
-        return BoundStep(scratch, grads, loss, compile_calls(parts))
+        builder = StepBuilder(self.loss, self.optimizer, self.clip, self.weighted, self.threads)
+        bound, self.executor = builder.build(scratch, grads, self.executor)
+        return bound
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings and the contents of all buffers; a copy is bound anew.

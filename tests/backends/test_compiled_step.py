@@ -26,7 +26,7 @@ from mlpengine import (
 )
 from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_program, executor
 from mlpengine.nn.layers import ACTIVATIONS
-from mlpengine.train.native import choose_backend
+from mlpengine.train.executors import choose_backend
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}

@@ -73,7 +73,8 @@ class Executor:
         source: the C text and the arrays it works on.
         library: its machine code, which other executors may share.
         call: what goes into the program and comes out of it.
-        step: runs the whole program once and returns how that ended; it keeps the memory alive.
+        step: runs the program once and returns how that ended; it keeps the memory alive, and
+            raises CompileError if its threads cannot be started.
     """
 
     def __init__(self, source: Source, target: Target, update: Update | None) -> None:
@@ -98,7 +99,12 @@ class Executor:
         run.argtypes, run.restype = [ctypes.POINTER(Call)], ctypes.c_long
 
         def step() -> int:
-            return run(pointer)  # type: ignore[no-any-return]
+            status = int(run(pointer))
+            if status == NO_THREADS:
+                raise CompileError(
+                    "compiled program: the system must start its threads (use threads=1)"
+                )
+            return status
 
         self.step: Callable[[], int] = step
 
@@ -130,9 +136,11 @@ class Executor:
         call.order = address_of(order)
         call.data[:] = [None if a is None else address_of(a) for a in data]
         call.rates, call.losses, call.norms = map(address_of, (rates, losses, norms))
-        self.step()
-        call.count, call.max_norm = 1, inf
-        call.order = call.rates = call.losses = call.norms = None
+        try:
+            self.step()
+        finally:
+            call.count, call.max_norm = 1, inf
+            call.order = call.rates = call.losses = call.norms = None
         return int(call.done)
 
 
