@@ -11,7 +11,7 @@ from typing import Any
 import numexpr
 import numpy as np
 
-from mlpengine.backends import Backend, Rule
+from mlpengine.backends.backend import Backend, Rule
 from mlpengine.formula import Expr, Plan, numexpr_text, order
 from mlpengine.formula.pieces import copied
 from mlpengine.ops import Elementwise, GradOp

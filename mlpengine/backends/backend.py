@@ -1,0 +1,30 @@
+"""Backends of tape programs; an op for which one has no rule runs its own NumPy rules.
+
+A backend's rule is a function ``rule(*arrays, out=..., **work)`` that yields calls, exactly as the
+op's own rule does.  It is chosen while a program is bound, by the op and the direction; nothing is
+chosen in a replay.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlpengine.ops._op import Direction, GradOp
+from mlpengine.spec import Calls
+
+Rule = Callable[..., Calls]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A name, and what finds the rule that replaces an op's own, or None."""
+
+    name: str
+    find: Callable[[GradOp, Direction], Rule | None] = lambda op, direction: None
+
+    def rule(self, op: GradOp, direction: Direction) -> Rule:
+        """Return the rule for `op`: this backend's, or the op's own."""
+        own: Rule = getattr(op, direction)
+        return self.find(op, direction) or own
+
+
+NUMPY = Backend("numpy")
