@@ -91,8 +91,8 @@ def check_state(state: Mapping[str, Any]) -> None:
         _distinct(category["levels"], f"the levels of {category['column']!r}")
     encoded = [category["column"] for category in state["categories"]]
     _demand(
-        encoded == [name for name, kind in kinds.items() if kind == "category"],
-        "categories must be the columns of that kind, in their order",
+        sorted(encoded) == sorted(name for name, kind in kinds.items() if kind == "category"),
+        "categories must be the columns of that kind",
     )
     if target is not None:
         _check_target(target, kinds)

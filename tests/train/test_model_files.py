@@ -50,6 +50,7 @@ def table() -> Table:
             "flag": Column(g.integers(0, 2, 24) * 1.0, "boolean"),
             "when": Column(1.5e9 + g.random(24) * 1e8, "date"),
             "until": Column(1.6e9 + g.random(24) * 1e8, "date"),
+            "zone": Column(words[::-1].copy(), "text", ("east", "north", "west")),
             "word": Column(words, "text", ("blue", "green", "red")),
             "one": Column(np.arange(24) % 3 * 1.0),
             "two": Column(np.array([0, 1] * 12, np.int32), "text", ("no", "yes")),
@@ -131,6 +132,16 @@ def use(path) -> bool:
         FORMATS["c"](loaded)
     json.dumps(loaded.describe()).encode()
     return True
+
+
+@pytest.mark.parametrize("target", LOSSES)
+def test_a_model_comes_back(target, tmp_path):
+    whole = model(target)
+    whole.save(tmp_path / "m")  # whose JSON has sorted keys, the columns of the table have not
+    columns, numbers = predictions(Model.load(tmp_path / "m"), table())
+    truth, expected = predictions(whole, table())
+    assert list(columns) == list(truth)
+    np.testing.assert_array_equal(numbers, expected)
 
 
 @pytest.mark.parametrize("target", LOSSES)
