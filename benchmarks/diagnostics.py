@@ -51,8 +51,8 @@ def loop(work: Workload, batches: int, watcher: LoopDiagnostics | None) -> Loop:
     step = TrainingStep(mlp, loss, Adam(mlp, lr=1e-3), work.batch)
     target = y if work.loss == "mse" else y.argmax(axis=1)
     part = Part(x, target, target)
-    observers = [] if watcher is None else [watcher]
-    return Loop(step, Unmeasured(work.sizes[-1]), part, epochs=10**9, observers=observers)
+    callbacks = [] if watcher is None else [watcher]
+    return Loop(step, Unmeasured(work.sizes[-1]), part, epochs=10**9, callbacks=callbacks)
 
 
 def microseconds(training: Loop, steps: int) -> float:
@@ -68,7 +68,7 @@ def measure(work: Workload, seconds: float, folder: Path) -> None:
     contestants = loop(work, 10, None), loop(work, 10, LoopDiagnostics(folder / f"{work.name}.csv"))
     short = len(contestants[0].step.mlp.params) * work.batch < SHORT_STEP
     for training in contestants:
-        training._notify("on_start")
+        training._notify("on_train_start")
         microseconds(training, DENSE_STEPS if short else EVERY)
     per_step = microseconds(contestants[0], EVERY) / 1e6
     gap = EVERY * STRETCH if short else EVERY

@@ -114,7 +114,7 @@ def run(setup: SetUp, seed: int = 1) -> tuple[LoopDiagnostics, list[Verdict]]:
         mlp, LOSSES[setup.loss](), optimizer, setup.batch, clip_norm=setup.clip_norm
     )
     watcher = LoopDiagnostics()
-    loop = Loop(step, task, train, validation, epochs=setup.epochs, observers=[watcher], seed=seed)
+    loop = Loop(step, task, train, validation, epochs=setup.epochs, callbacks=[watcher], seed=seed)
     with suppress(NumericalError):  # the verdicts have it
         loop.run()
     return watcher, watcher.verdicts()

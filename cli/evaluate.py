@@ -13,14 +13,6 @@ from mlpengine.config.build import build
 from mlpengine.data import read_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.errors import UsageError
-from mlpengine.ops import (
-    BinaryCrossEntropyWithLogits,
-    Huber,
-    Loss,
-    MeanAbsoluteError,
-    MeanSquaredError,
-    SoftmaxCrossEntropy,
-)
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load_model
@@ -35,14 +27,6 @@ Examples:
   mlpengine evaluate runs/penguins --data new.csv
   mlpengine evaluate runs/penguins --data - --json < new.csv
 """
-
-LOSSES: dict[str, type[Loss]] = {
-    "bce_with_logits": BinaryCrossEntropyWithLogits,
-    "huber": Huber,
-    "mae": MeanAbsoluteError,
-    "mse": MeanSquaredError,
-    "softmax_cross_entropy": SoftmaxCrossEntropy,
-}
 
 
 @click.command("evaluate", epilog=EPILOG)
@@ -82,7 +66,7 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
 def measure(model: Model, parts: dict[str, Part]) -> dict[str, dict[str, Any]]:
     """Return the metrics of each part, the outputs, and for classes the confusion matrix."""
     task = model.task
-    evaluator = Evaluator(model.mlp, LOSSES[model.loss](), task)
+    evaluator = Evaluator(model.mlp, model.plain_loss, task)
     found: dict[str, dict[str, Any]] = {}
     for name, part in parts.items():
         metrics = evaluator.run(part, full=True)

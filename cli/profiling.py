@@ -1,4 +1,4 @@
-"""Where the time of a run goes, and a rehearsal that writes nothing."""
+"""The time of the parts of a run, and a dry run that writes nothing."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -12,15 +12,14 @@ from mlpengine.train.threads import pinned
 if TYPE_CHECKING:
     from .session import Session
 
-REHEARSED = 20
-"""Steps of a rehearsal; the quickest stands for all."""
-
+DRY_RUN_STEPS = 20
+"""Steps of a dry run; the fastest is the estimate."""
 
 STEP, GATHERING = "training step", "  of it gathering its rows"
 
 
 class Profiler:
-    """Takes the time of the parts of a run, from now until it is `saved`; pictures come after."""
+    """Measures the parts of a run, from construction until `saved`; drawing comes after it."""
 
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
@@ -48,7 +47,7 @@ class Profiler:
         setattr(owner, name, timed)
 
     def saved(self) -> None:
-        """Note that the model is trained, measured and saved."""
+        """Record the time at which the model is trained, measured and saved."""
         self._saved = perf_counter()
 
     def table(self) -> str:
@@ -66,8 +65,8 @@ class Profiler:
         return "\n".join([*lines, f"{'pictures, after that':<30}{drawing:>9.3f} s"])
 
 
-def rehearse(experiment: Experiment) -> dict[str, Any]:
-    """Try a few steps and return what the whole run would take.
+def dry_run(experiment: Experiment) -> dict[str, Any]:
+    """Make a few steps and return the memory and time that the whole run would need.
 
     Raises: NumericalError if a step fails.
     """
@@ -77,7 +76,7 @@ def rehearse(experiment: Experiment) -> dict[str, Any]:
     bound = step.bound(step.batch_size)
     indices = loop.batches.order[: step.batch_size]
     with pinned(experiment.blas_threads), np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(REHEARSED):
+        for _ in range(DRY_RUN_STEPS):
             began = perf_counter()
             loop.fill(bound, indices)
             step.run(bound)

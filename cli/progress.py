@@ -1,27 +1,17 @@
-"""What a person sees on stderr of long work: a row for each epoch, the share of a table read."""
+"""Progress on stderr: a row for each epoch of training, the share of a table that is read."""
 
 import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
 from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Loop
+from mlpengine.train.loop import Callback, Loop
 
 SHOWN = 3
-"""Validation metrics that a row has room for; metrics.csv has them all."""
-
-
-class Progress(Protocol):
-    """An observer of the loop that prints."""
-
-    def on_start(self, loop: Loop) -> None: ...
-
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None: ...
-
-    def close(self) -> None: ...
+"""Validation metrics in a row; metrics.csv holds all."""
 
 
 def columns(loop: Loop) -> list[tuple[str, int]]:
@@ -57,7 +47,7 @@ def aligned(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
     return " ".join(text.rjust(max(width, len(title))) for text, (title, width) in pairs)
 
 
-class PlainProgress:
+class Progress(Callback):
     """One line of text for each epoch: for files, pipes and logs.
 
     With `verbose` the table of the loop's diagnostics follows, a line for each layer.
@@ -66,49 +56,49 @@ class PlainProgress:
     def __init__(self, verbose: bool = False) -> None:
         self._verbose = verbose
 
-    def on_start(self, loop: Loop) -> None:
+    def on_train_start(self, loop: Loop) -> None:
         """Print the header."""
         self._began, self._first = perf_counter(), len(loop.history.rows)
         titles = columns(loop)
         self._print(aligned([title for title, _ in titles], titles))
 
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Print an epoch; a star marks the best so far."""
         per_epoch = (perf_counter() - self._began) / (row.epoch - self._first)
         texts = cells(loop, row, (loop.epochs - row.epoch) * per_epoch)
         star = " *" if loop.best.epoch == row.epoch and row.validation else ""
         self._print(aligned(texts, columns(loop)) + star)
-        diagnostics = loop.observer("diagnostics") if self._verbose else None
+        diagnostics = loop.callback("diagnostics") if self._verbose else None
         if diagnostics is not None:
             self._print(diagnostics.table())
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
 
     def _print(self, line: str) -> None:
         click.echo(line, err=True)
 
 
-class RichProgress(PlainProgress):
-    """The same rows in color, and below them a bar that moves within the epoch."""
+class RichProgress(Progress):
+    """The same rows in color, above a bar that shows the share of epochs."""
 
     def __init__(self, verbose: bool = False) -> None:
         super().__init__(verbose)
         self._bar = _bar()
 
-    def on_start(self, loop: Loop) -> None:
+    def on_train_start(self, loop: Loop) -> None:
         """Print the header and show the bar."""
         self._bar.start()
         self._task = self._bar.add_task("training", total=loop.epochs)
-        super().on_start(loop)
+        super().on_train_start(loop)
 
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Print an epoch and move the bar."""
-        super().on_epoch(loop, row)
+        super().on_train_epoch_end(loop, row)
         self._bar.update(self._task, completed=row.epoch)
 
     def close(self) -> None:
-        """Take the bar away and give the terminal back."""
+        """Remove the bar and restore the terminal."""
         self._bar.stop()
 
     def _print(self, line: str) -> None:
@@ -117,14 +107,14 @@ class RichProgress(PlainProgress):
 
 
 def progress(quiet: bool, verbose: bool = False) -> list[Progress]:
-    """Return the observer that suits stderr: rich on a terminal, plain lines otherwise."""
+    """Return the callback for stderr: a bar on a terminal, plain lines otherwise."""
     if quiet:
         return []
-    return [RichProgress(verbose) if is_terminal() else PlainProgress(verbose)]
+    return [RichProgress(verbose) if is_terminal() else Progress(verbose)]
 
 
 def is_terminal() -> bool:
-    """Return whether a person watches stderr."""
+    """Return whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 

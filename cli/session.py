@@ -30,10 +30,12 @@ from mlpengine.train.checkpoint import (
 )
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE, LoopDiagnostics
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
-from mlpengine.train.loop import Loop, Result
+from mlpengine.train.loop import Callback, Loop, Result
 from mlpengine.train.model import MODEL_FILE, Model
 from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Part
+
+from .progress import Progress
 
 GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
 ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
@@ -43,15 +45,15 @@ DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
 _log = logging.getLogger("mlpengine")
 
 
-class Files:
-    """Observer that writes metrics.csv, which the same seed repeats, and timings.csv."""
+class EpochLogs(Callback):
+    """Writes metrics.csv, which the same seed repeats, and timings.csv."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._path = directory.path
         self._logs: list[CsvLog] = []
 
-    def on_start(self, loop: Loop) -> None:
-        """Start both files, with the epochs that a checkpoint remembers."""
+    def on_train_start(self, loop: Loop) -> None:
+        """Start both files, with the epochs of the checkpoint."""
         rows, path = loop.history.rows, self._path
         self._metrics = CsvLog.restored(
             path / METRICS_FILE, loop.history.columns, [row.values() for row in rows]
@@ -64,19 +66,19 @@ class Files:
         )
         self._logs.append(self._timings)
 
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Write one line to each."""
         self._metrics.append(row.values())
         self._timings.append([row.epoch, row.seconds, row.samples_per_second])
 
-    def on_end(self, loop: Loop, result: Result) -> None:
-        """Have both files on disk and close them."""
+    def on_fit_end(self, loop: Loop, result: Result) -> None:
+        """Flush both files to disk and close them."""
         for log in self._logs:
             log.sync()
         self.close()
 
     def close(self) -> None:
-        """Close both files; calling it again does no harm."""
+        """Close both files; a second call does nothing."""
         while self._logs:
             self._logs.pop().close()
 
@@ -85,8 +87,8 @@ class Session:
     """An experiment in its run directory.
 
     Attributes:
-        loop: the training loop, not yet run.
-        resumed: the checkpoint that it goes on from, if any.
+        loop: the training loop, before `run`.
+        resumed: the checkpoint that it was loaded from, if any.
         measured: the part that was measured last, and the network's outputs for it.
         draws: whether pictures are drawn in the end.
     """
@@ -95,42 +97,44 @@ class Session:
         self,
         experiment: Experiment,
         directory: RunDirectory,
-        watchers: list[Any],
-        found: Checkpoint | None = None,
+        progress: list[Progress],
+        checkpoint: Checkpoint | None = None,
     ) -> None:
-        self.directory, self.resumed, self.watchers = directory, found, watchers
+        self.directory, self.resumed, self.progress = directory, checkpoint, progress
         self.measured: tuple[str, Array] | None = None
         self.column_verdicts: list[Verdict] = []
-        if found:
-            experiment = replace(experiment, threads=found.header["environment"]["threads"])
+        if checkpoint:
+            experiment = replace(experiment, threads=checkpoint.header["environment"]["threads"])
         self.experiment = experiment
         resolved = directory.path / RESOLVED
         self._config = (
             read_file(resolved) if resolved.is_file() else experiment.file.resolved().encode()
         )
-        self.surroundings = {
+        self.environment = {
             **environment(experiment.threads),
             "executor": experiment.step.executor,
         }
-        self.draws = wanted(experiment.file.config.report.plots, "matplotlib")
+        self.draws = uses_extra(experiment.file.config.report.plots, "matplotlib")
         self.diagnostics = self._diagnostics()
-        self.files = Files(directory)
-        observers = [self.files, *filter(None, [self.diagnostics]), *watchers]
+        self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
-        self.loop = experiment.loop([*observers, *self._tensorboard(), *self.checkpointers])
-        if found:
-            self._load(found)
+        diagnostics = [self.diagnostics] if self.diagnostics else []
+        self.loop = experiment.loop(
+            [self.logs, *diagnostics, *progress, *self._tensorboard(), *self.checkpointers]
+        )
+        if checkpoint:
+            self._load(checkpoint)
 
     def write_inputs(self) -> None:
         """Write what the run is made of; the resolved config comes last, resuming needs it."""
         file = self.experiment.file
         self.directory.write(GIVEN, file.document.raw)
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
-        self.directory.write_json(ENVIRONMENT, {**self.surroundings, **digest, "command": sys.argv})
+        self.directory.write_json(ENVIRONMENT, {**self.environment, **digest, "command": sys.argv})
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train, and give the terminal back however that ends."""
+        """Train, and restore the terminal in any case."""
         try:
             return self.loop.run()
         except NumericalError:
@@ -138,8 +142,8 @@ class Session:
                 click.echo(f"  {verdict}", err=True)
             raise
         finally:
-            for watcher in self.watchers:
-                watcher.close()
+            for progress in self.progress:
+                progress.close()
 
     def verdicts(self) -> list[Verdict]:
         """Return what the diagnostics found wrong, and after the end what columns explain."""
@@ -147,7 +151,7 @@ class Session:
 
     def close(self) -> None:
         """Close the files, and let other processes use the run directory."""
-        self.files.close()
+        self.logs.close()
         self.directory.close()
 
     def finish(self, result: Result) -> dict[str, Any]:
@@ -189,9 +193,9 @@ class Session:
             return None
         return LoopDiagnostics(path, every=None if settings.every == "auto" else settings.every)
 
-    def _tensorboard(self) -> list[object]:
+    def _tensorboard(self) -> list[Callback]:
         setting = self.experiment.file.config.report.tensorboard
-        if not wanted(setting, "tensorboard"):
+        if not uses_extra(setting, "tensorboard"):
             return []
         from mlpengine.tensorboard import TensorBoard
 
@@ -210,14 +214,14 @@ class Session:
         header = {
             "model": self.experiment.model.describe(),
             CONFIG_DIGEST: sha256(self._config).hexdigest(),
-            "environment": self.surroundings,
+            "environment": self.environment,
             "data": fingerprints(self.experiment.parts),
         }
         store = Checkpoints(self.directory.path / CHECKPOINTS)
         return [Checkpointer(store, header, **settings.model_dump())]
 
-    def _load(self, found: Checkpoint) -> None:
-        here, there = fingerprints(self.experiment.parts), found.header["data"]
+    def _load(self, checkpoint: Checkpoint) -> None:
+        here, there = fingerprints(self.experiment.parts), checkpoint.header["data"]
         changed = [name for name in here.keys() | there if here.get(name) != there.get(name)]
         if changed:
             raise RunError(
@@ -225,27 +229,27 @@ class Session:
                 f"({', '.join(sorted(changed))} rows differ); train a new run"
             )
         for name in DECIDES_BITS:
-            now, then = self.surroundings[name], found.header["environment"].get(name)
+            now, then = self.environment[name], checkpoint.header["environment"].get(name)
             if now != then:
                 _log.warning(
                     "warning: %s differ from the checkpoint's (%s, now %s): "
                     "the last bits of the result may, too",
                     name, *_difference(then, now),
                 )  # fmt: skip
-        self.loop.load_state_dict(found.state)
-        Checkpoints(found.path.parent).forget_after(found.path)
+        self.loop.load_state_dict(checkpoint.state)
+        Checkpoints(checkpoint.path.parent).remove_after(checkpoint.path)
 
 
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
-    """Return the newest whole checkpoint of a run, after removing what was half written."""
+    """Return the newest whole checkpoint of a run, after removing unfinished files."""
     remove_unfinished(directory.path)
     remove_unfinished(directory.path / CHECKPOINTS)
     return Checkpoints(directory.path / CHECKPOINTS).newest()
 
 
-def check_config(directory: RunDirectory, found: Checkpoint | None) -> None:
+def check_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
     """Check that the config is the one that the run began with.  Raises: RunError if it is not."""
-    header: Any = found.header if found else None
+    header: Any = checkpoint.header if checkpoint else None
     if header is None:
         with suppress(OSError, ValueError):
             header = json.loads((directory.path / ENVIRONMENT).read_text(encoding="utf-8"))
@@ -266,17 +270,17 @@ def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
 
 def fingerprints(parts: Mapping[str, Part]) -> dict[str, int]:
     """Return a checksum of the rows of each part, so that changed data are noticed."""
-    found = {}
+    checksums = {}
     for name, part in parts.items():
         total = zlib.crc32(repr(part.x.shape).encode())
         for array in (part.x, part.y, part.weights):
             if getattr(array, "nbytes", 0):
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
-        found[name] = total
-    return found
+        checksums[name] = total
+    return checksums
 
 
-def wanted(setting: str | bool, package: str) -> bool:
+def uses_extra(setting: str | bool, package: str) -> bool:
     """Return whether to use an optional package: as told, or if it is installed.
 
     Raises: MissingExtraError if it is asked for and missing.
@@ -293,13 +297,13 @@ def wanted(setting: str | bool, package: str) -> bool:
 def read_result(path: Path) -> dict[str, Any]:
     """Return the result.json of a run.  Raises: RunError if there is none that can be read."""
     try:
-        found = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
+        result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = "the run has not ended" if isinstance(error, FileNotFoundError) else str(error)
         raise RunError(f"{path / RESULT_FILE}: cannot be read ({reason})") from error
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise RunError(f"{path / RESULT_FILE}: is not the result of a run")
-    return found
+    return result
 
 
 def _plain(metrics: Mapping[str, float]) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during training: the first ends it after the step, the second at once."""
+"""SIGINT and SIGTERM during training: the first ends it after the step, the second at once."""
 
 import os
 import signal
@@ -12,20 +12,20 @@ EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class Stopping:
-    """Which signal came, if any; `code` is what the command then ends with."""
+    """The signal that was received, if any; `code` is the exit code that it leads to."""
 
     def __init__(self) -> None:
         self.code = 0
         self._stop: Callable[[], None] | None = None
 
     def attach(self, stop: Callable[[], None]) -> None:
-        """Have the first signal call `stop` from now on; at once if it came already."""
+        """Call `stop` at the first signal, or now if one was received before."""
         self._stop = stop
         if self.code:
             stop()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Answer a signal: stop what is attached, or else leave; leave at the second."""
+        """Handle a signal: call what is attached, or exit without it; exit at the second signal."""
         code = EXIT_CODES[signal.Signals(number)]
         if self.code:
             os._exit(code)
@@ -39,7 +39,7 @@ class Stopping:
 
 @contextmanager
 def stops() -> Iterator[Stopping]:
-    """Answer SIGINT and SIGTERM in our own way for as long as the context lasts."""
+    """Handle SIGINT and SIGTERM within the context; restore the handlers after it."""
     state = Stopping()
     before = {number: signal.signal(number, state.handle) for number in EXIT_CODES}
     try:
@@ -50,12 +50,12 @@ def stops() -> Iterator[Stopping]:
 
 
 def _say(text: bytes) -> None:
-    """Write at once, past the streams, which a handler may have interrupted."""
+    """Write to the descriptor: the stream may have been interrupted by this handler."""
     with suppress(OSError):  # the terminal may be gone
         os.write(2, text)
 
 
 def leave(state: Stopping) -> None:
-    """End the command with the code of the signal that came."""
+    """Exit with the code of the signal, if one was received."""
     if state.code:
         click.get_current_context().exit(state.code)

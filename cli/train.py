@@ -14,7 +14,7 @@ from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .pictures import pictures
-from .profiling import Profiler, rehearse
+from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .report import report
 from .session import RESOLVED, Session, check_config, find_checkpoint, saved_preprocessor
@@ -79,44 +79,44 @@ def command(
         overrides.append(Override("--seed", ("seed",), str(seed)))
     if resume is not None and (config or out or overrides or dry_run):
         raise UsageError("--resume: a run goes on as it began; give the run directory alone")
-    watchers = progress(quiet, verbose)
+    callbacks = progress(quiet, verbose)
     with stops() as state:
         if resume is not None:
-            session = resumed(resume, watchers)
+            session = resumed_session(resume, callbacks)
         elif config is None:
             raise UsageError("train: give a CONFIG, or --resume RUN (mlpengine train --help)")
         else:
             experiment = build(load_config(config, overrides))
             if dry_run:
-                click.echo(rehearsed(experiment, as_json))
+                click.echo(dry_run_report(experiment, as_json))
                 return
-            session = begun(experiment, out, watchers)
+            session = new_session(experiment, out, callbacks)
         run(session, state, profile=profile, quiet=quiet, as_json=as_json)
     leave(state)
 
 
-def begun(experiment: Experiment, out: Path | None, watchers: list[Progress]) -> Session:
+def new_session(experiment: Experiment, out: Path | None, callbacks: list[Progress]) -> Session:
     """Return the session of a new run, in a directory of its own."""
     directory = RunDirectory.create(out or Path("runs") / experiment.file.name)
     with ExitStack() as on_failure:
         on_failure.callback(directory.close)
-        session = Session(experiment, directory, watchers)
+        session = Session(experiment, directory, callbacks)
         session.write_inputs()
         on_failure.pop_all()
     return session
 
 
-def resumed(path: Path, watchers: list[Progress]) -> Session:
+def resumed_session(path: Path, callbacks: list[Progress]) -> Session:
     """Return the session of an earlier run, at its newest checkpoint or at its beginning."""
     with ExitStack() as on_failure:
         directory = RunDirectory.open(path)
         on_failure.callback(directory.close)
-        session = _resumed(directory, watchers)
+        session = _resumed(directory, callbacks)
         on_failure.pop_all()
     return session
 
 
-def _resumed(directory: RunDirectory, watchers: list[Progress]) -> Session:
+def _resumed(directory: RunDirectory, callbacks: list[Progress]) -> Session:
     if not (directory.path / RESOLVED).is_file():
         raise RunError(
             f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to go "
@@ -126,7 +126,7 @@ def _resumed(directory: RunDirectory, watchers: list[Progress]) -> Session:
     check_config(directory, checkpoint)
     preprocessor = saved_preprocessor(checkpoint) if checkpoint else None
     experiment = build(load_config(directory.path / RESOLVED), preprocessor)
-    return Session(experiment, directory, watchers, checkpoint)
+    return Session(experiment, directory, callbacks, checkpoint)
 
 
 def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_json: bool) -> None:
@@ -149,7 +149,7 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
 
 
 def opening(experiment: Experiment, session: Session | None = None) -> str:
-    """Return what is about to be trained, in three lines."""
+    """Return data, network and run directory, a line each."""
     config, mlp = experiment.file.config, experiment.model.mlp
     counts = experiment.tables.rows
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
@@ -169,17 +169,17 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
     return "\n".join(lines)
 
 
-def rehearsed(experiment: Experiment, as_json: bool) -> str:
-    """Return what a dry run found."""
-    found = rehearse(experiment)
+def dry_run_report(experiment: Experiment, as_json: bool) -> str:
+    """Return the steps, memory and time that a dry run estimates."""
+    estimate = dry_run(experiment)
     if as_json:
-        return json.dumps(found)
+        return json.dumps(estimate)
     return (
         f"{opening(experiment)}\n"
-        f"steps    {found['steps_per_epoch']:,} an epoch, {found['steps']:,} in all\n"
-        f"memory   {found['bytes']:,} bytes planned for a step of "
-        f"{plural(found['batch_size'], 'row')}\n"
-        f"time     about {found['seconds']:.3g} s for {plural(found['epochs'], 'epoch')} "
-        f"({found['seconds_per_step'] * 1e6:.0f} microseconds a step)\n"
+        f"steps    {estimate['steps_per_epoch']:,} an epoch, {estimate['steps']:,} in all\n"
+        f"memory   {estimate['bytes']:,} bytes planned for a step of "
+        f"{plural(estimate['batch_size'], 'row')}\n"
+        f"time     about {estimate['seconds']:.3g} s for {plural(estimate['epochs'], 'epoch')} "
+        f"({estimate['seconds_per_step'] * 1e6:.0f} microseconds a step)\n"
         "nothing was written"
     )

@@ -1,8 +1,8 @@
 """Scalars of a run as TensorBoard event files; needs the extra ``tensorboard``.
 
-    Loop(..., observers=[TensorBoard("runs/first/tensorboard")]).run()
+    Loop(..., callbacks=[TensorBoard("runs/first/tensorboard")]).run()
 
-and ``tensorboard --logdir runs`` shows them, while the run goes on, too.
+``tensorboard --logdir runs`` shows them, during the run too.
 """
 
 import os
@@ -16,8 +16,7 @@ from typing import Self
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Loop, Result
-from mlpengine.train.runs import Unseen
+from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
 
 try:
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -27,21 +26,19 @@ except ImportError as error:
     raise MissingExtraError("mlpengine.tensorboard", "tensorboard") from error
 
 
-class TensorBoard:
-    """Observer of a loop that writes one event file into `directory`.
+class TensorBoard(Callback):
+    """Writes one event file of a run into `directory`.
 
     After each epoch: ``loss/train``, ``loss/validation``, ``validation/<metric>``, ``epoch/lr``,
     ``epoch/gradient_norm`` and ``epoch/samples_per_second``.  Every `every` steps: ``step/loss``,
     ``step/gradient_norm`` and ``step/lr`` of that step.  Samples of `LoopDiagnostics`, where the
-    loop has it before this observer, come as ``<quantity>/<layer>`` or ``<quantity>/net``.  All
-    are placed at the number of steps made.  A resumed run writes a file of its own, which hides
-    what an earlier one wrote beyond the step that it goes on from.
+    loop has it, come as ``<quantity>/<layer>`` or ``<quantity>/net``.  The step of each scalar is
+    the number of steps made.  A resumed run writes another file, which hides the scalars that an
+    earlier one wrote after the checkpoint.
 
     Call `close`, or use it as a context manager, if the loop may end with an error.
     Raises: UsageError for a path that is not UTF-8, which TensorBoard cannot open.
     """
-
-    name = "tensorboard"
 
     def __init__(self, directory: str | Path, *, every: int = 50) -> None:
         try:
@@ -54,17 +51,17 @@ class TensorBoard:
         self._writer: EventFileWriter | None = None
         self._core: Diagnostics | None = None
 
-    def on_start(self, loop: Loop) -> None:
+    def on_train_start(self, loop: Loop) -> None:
         """Open the event file."""
         self._writer = EventFileWriter(str(self.directory))
-        diagnostics = loop.observer("diagnostics")
+        diagnostics = loop.callback("diagnostics")
         self._core = getattr(diagnostics, "core", None)
         if loop.steps:
             start = SessionLog(status=SessionLog.START)
             self._write(Event(step=loop.steps + 1, session_log=start))
 
-    def on_step(self, loop: Loop) -> None:
-        """Write what the step measured, every so many steps."""
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Write the scalars of a step, every `every` steps, and a sample of the diagnostics."""
         step = loop.step
         if self._core is not None and self._core.sampled == step.optimizer.steps:
             names = (f"{name}/{layer or 'net'}" for layer, name in self._core.columns)
@@ -78,12 +75,12 @@ class TensorBoard:
         }
         self.add_scalars(loop.steps, values)
 
-    def unseen(self, loop: Loop) -> Unseen:
-        """Let steps pass up to the next that is written; the diagnostics ask for their own."""
-        return Unseen(self.every - 1 - loop.steps % self.every)
+    def skip_budget(self, loop: Loop) -> SkipBudget:
+        """Skip up to the next step that is written; the diagnostics have a budget of their own."""
+        return SkipBudget(self.every - 1 - loop.steps % self.every)
 
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
-        """Write what the epoch measured, and have it in the file when this returns."""
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """Write the scalars of an epoch and flush the file."""
         values = {
             "loss/train": row.train_loss,
             "epoch/lr": row.lr,
@@ -96,7 +93,7 @@ class TensorBoard:
         if self._writer is not None:
             self._writer.flush()
 
-    def on_end(self, loop: Loop, result: Result) -> None:
+    def on_fit_end(self, loop: Loop, result: Result) -> None:
         """Close the event file."""
         self.close()
 
@@ -112,7 +109,7 @@ class TensorBoard:
         self._write(Event(step=step, summary=summary))
 
     def close(self) -> None:
-        """Write what is left and close the file; calling it again does no harm."""
+        """Write the remaining events and close the file; a second call does nothing."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

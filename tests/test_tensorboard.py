@@ -15,7 +15,7 @@ from mlpengine import (
     TrainingStep,
 )
 from mlpengine.train.diagnose import LoopDiagnostics
-from mlpengine.train.loop import Loop
+from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.task import Classification, Part
 
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
@@ -25,7 +25,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from mlpengine.tensorboard import TensorBoard
 
 
-def make_loop(observers, *, epochs=3, validation=True, optimizer=Adam, **options):
+def make_loop(callbacks, *, epochs=3, validation=True, optimizer=Adam, **options):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 4)).astype("f4")
     y = (x[:, 0] > 0).astype("i8")
@@ -33,7 +33,7 @@ def make_loop(observers, *, epochs=3, validation=True, optimizer=Adam, **options
     step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer(mlp, **options), 16)
     part = Part(x, y, y)
     held_out = part if validation else None
-    return Loop(step, Classification(2), part, held_out, epochs=epochs, observers=observers)
+    return Loop(step, Classification(2), part, held_out, epochs=epochs, callbacks=callbacks)
 
 
 def scalars(directory):
@@ -90,13 +90,13 @@ def test_without_validation_there_are_no_validation_scalars(tmp_path):
 
 def test_a_resumed_run_hides_what_was_beyond_its_checkpoint(tmp_path):
     with TensorBoard(tmp_path) as board:
-        board.on_start(make_loop([]))
+        board.on_train_start(make_loop([]))
         for step in (10, 20, 30):
             board.add_scalars(step, {"loss/train": 1.0})
     resumed = make_loop([])
     resumed.step.optimizer.steps = 20  # as a checkpoint would set it
     with TensorBoard(tmp_path) as board:
-        board.on_start(resumed)
+        board.on_train_start(resumed)
         board.add_scalars(25, {"loss/train": 2.0})
     assert scalars(tmp_path)["loss/train"] == [(10, 1.0), (20, 1.0), (25, 2.0)]
 
@@ -112,15 +112,15 @@ def test_a_failed_run_leaves_its_whole_epochs_readable(tmp_path):
     board.close()  # a second time
 
 
-class Breaks:
-    def on_epoch(self, loop, row):
+class Breaks(Callback):
+    def on_train_epoch_end(self, loop, row):
         if row.epoch == 2:
             loop.step.mlp.params.flat.fill(np.nan)
 
 
 def test_values_that_are_not_finite_are_left_out(tmp_path):
     with TensorBoard(tmp_path) as board:
-        board.on_start(make_loop([]))
+        board.on_train_start(make_loop([]))
         board.add_scalars(1, {"good": 1.5, "bad": float("nan"), "worse": float("inf")})
     assert scalars(tmp_path) == {"good": [(1, 1.5)]}
 

@@ -10,10 +10,11 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.schema import ClipSection
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
-from mlpengine.errors import UsageError
+from mlpengine.errors import FormulaError, UsageError
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+from mlpengine.ops.formula_loss import FormulaLoss
 from mlpengine.ops.losses import (
     BinaryCrossEntropyWithLogits,
     Huber,
@@ -41,16 +42,16 @@ from mlpengine.optim import (
 )
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.executors import choose_backend
-from mlpengine.train.loop import Loop
+from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Classification, Part, Task, part_of, task_for
 
 LOSSES = {
-    "classification": ("softmax_cross_entropy", "bce_with_logits"),
-    "multilabel": ("bce_with_logits",),
-    "regression": ("mse", "mae", "huber"),
+    "classification": ("softmax_cross_entropy", "bce_with_logits", "formula"),
+    "multilabel": ("bce_with_logits", "formula"),
+    "regression": ("mse", "mae", "huber", "formula"),
 }
 """The losses that suit a task; the first is what auto means."""
 
@@ -80,7 +81,7 @@ class Experiment:
         """Threads of BLAS: one beside a compiled step, whose own threads wait actively."""
         return 1 if self.step.executor == "compiled" else self.threads
 
-    def loop(self, observers: Sequence[object] = ()) -> Loop:
+    def loop(self, callbacks: Sequence[Callback] = ()) -> Loop:
         """Return the training loop."""
         config = self.file.config
         rule = config.training.early_stopping
@@ -93,7 +94,7 @@ class Experiment:
             epochs=config.training.epochs,
             early_stopping=early,
             seed=np.random.Generator(np.random.PCG64([config.seed, 1])),
-            observers=observers,
+            callbacks=callbacks,
             on_nonfinite=NonfiniteRule(
                 config.training.on_nonfinite, limit=config.training.nonfinite_limit
             ),
@@ -146,7 +147,8 @@ def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experim
     )
     if short := len(parts["train"]) % batch_size:
         step.bound(short)  # from here on `step.executor` is that of the whole run
-    model = Model(mlp, tables.preprocessor, name)
+    formula = loss.formula if isinstance(loss, FormulaLoss) else None
+    model = Model(mlp, tables.preprocessor, name, formula)
     return Experiment(file, tables, task, parts, model, loss, step, threads)
 
 
@@ -191,6 +193,8 @@ def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:
     classes = isinstance(task, Classification)
     if balanced and not classes:
         raise file.wrong(("data", "class_weights"), "only classification has class weights")
+    if balanced and name == "formula":
+        raise file.wrong(("data", "class_weights"), "a formula has its own weights, if any")
     match name:
         case "softmax_cross_entropy":
             smoothing = getattr(given, "label_smoothing", 0.0)
@@ -206,6 +210,13 @@ def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:
                 ones = float(train.truth.mean())
                 weight = (1.0 - ones) / ones if balanced else weight
             return BinaryCrossEntropyWithLogits(positive_weight=weight)
+        case "formula":
+            if classes:
+                _check_two_classes(file, train)
+            try:
+                return FormulaLoss(getattr(given, "formula", ""))
+            except FormulaError as error:
+                raise file.wrong(("loss", "formula"), str(error)) from error
         case "huber":
             return Huber(delta=getattr(given, "delta", 1.0))
         case "mae":
@@ -216,7 +227,8 @@ def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:
 def _check_two_classes(file: ConfigFile, train: Part) -> None:
     count = int(train.truth.max()) + 1
     if count > 2:
-        text = f"bce_with_logits needs two classes (the target has {count})"
+        name = file.config.loss.name
+        text = f"{name} needs two classes (the target has {count})"
         raise file.wrong(("loss",), f"{text}: use softmax_cross_entropy")
 
 

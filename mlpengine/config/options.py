@@ -7,9 +7,19 @@ same; a mapping without one takes the default's name.
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_before_validator_function
+
+from mlpengine.errors import FormulaError
+from mlpengine.formula import parse
 
 
 class Section(BaseModel):
@@ -46,13 +56,16 @@ class Short:
 
 
 def named(default: str, *names: str) -> Short:
-    """Return the short form of an option by its name alone; a mapping may leave out the default."""
+    """Return the short form of an option by its name alone; a mapping may leave out the default.
+
+    A mapping with a key `formula` has that name.
+    """
 
     def complete(value: Any) -> Any:
         if isinstance(value, str):
             return {"name": value}
         if isinstance(value, dict) and "name" not in value:
-            return {"name": default, **value}
+            return {"name": "formula" if "formula" in value else default, **value}
         return value
 
     return Short(complete, {"enum": [default, *names]})
@@ -108,8 +121,30 @@ class CrossEntropyLoss(Section):
     )
 
 
+def formula_of(*names: str) -> AfterValidator:
+    """Return the annotation of a text that is a formula of these names."""
+
+    def check(text: str) -> str:
+        try:
+            parse(text, names)
+        except FormulaError as error:
+            raise PydanticCustomError("rule", "{text}", {"text": str(error), "at": ()}) from None
+        return text
+
+    return AfterValidator(check)
+
+
+class FormulaLoss(Section):
+    """The mean over all entries of a formula of output y and target t."""
+
+    name: Literal["formula"] = Field(default="formula", description="A formula of one's own.")
+    formula: Annotated[str, formula_of("y", "t")] = Field(
+        description="Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5."
+    )
+
+
 Loss = Annotated[
-    AutoLoss | MseLoss | MaeLoss | HuberLoss | BceLoss | CrossEntropyLoss,
+    AutoLoss | MseLoss | MaeLoss | HuberLoss | BceLoss | CrossEntropyLoss | FormulaLoss,
     Field(discriminator="name"),
     named("auto", "mse", "mae", "huber", "bce_with_logits", "softmax_cross_entropy"),
 ]

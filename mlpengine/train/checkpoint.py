@@ -11,8 +11,7 @@ from mlpengine.errors import CheckpointError
 from mlpengine.files import make_directory, remove_unfinished, write_atomically
 from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Loop
-from mlpengine.train.runs import Unseen
+from mlpengine.train.loop import Callback, Loop, SkipBudget
 from mlpengine.train.state import pack, unpack
 
 CHECKPOINTS = "checkpoints"
@@ -84,8 +83,8 @@ class Checkpoints:
             )
         return None
 
-    def forget_after(self, path: Path) -> None:
-        """Remove checkpoints that are newer than `path` (damaged ones), and half-written files."""
+    def remove_after(self, path: Path) -> None:
+        """Remove checkpoints that are newer than `path` (damaged ones), and unfinished files."""
         for newer in self.paths():
             if newer > path:
                 newer.unlink(missing_ok=True)
@@ -109,12 +108,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, unpack(arrays, plain), header)
 
 
-class Checkpointer:
-    """Observer that saves the state of a loop, now and then and when it stops.
+class Checkpointer(Callback):
+    """Saves the state of a loop at intervals and when training ends.
 
-    It must be the last of the observers, so that the others have seen what is saved.  `header` is
-    stored with each checkpoint.  Checkpoints by the clock come later where they are slow to write.
+    `header` is stored with each checkpoint.  Checkpoints by the clock wait longer where they are
+    slow to write.
     """
+
+    order = 100  # after the callbacks whose state it saves
 
     def __init__(
         self,
@@ -132,32 +133,32 @@ class Checkpointer:
         self._best = 0
         self._due = 0.0
 
-    def on_start(self, loop: Loop) -> None:
+    def on_train_start(self, loop: Loop) -> None:
         """Start the clock; what a resumed loop begins with is saved already."""
         self._wait(0.0)
         if loop.steps:
             self._saved, self._best = _position(loop), loop.best.epoch
 
-    def on_step(self, loop: Loop) -> None:
+    def on_train_batch_end(self, loop: Loop) -> None:
         """Save within an epoch if it is time to."""
         timely = perf_counter() >= self._due
         every = self.every_steps
         if (timely or (every and loop.steps % every == 0)) and not loop.batches.is_done:
             self._save(loop)
 
-    def unseen(self, loop: Loop) -> Unseen:
-        """Let steps pass up to the next that is to be saved; the clock may be read later."""
+    def skip_budget(self, loop: Loop) -> SkipBudget:
+        """Skip up to the next step that is to be saved; the clock may be read later."""
         every = self.every_steps
-        return Unseen(every - 1 - loop.steps % every) if every else Unseen()
+        return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Save after an epoch if it is time to."""
         every, steps = self.every_epochs, self.every_steps
         wanted = (every and row.epoch % every == 0) or (steps and row.steps % steps == 0)
         if wanted or perf_counter() >= self._due:
             self._save(loop)
 
-    def on_stop(self, loop: Loop) -> None:
+    def on_train_end(self, loop: Loop) -> None:
         """Save the last state."""
         self._save(loop)
 

@@ -1,4 +1,4 @@
-"""Diagnostics of a training run: an observer of the loop, and the file that it fills."""
+"""Diagnostics of a training run: a callback of the loop, and the file that it writes."""
 
 import logging
 from collections.abc import Mapping
@@ -14,8 +14,7 @@ from mlpengine.diagnostics.samples import Columns
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
-from mlpengine.train.loop import Loop, Result
-from mlpengine.train.runs import Unseen
+from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
 from mlpengine.train.task import Part
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
@@ -36,7 +35,7 @@ class SampleLog(CsvLog):
         self._samples: list[tuple[int, list[float]]] = []
 
     def add(self, step: int, values: list[float]) -> None:
-        """Remember a sample; it is written with others, which costs less."""
+        """Add a sample to those that are written together, which costs less."""
         self._samples.append((step, values.copy()))
         if len(self._samples) >= AT_ONCE:
             self.flush()
@@ -56,8 +55,8 @@ class SampleLog(CsvLog):
         self._samples.clear()
 
 
-class LoopDiagnostics:
-    """Observer that keeps `Diagnostics` of a run and writes its samples to a file.
+class LoopDiagnostics(Callback):
+    """Keeps `Diagnostics` of a run and writes its samples to a file.
 
     Args:
         path: where diagnostics.csv goes; None writes nothing.
@@ -68,6 +67,7 @@ class LoopDiagnostics:
     """
 
     name = "diagnostics"
+    order = -10  # before the callbacks that report what it measured
     core: Diagnostics
 
     def __init__(self, path: Path | None = None, *, every: int | None = None) -> None:
@@ -75,8 +75,8 @@ class LoopDiagnostics:
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
 
-    def on_start(self, loop: Loop) -> None:
-        """Begin, or go on where `load_state_dict` says."""
+    def on_train_start(self, loop: Loop) -> None:
+        """Make the diagnostics, with the loaded state if there is one, and open the file."""
         self._loop = loop
         self.core = Diagnostics(
             loop.step.mlp,
@@ -92,8 +92,8 @@ class LoopDiagnostics:
         self._spikes, self._pending = self.core.spikes, self.core.pending
         self._optimizer = loop.step.optimizer
 
-    def on_step(self, loop: Loop) -> None:
-        """Take in a step; for most of them that is a look at two numbers, 0.4 us."""
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Compare a step with the next sample and the spike limit; most need no more, 0.4 us."""
         step, core = loop.step, self.core
         norm, number = step.grad_norm, self._optimizer.steps
         self._pending.append(norm)
@@ -107,27 +107,27 @@ class LoopDiagnostics:
         if sampled and self._log is not None:
             self._log.add(number, core.values)
 
-    def unseen(self, loop: Loop) -> Unseen:
-        """Let steps pass up to the next that is due, unless their norm is a spike."""
-        return Unseen(self.core.due - 1 - loop.steps, self._spikes.limit)
+    def skip_budget(self, loop: Loop) -> SkipBudget:
+        """Skip up to the next step that is sampled, or one whose gradient norm is a spike."""
+        return SkipBudget(self.core.due - 1 - loop.steps, self._spikes.limit)
 
-    def on_unseen(self, loop: Loop, norms: list[float]) -> None:
-        """Take in the norms of steps that passed."""
+    def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
+        """Count the gradient norms of skipped steps."""
         self._pending += norms
         if loop.step.clip is not None:
             self.core.clipped += sum(loop.step.clipped(norm) < norm for norm in norms)
 
-    def on_epoch(self, loop: Loop, row: EpochRow) -> None:
-        """Take in the losses of an epoch."""
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """Add the losses of an epoch."""
         self.core.close_epoch(row.train_loss, row.validation.get("loss", float("nan")))
 
-    def on_error(self, loop: Loop, error: Exception) -> None:
-        """Take note of the error that ended the run, and write what was seen before it."""
+    def on_exception(self, loop: Loop, error: Exception) -> None:
+        """Keep the error that ended the run, and write the samples before it."""
         self.core.failure = str(error)
         self._close()
 
-    def on_end(self, loop: Loop, result: Result) -> None:
-        """Write the rest and close the file."""
+    def on_fit_end(self, loop: Loop, result: Result) -> None:
+        """Write the remaining samples and close the file."""
         self._close()
 
     def verdicts(self) -> list[Verdict]:

@@ -1,27 +1,28 @@
-"""The training loop: epochs, validation, early stopping, and those who watch."""
+"""The training loop: epochs, validation, early stopping, and the callbacks that it calls."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from mlpengine.data import Batches, gather
-from mlpengine.errors import CheckpointError, DataError, NumericalError
+from mlpengine.errors import CheckpointError, DataError, NumericalError, UsageError
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
 from mlpengine.train.bound_step import BoundStep
-from mlpengine.train.evaluate import Evaluator
+from mlpengine.train.evaluate import Evaluator, odd_value
 from mlpengine.train.history import EpochRow, History
-from mlpengine.train.nonfinite import bad_rows, odd_value
-from mlpengine.train.runs import FEWEST, CompiledSteps, Unseen, compiled_steps
+from mlpengine.train.nonfinite import bad_rows
+from mlpengine.train.runs import FEWEST, CompiledSteps, compiled_steps
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Part, Task
+from mlpengine.wording import suggestion
 
 CHECKED_ROWS = 512
 """Training rows for which the outputs of the final weights must be finite."""
@@ -43,21 +44,87 @@ class Result:
     history: History
 
 
+class SkipBudget(NamedTuple):
+    """How far a loop may go without a callback: `steps`, while no gradient norm exceeds `norm`."""
+
+    steps: float = inf
+    norm: float = inf
+
+
+class Callback:
+    """Base class of what a `Loop` calls while it trains.  A hook that is not overridden is free.
+
+    The hooks are named as in PyTorch Lightning.  `on_train_start` comes first; in each epoch
+    `on_train_batch_end` after each step and `on_train_epoch_end` after validation; then
+    `on_train_end`, and last `on_fit_end`, or `on_exception` where the run failed.
+
+    A callback that overrides `state_dict` and `load_state_dict` has its state kept in checkpoints
+    under its `name`; it is loaded before `on_train_start`.
+
+    Attributes:
+        name: under which a state is kept; that of the class unless it is set.
+        order: callbacks of a lower number are called first, those of the same in the order given.
+
+    Raises: UsageError where a subclass is defined with a method ``on_...`` that is no hook.
+    """
+
+    name: ClassVar[str] = ""
+    order: ClassVar[int] = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for attribute in dir(cls):
+            if attribute.startswith("on_") and attribute not in HOOKS:
+                near = suggestion(attribute, HOOKS)
+                raise UsageError(f"{cls.__name__}: Callback has no hook {attribute!r}{near}")
+
+    def on_train_start(self, loop: "Loop") -> None:
+        """Called once, before the first step; a state has been loaded by then."""
+
+    def on_train_batch_end(self, loop: "Loop") -> None:
+        """Called after each step that is not skipped by `skip_budget`."""
+
+    def on_steps_skipped(self, loop: "Loop", norms: list[float]) -> None:
+        """Called after steps that were made without `on_train_batch_end`, with gradient norms."""
+
+    def on_train_epoch_end(self, loop: "Loop", row: EpochRow) -> None:
+        """Called after each whole epoch and its validation; `row` holds what was measured."""
+
+    def on_train_end(self, loop: "Loop") -> None:
+        """Called when no step follows, after an error too; the network holds the last weights."""
+
+    def on_exception(self, loop: "Loop", error: Exception) -> None:
+        """Called after `on_train_end` if the run failed with this NumericalError."""
+
+    def on_fit_end(self, loop: "Loop", result: Result) -> None:
+        """Called last; the network holds the best weights."""
+
+    def skip_budget(self, loop: "Loop") -> SkipBudget:
+        """Return how many of the next steps need no `on_train_batch_end`.
+
+        Such steps are made many at once where the step is compiled, which is quicker.  Without an
+        override, a callback that overrides `on_train_batch_end` is called after each step.
+        """
+        return SkipBudget(0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state that a resumed run needs, as `pack` takes it."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
+
+
+HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
 class Loop:
     """Trains for a number of epochs and leaves the network with its best weights.
 
     The best epoch is the one with the best monitored metric on the validation part, whether or
     not `early_stopping` ends training before `epochs`; without a validation part, the last.
 
-    `observers` are objects with any of the methods ``on_start(loop)``, ``on_step(loop)`` after
-    each step, ``on_epoch(loop, row)`` after validation, ``on_stop(loop)`` when no step follows and
-    the network still holds the last weights, then ``on_end(loop, result)``, or
-    ``on_error(loop, error)`` if a step was not finite.  What they may read is under Attributes;
-    what they do not define costs nothing.  One that has ``unseen(loop)``, too, says with it what
-    it need not see, as `Unseen`: steps may then be made many at once, where that is quicker,
-    without an ``on_step``, and ``on_unseen(loop, norms)`` gets the norms of their gradients.  One
-    with a `name`, `state_dict` and `load_state_dict` has its state kept in checkpoints; it is
-    loaded before ``on_start``.
+    `callbacks` are called in the order of their `order`; what they may read is under Attributes.
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
@@ -86,7 +153,7 @@ class Loop:
         epochs: int,
         early_stopping: EarlyStopping | None = None,
         seed: int | np.random.Generator = 0,
-        observers: Sequence[object] = (),
+        callbacks: Sequence[Callback] = (),
         on_nonfinite: NonfiniteRule | None = None,
     ) -> None:
         self.step, self.task, self.train, self.validation = step, task, train, validation
@@ -107,21 +174,28 @@ class Loop:
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._stop = False
         self._odd_validation = ""
-        self._calls = {name: _methods(observers, name) for name in _METHODS}
-        self._may_skip = all(hasattr(o, "unseen") for o in observers if hasattr(o, "on_step"))
-        self._states: dict[str, Any] = {
-            getattr(observer, "name", ""): observer
-            for observer in (*observers, self.nonfinite)
-            if hasattr(observer, "load_state_dict")
-        }
+        self.callbacks = sorted(callbacks, key=_order)
+        self._hooks = {hook: self._overriding(hook) for hook in (*HOOKS, "skip_budget")}
+        self._may_skip = all(
+            _overrides(callback, "skip_budget")
+            for callback in self.callbacks
+            if _overrides(callback, "on_train_batch_end")
+        )
+        self._states: dict[str, Any] = {self.nonfinite.name: self.nonfinite}
+        for callback in self.callbacks:
+            if _overrides(callback, "state_dict"):
+                name = callback.name or type(callback).__name__
+                if name in self._states:
+                    raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
+                self._states[name] = callback
 
     @property
     def steps(self) -> int:
         """Steps made so far."""
         return self.step.optimizer.steps
 
-    def observer(self, name: str) -> Any:
-        """Return the observer of that name that has a state, or None."""
+    def callback(self, name: str) -> Any:
+        """Return the callback of that name that has a state, or None."""
         return self._states.get(name)
 
     def stop(self) -> None:
@@ -133,25 +207,25 @@ class Loop:
 
     def run(self) -> Result:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
-        self._notify("on_start")
+        self._call("on_train_start")
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # the step finds and names them
                 try:
                     ending = self._run_epochs()
                 except NumericalError:
-                    self._notify("on_stop")
+                    self._call("on_train_end")
                     raise
-                self._notify("on_stop")
+                self._call("on_train_end")
                 if self.best.epoch:
                     self.step.mlp.params.flat[...] = self.best.weights
                 self._check_result(ending)
         except NumericalError as error:
-            self._notify("on_error", error)
+            self._call("on_exception", error)
             raise
         rate = self._samples / self.seconds if self.seconds else 0.0
         done = len(self.history.rows)
         result = Result(ending, done, self.best.epoch, self.seconds, rate, self.history)
-        self._notify("on_end", result)
+        self._call("on_fit_end", result)
         return result
 
     def _run_epochs(self) -> Ending:
@@ -162,7 +236,7 @@ class Loop:
             if self._stop:
                 return "interrupted"
             began = perf_counter()
-            if not self._learn():
+            if not self._train_epoch():
                 return "interrupted"
             if not self.is_finite:
                 raise NumericalError(
@@ -172,7 +246,7 @@ class Loop:
             spent = perf_counter() - began
             self.seconds += spent
             self._samples += len(self.train)
-            self._close_epoch(spent)
+            self._end_epoch(spent)
         return "epochs" if self.best.waited < patience else "early"
 
     @property
@@ -200,9 +274,9 @@ class Loop:
         part, rows = self.train, slice(CHECKED_ROWS)
         return replace(part, x=part.x[rows], y=part.y[rows], truth=part.truth[rows], weights=None)
 
-    def _learn(self) -> bool:
-        """Learn from the batches of an epoch, or those left of it; return whether all are done."""
-        step, observers, sums = self.step, self._calls["on_step"], self._sums
+    def _train_epoch(self) -> bool:
+        """Make the steps of an epoch, or those left of it; return whether all are made."""
+        step, hooks, sums = self.step, self._hooks["on_train_batch_end"], self._sums
         many = self.many if self._may_skip else None
         self.epoch = len(self.history.rows) + 1
         for indices in self.batches.epoch():
@@ -218,24 +292,25 @@ class Loop:
             sums[3] += 1.0
             sums[1] += step.grad_norm
             self.batch_rows = indices
-            for observe in observers:
-                observe(self)
+            for call in hooks:
+                call(self)
             if self._stop:
                 break
             if many is not None:
-                self._learn_unseen(many)
+                self._skip_ahead(many)
         return self.batches.is_done
 
-    def _learn_unseen(self, many: CompiledSteps) -> None:
-        """Make the next steps, as far as nobody must see them; the sums grow as one by one."""
+    def _skip_ahead(self, many: CompiledSteps) -> None:
+        """Make the steps at once that all skip budgets allow; the sums grow as one by one."""
         batches, sums = self.batches, self._sums
         rows, start = batches.batch_size, batches.cursor
-        may: list[Unseen] = [ask(self) for ask in self._calls["unseen"]]
+        budgets: list[SkipBudget] = [budget(self) for budget in self._hooks["skip_budget"]]
         full_batches = (batches.n_rows - start) // rows
-        count = int(min(full_batches, many.most, *(unseen.steps for unseen in may)))
+        count = int(min(full_batches, many.most, *(budget.steps for budget in budgets)))
         if count < FEWEST:
             return
-        losses, norms = many.make(start, count, min((unseen.norm for unseen in may), default=inf))
+        limit = min((budget.norm for budget in budgets), default=inf)
+        losses, norms = many.make(start, count, limit)
         for loss, norm in zip(losses, norms, strict=True):
             sums[0] += loss * rows
             sums[1] += norm
@@ -244,7 +319,7 @@ class Loop:
         batches.cursor += rows * len(norms)
         if norms:
             self.batch_rows = batches.order[batches.cursor - rows : batches.cursor]
-        self._notify("on_unseen", norms)
+        self._call("on_steps_skipped", norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
         """Leave a step out that was not finite, or raise with the state as it was before it."""
@@ -262,7 +337,7 @@ class Loop:
         if train.weights is not None and bound.loss.sample_weight is not None:
             gather(train.weights, indices, bound.loss.sample_weight)
 
-    def _close_epoch(self, spent: float) -> None:
+    def _end_epoch(self, spent: float) -> None:
         validation = self._validate(self.validation) if self.validation else {}
         rows = len(self.train)
         loss, norm, learned, steps = self._sums
@@ -282,7 +357,7 @@ class Loop:
         schedule = self.step.optimizer.schedule
         if isinstance(schedule, PlateauSchedule):
             schedule.observe(value if validation else row.train_loss)
-        self._notify("on_epoch", row)
+        self._call("on_train_epoch_end", row)
 
     def _validate(self, part: Part) -> dict[str, float]:
         """Return loss and metrics; warn the first time that the loss is not finite."""
@@ -305,7 +380,7 @@ class Loop:
             "best": self.best.state_dict(),
             "epoch": {"sums": list(self._sums), "seconds": self.seconds, "samples": self._samples},
             "history": self.history.state(),
-            "observers": {name: one.state_dict() for name, one in self._states.items()},
+            "callbacks": {name: one.state_dict() for name, one in self._states.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -326,23 +401,27 @@ class Loop:
             self._sums[:] = map(float, epoch["sums"])
             self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
             step.mlp.rng.bit_generator.state = state["dropout"]
-            for name in self._states.keys() & state["observers"].keys():
-                self._states[name].load_state_dict(state["observers"][name])
+            states = state["callbacks"] if "callbacks" in state else state["observers"]  # 0.1
+            for name in self._states.keys() & states.keys():
+                self._states[name].load_state_dict(states[name])
         except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             if isinstance(error, CheckpointError):
                 raise
             raise CheckpointError(f"checkpoint: does not fit this run ({error!r})") from error
 
-    def _notify(self, event: str, *details: Any) -> None:
-        for observe in self._calls[event]:
-            observe(self, *details)
+    def _overriding(self, hook: str) -> list[Callable[..., Any]]:
+        return [getattr(c, hook) for c in self.callbacks if _overrides(c, hook)]
+
+    def _call(self, hook: str, *details: Any) -> None:
+        for call in self._hooks[hook]:
+            call(self, *details)
 
 
-_METHODS = (
-    *("on_start", "on_step", "unseen", "on_unseen"),
-    *("on_epoch", "on_stop", "on_error", "on_end"),
-)
+def _order(callback: Callback) -> int:
+    if not isinstance(callback, Callback):
+        raise UsageError(f"callbacks: must be instances of Callback (got {callback!r})")
+    return callback.order
 
 
-def _methods(observers: Sequence[object], name: str) -> list[Callable[..., Any]]:
-    return [getattr(observer, name) for observer in observers if hasattr(observer, name)]
+def _overrides(callback: Callback, name: str) -> bool:
+    return getattr(type(callback), name) is not getattr(Callback, name)

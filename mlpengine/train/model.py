@@ -9,8 +9,9 @@ from mlpengine.data import Preprocessor
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
-from mlpengine.ops import REGISTRY, Loss
+from mlpengine.ops import REGISTRY, FormulaLoss, Loss
 from mlpengine.spec import Array
+from mlpengine.structure import conform
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
 from mlpengine.train.task import Task, task_for
 from mlpengine.wording import suggestion
@@ -20,7 +21,7 @@ MODEL_FILE = "model.safetensors"
 
 @dataclass(frozen=True)
 class Model:
-    """A network, the preprocessing fitted with it, and the name of its loss.
+    """A network, the preprocessing fitted with it, the name of its loss, and the loss's formula.
 
     The file is one that `Mlp.load` reads, too.
     """
@@ -28,6 +29,7 @@ class Model:
     mlp: Mlp
     preprocessor: Preprocessor
     loss: str
+    formula: str | None = None
 
     @property
     def task(self) -> Task:
@@ -40,7 +42,16 @@ class Model:
             "mlp": self.mlp.describe(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
+            **({} if self.formula is None else {"formula": self.formula}),
         }
+
+    @property
+    def plain_loss(self) -> Loss:
+        """The loss to measure it by, without class weights and label smoothing."""
+        kind = REGISTRY[self.loss]
+        loss = kind() if self.formula is None else FormulaLoss(self.formula)
+        assert isinstance(loss, Loss)
+        return loss
 
     @classmethod
     def restored(
@@ -57,7 +68,12 @@ class Model:
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             mlp = Mlp.restored(description["mlp"], state)
-            model = cls(mlp, preprocessor, _loss_name(description["loss"]))
+            formula = description.get("formula")
+            conform(formula, str | None, "formula")
+            model = cls(mlp, preprocessor, _loss_name(description["loss"]), formula)
+            if (model.loss == FormulaLoss.name) != (formula is not None):
+                raise CheckpointError("a loss by formula needs its formula, and no other has one")
+            _ = model.plain_loss
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
         except MlpEngineError as error:
             raise CheckpointError(f"{where}: is not a whole model ({error})") from error

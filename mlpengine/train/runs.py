@@ -1,7 +1,6 @@
 """Many steps at once, over rows of whole arrays."""
 
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,13 +17,6 @@ ROWS_OF_UPDATE = 8
 
 FEWEST = 4
 """Steps from which one call is quicker than a call each: it costs 8 us, and each some 3 us."""
-
-
-class Unseen(NamedTuple):
-    """What an observer need not see: `steps` to come, while no gradient norm exceeds `norm`."""
-
-    steps: float = inf
-    norm: float = inf
 
 
 class CompiledSteps:

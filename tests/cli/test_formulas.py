@@ -5,6 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from mlpengine.data import Preprocessor, Table
+from mlpengine.errors import CheckpointError
+from mlpengine.nn import Mlp
+from mlpengine.nn.tensors import write_tensors
+from mlpengine.train.model import Model
+
 CONFIG = """\
 data:
   source: boxes.csv
@@ -100,3 +106,73 @@ def test_a_run_with_formulas_is_resumed(folder, mlpengine):
     assert mlpengine("train", "c.yaml", "--epochs", 3, "--out", "run", "-q").code == 0
     assert mlpengine("train", "--resume", "run", "-q").code == 0
     assert mlpengine("evaluate", "run").code == 0
+
+
+LOSS_CONFIG = """\
+data: {{source: {source}, target: {target}, drop: {drop}}}
+model: {{hidden: [8]}}
+optimizer: {{name: adam, lr: 1e-2}}
+loss: {loss}
+training: {{epochs: 4, batch_size: 32}}
+report: false
+"""
+EQUAL = {
+    "mse": ("boxes.csv", "price", "[]", "(y - t) ** 2"),
+    "huber": (
+        "boxes.csv", "price", "[]", "where(abs(y - t) < 1, (y - t) ** 2 / 2, abs(y - t) - 0.5)",
+    ),
+    "bce_with_logits": ("penguins", "sex", "species", "softplus(y) - t * y"),
+}  # fmt: skip
+"""A loss of our own, a table, and the same loss as a formula."""
+
+
+@pytest.mark.parametrize("loss", EQUAL)
+def test_a_loss_by_formula_trains_as_the_same_loss_by_name(loss, folder, mlpengine):
+    source, target, drop, formula = EQUAL[loss]
+    outcomes = []
+    for text in (loss, json.dumps({"formula": formula})):
+        config = LOSS_CONFIG.format(source=source, target=target, drop=drop, loss=text)
+        (folder / "c.yaml").write_text(config)
+        run = f"run{len(outcomes)}"
+        trained = mlpengine("train", "c.yaml", "--out", run, "--json", "-q")
+        assert trained.code == 0
+        outcomes.append(json.loads(trained.out)["test"])
+        measured = json.loads(mlpengine("evaluate", run, "--json").out)
+        assert measured["test"]["loss"] == pytest.approx(outcomes[-1]["loss"], rel=1e-5)
+    assert outcomes[1] == pytest.approx(outcomes[0], rel=1e-3)
+    assert mlpengine("train", "--resume", "run1", "-q").code == 0
+    assert mlpengine("diagnose", "c.yaml").code == 0
+
+
+WRONG_LOSSES = {
+    "{formula: 'abs(y - q)'}": "c.yaml:4: loss.formula: formula: character 9: no name is",
+    "{formula: 't + 1'}": "loss.formula: loss: must depend on the output y",
+    "{formula: 3}": "loss.formula: must be text",
+    "{formula: '(y - t) ** 2', delta: 1}": "unknown key",
+    "{formula: 'y.real'}": "loss.formula: formula: character 1: a formula has",
+}
+
+
+@pytest.mark.parametrize("loss", WRONG_LOSSES)
+def test_wrong_losses_name_the_place(loss, folder, mlpengine):
+    config = LOSS_CONFIG.format(source="boxes.csv", target="price", drop="[]", loss=loss)
+    (folder / "c.yaml").write_text(config)
+    answer = mlpengine("train", "c.yaml")
+    assert answer.code == 2
+    assert WRONG_LOSSES[loss] in answer.err
+
+
+@pytest.mark.parametrize("formula", [None, 3, "y.real", "t", "(" * 1_000_000, "y + " * 250_000])
+def test_hostile_losses_in_a_model_file_are_refused(formula, tmp_path):
+    model = Model(Mlp([4, 1], seed=0), fitted(), "formula", "(y - t) ** 2")
+    model.save(tmp_path / "m.safetensors")
+    assert Model.load(tmp_path / "m.safetensors").plain_loss.formula == "(y - t) ** 2"
+    header = {**model.describe(), "formula": formula}
+    write_tensors(tmp_path / "m.safetensors", model.mlp.params.views, header)
+    with pytest.raises(CheckpointError):
+        Model.load(tmp_path / "m.safetensors")
+
+
+def fitted():
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    return Preprocessor("y").fit(Table.from_arrays(x, x[:, 0]))

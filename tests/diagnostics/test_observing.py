@@ -13,7 +13,7 @@ from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import ROWS, UnitWindow
 from mlpengine.train.diagnose import LoopDiagnostics
-from mlpengine.train.loop import Loop
+from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.state import pack, unpack
 from mlpengine.train.task import Classification, Part
@@ -27,17 +27,17 @@ def part(rows=130, seed=0):
 
 
 @dataclass
-class StopAt:
-    """Observer that ends training after a step."""
+class StopAt(Callback):
+    """Ends training after a step."""
 
     step: int
 
-    def on_step(self, loop):
+    def on_train_batch_end(self, loop):
         if loop.steps == self.step:
             loop.stop()
 
 
-def loop(path, *, stop_at=0, every=7, dropout=0.0, epochs=8):
+def loop(path, *more, stop_at=0, every=7, dropout=0.0, epochs=8):
     mlp = Mlp([5, 16, 8, 3], seed=2, dropout=dropout)
     step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp, lr=1e-2), 16, clip_norm=1.0)
     watcher = LoopDiagnostics(path, every=every)
@@ -47,7 +47,7 @@ def loop(path, *, stop_at=0, every=7, dropout=0.0, epochs=8):
         part(),
         part(60, 1),
         epochs=epochs,
-        observers=[watcher, StopAt(stop_at)],
+        callbacks=[watcher, StopAt(stop_at), *more],
     ), watcher
 
 
@@ -56,16 +56,15 @@ def loop(path, *, stop_at=0, every=7, dropout=0.0, epochs=8):
 def test_a_resumed_run_writes_the_same_bytes(tmp_path, stop_at, every):
     whole, watcher = loop(tmp_path / "whole.csv", every=every, dropout=0.2)
     whole.run()
-    broken, _ = loop(tmp_path / "parts.csv", stop_at=stop_at, every=every, dropout=0.2)
     held = {}
 
-    class Save:
-        def on_step(self, running):
+    class Save(Callback):
+        def on_train_batch_end(self, running):
             if running.steps == stop_at:
                 arrays, plain = pack(running.state_dict())
                 held["state"] = {k: v.copy() for k, v in arrays.items()}, plain
 
-    broken._calls["on_step"].append(Save().on_step)
+    broken, _ = loop(tmp_path / "parts.csv", Save(), stop_at=stop_at, every=every, dropout=0.2)
     broken.run()
     with (tmp_path / "parts.csv").open("a") as file:
         file.write("9999,0,made,after the checkpoint\n")
@@ -227,7 +226,7 @@ def test_numbers_that_are_not_finite_are_spoken_of(tmp_path, action):
         Classification(3),
         data,
         epochs=3,
-        observers=[watcher],
+        callbacks=[watcher],
         on_nonfinite=NonfiniteRule(action, limit=5),
     )
     if action == "stop":

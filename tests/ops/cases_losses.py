@@ -6,6 +6,7 @@ from scipy import special
 
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
+    FormulaLoss,
     Huber,
     MeanAbsoluteError,
     MeanSquaredError,
@@ -27,6 +28,10 @@ def squares(output, target, weight=None):
 
 def distances(output, target, weight=None):
     return mean(np.abs(output - target), weight)
+
+
+def powers(output, target, weight=None):
+    return mean(np.abs(output - target) ** 1.5, weight)
 
 
 def huber(delta):
@@ -159,6 +164,15 @@ CASES = [
     ),
     *distance_rows("huber", Huber(), huber(1.0), [-1, 1], rtol=1e-4),
     *distance_rows("huber 0.3", Huber(0.3), huber(0.3), [-0.3, 0.3], rtol=1e-4),
+    *distance_rows("formula: a power", FormulaLoss("abs(y - t) ** 1.5"), powers, [0], rtol=1e-4),
+    *distance_rows(
+        "formula: by cases",
+        FormulaLoss("where(abs(y - t) < 1, (y - t) ** 2 / 2, abs(y - t) - 0.5)"),
+        huber(1.0),
+        [-1, 1],
+        rtol=1e-4,
+    ),
+    logits("formula of logits", FormulaLoss("softplus(y) - t * y"), binary(), 3),
     logits("bce_with_logits", BinaryCrossEntropyWithLogits(), binary(), 3, plain=plain_binary),
     logits("bce_with_logits of a vector", BinaryCrossEntropyWithLogits(), binary()),
     logits("bce_with_logits weighted", BinaryCrossEntropyWithLogits(), binary(), 3, weighted=True),

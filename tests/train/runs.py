@@ -22,7 +22,7 @@ def make_loop(
     batch_size=16,
     epochs=4,
     early_stopping=None,
-    observers=(),
+    callbacks=(),
     validation=True,
     noise=0.0,
     schedule=None,
@@ -47,7 +47,7 @@ def make_loop(
         epochs=epochs,
         early_stopping=early_stopping,
         seed=seed,
-        observers=observers,
+        callbacks=callbacks,
     )
 
 

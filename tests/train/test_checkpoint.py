@@ -29,7 +29,7 @@ from mlpengine import (
 from mlpengine.nn.tensors import read_tensors
 from mlpengine.optim import AdaptiveClip, PercentileClip
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints, read_checkpoint
-from mlpengine.train.loop import Loop
+from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.state import pack, unpack
 from mlpengine.train.task import Classification
 
@@ -54,7 +54,7 @@ SETTINGS = {
 }
 
 
-def make(*, observers=(), seed=3, **given):
+def make(*, callbacks=(), seed=3, **given):
     weighted = given.get("weighted", False)
     dtype = given.get("dtype", "float32")
     mlp = Mlp([4, 8, CLASSES], dropout=given.get("dropout", 0.0), seed=seed, dtype=dtype)
@@ -82,17 +82,17 @@ def make(*, observers=(), seed=3, **given):
         epochs=EPOCHS,
         early_stopping=given.get("early_stopping"),
         seed=seed,
-        observers=observers,
+        callbacks=callbacks,
     )
 
 
-class StopAt:
+class StopAt(Callback):
     """Stops a loop after so many steps."""
 
     def __init__(self, steps):
         self.steps = steps
 
-    def on_step(self, loop):
+    def on_train_batch_end(self, loop):
         if loop.steps == self.steps:
             loop.stop()
 
@@ -110,7 +110,7 @@ def test_a_resumed_loop_ends_with_the_same_bits(name, tmp_path):
     for at in (1, 4, 5, steps - 1):  # 4 steps are an epoch
         store = Checkpoints(tmp_path / str(at))
         saver = Checkpointer(store, {})
-        stopped = make(**SETTINGS[name], observers=[StopAt(at), saver]).run()
+        stopped = make(**SETTINGS[name], callbacks=[StopAt(at), saver]).run()
         assert stopped.ending == "interrupted" or at == steps
         found = store.newest()
         again = make(**SETTINGS[name], seed=9)  # all that the seed decides is in the checkpoint
@@ -123,7 +123,7 @@ def test_the_test_above_would_notice_a_lost_generator(tmp_path):
     settings = SETTINGS["dropout"]
     whole = outcome(make(**settings))
     store = Checkpoints(tmp_path)
-    make(**settings, observers=[StopAt(5), Checkpointer(store, {})]).run()
+    make(**settings, callbacks=[StopAt(5), Checkpointer(store, {})]).run()
     state = store.newest().state
     state["dropout"] = make(**settings).state_dict()["dropout"]
     again = make(**settings)
@@ -133,7 +133,7 @@ def test_the_test_above_would_notice_a_lost_generator(tmp_path):
 
 def test_a_stop_before_the_first_step_is_kept(tmp_path):
     store = Checkpoints(tmp_path)
-    loop = make(observers=[Checkpointer(store, {})])
+    loop = make(callbacks=[Checkpointer(store, {})])
     loop.stop()
     assert loop.run().ending == "interrupted"
     again = make(seed=9)
@@ -141,15 +141,15 @@ def test_a_stop_before_the_first_step_is_kept(tmp_path):
     assert outcome(again) == outcome(make())
 
 
-class Counter:
-    """An observer with state of its own."""
+class Counter(Callback):
+    """A callback with a state."""
 
     name = "counter"
 
     def __init__(self):
         self.seen = 0
 
-    def on_step(self, _loop):
+    def on_train_batch_end(self, _loop):
         self.seen += 1
 
     def state_dict(self):
@@ -159,11 +159,11 @@ class Counter:
         self.seen = state["seen"]
 
 
-def test_observers_keep_their_state(tmp_path):
+def test_callbacks_keep_their_state(tmp_path):
     store = Checkpoints(tmp_path)
-    make(observers=[Counter(), StopAt(6), Checkpointer(store, {})]).run()
+    make(callbacks=[Counter(), StopAt(6), Checkpointer(store, {})]).run()
     counter = Counter()
-    loop = make(observers=[counter])
+    loop = make(callbacks=[counter])
     loop.load_state_dict(store.newest().state)
     loop.run()
     assert counter.seen == loop.steps
@@ -182,7 +182,7 @@ def test_a_state_of_another_network_is_refused(tmp_path):
 
 def test_the_state_before_a_step_that_failed_is_saved(tmp_path):
     store = Checkpoints(tmp_path)
-    loop = make(observers=[Checkpointer(store, {})])
+    loop = make(callbacks=[Checkpointer(store, {})])
     loop.train.x[7] = np.nan
     with pytest.raises(NumericalError, match="must be finite"):
         loop.run()
@@ -206,7 +206,7 @@ def test_cadence(name, tmp_path, monkeypatch):
     saved = []
     store = Checkpoints(tmp_path)
     monkeypatch.setattr(store, "save", lambda step, *_, **__: saved.append(step))
-    make(observers=[Checkpointer(store, {}, **settings)]).run()
+    make(callbacks=[Checkpointer(store, {}, **settings)]).run()
     assert saved == expected
 
 
@@ -226,7 +226,7 @@ def saved(tmp_path_factory):
     """Two real checkpoints of one run."""
     folder = tmp_path_factory.mktemp("checkpoints")
     saver = Checkpointer(Checkpoints(folder), {"note": "1e-05"}, every_epochs=4, every_seconds=None)
-    make(observers=[saver]).run()
+    make(callbacks=[saver]).run()
     return folder
 
 
@@ -261,7 +261,7 @@ def test_the_checkpoint_before_a_damaged_one_is_taken(saved, tmp_path, caplog):
     assert found.path == older
     assert "damaged" in caplog.text or "not a readable" in caplog.text
     assert "the checkpoint before it is taken" in caplog.text
-    store.forget_after(older)
+    store.remove_after(older)
     assert store.paths() == [older]
     older.write_bytes(b"")
     with pytest.raises(CheckpointError, match="every checkpoint is damaged"):

@@ -1,4 +1,4 @@
-"""The loop: order, history, best weights, early stopping, observers, stopping."""
+"""The loop: order, history, best weights, early stopping, callbacks, stopping."""
 
 import numpy as np
 import pytest
@@ -12,44 +12,44 @@ from mlpengine import (
     NumericalError,
     Sgd,
     TrainingStep,
+    UsageError,
 )
 from mlpengine.data.targets import NumberTarget
 from mlpengine.optim import PlateauSchedule
 from mlpengine.train.best import Best
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints
-from mlpengine.train.loop import Loop
-from mlpengine.train.runs import Unseen
+from mlpengine.train.loop import HOOKS, Callback, Loop, SkipBudget
 from mlpengine.train.task import Part, Regression
 
 
-class Watcher:
+class Watcher(Callback):
     """Notes every event; stops the loop after `stop_after` steps."""
 
     def __init__(self, stop_after=None):
         self.events, self.rows, self.stop_after = [], [], stop_after
         self.weights, self.values = {}, {}
 
-    def on_start(self, loop):
+    def on_train_start(self, loop):
         self.events.append("start")
 
-    def on_step(self, loop):
+    def on_train_batch_end(self, loop):
         self.events.append("step")
         self.rows.append(loop.batch_rows.tolist())
         if loop.steps == self.stop_after:
             loop.stop()
 
-    def on_epoch(self, loop, row):
+    def on_train_epoch_end(self, loop, row):
         self.events.append("epoch")
         self.weights[row.epoch] = loop.step.mlp.params.flat.copy()
         self.values[row.epoch] = row.validation
 
-    def on_end(self, loop, result):
+    def on_fit_end(self, loop, result):
         self.events.append("end")
 
 
 def test_every_epoch_learns_from_every_row_once_in_a_new_order():
     watcher = Watcher()
-    make_loop(rows=50, batch_size=16, epochs=2, observers=[watcher]).run()
+    make_loop(rows=50, batch_size=16, epochs=2, callbacks=[watcher]).run()
     assert [len(rows) for rows in watcher.rows] == [16, 16, 16, 2] * 2
     epochs = np.concatenate(watcher.rows).reshape(2, 50)
     assert (np.sort(epochs) == np.arange(50)).all()
@@ -58,7 +58,7 @@ def test_every_epoch_learns_from_every_row_once_in_a_new_order():
 
 def test_events_come_in_order():
     watcher = Watcher()
-    make_loop(rows=20, batch_size=16, epochs=2, observers=[object(), watcher]).run()
+    make_loop(rows=20, batch_size=16, epochs=2, callbacks=[Callback(), watcher]).run()
     assert watcher.events == ["start", *["step", "step", "epoch"] * 2, "end"]
 
 
@@ -74,12 +74,12 @@ def test_the_same_seed_gives_the_same_bits(options):
 def test_history_holds_means_over_rows_and_steps():
     losses, norms = [], []
 
-    class Measure:
-        def on_step(self, loop):
+    class Measure(Callback):
+        def on_train_batch_end(self, loop):
             losses.append(loop.step.loss_value * len(loop.batch_rows))
             norms.append(loop.step.grad_norm)
 
-    result = make_loop(rows=50, batch_size=16, epochs=1, observers=[Measure()]).run()
+    result = make_loop(rows=50, batch_size=16, epochs=1, callbacks=[Measure()]).run()
     (row,) = result.history.rows
     assert row.train_loss == pytest.approx(sum(losses) / 50, rel=1e-12)
     assert row.gradient_norm == pytest.approx(np.mean(norms), rel=1e-12)
@@ -97,7 +97,7 @@ def test_the_weights_of_the_best_epoch_are_kept(monitor, early):
         epochs=12,
         lr=0.3,
         noise=1.0,
-        observers=[watcher],
+        callbacks=[watcher],
         early_stopping=rule if early else None,
     )
     result = loop.run()
@@ -121,7 +121,7 @@ def test_a_change_within_min_delta_is_not_better():
 
 def test_without_validation_the_last_epoch_is_the_best():
     watcher = Watcher()
-    loop = make_loop(validation=False, epochs=3, observers=[watcher])
+    loop = make_loop(validation=False, epochs=3, callbacks=[watcher])
     result = loop.run()
     assert (result.ending, result.best_epoch) == ("epochs", 3)
     assert result.history.rows[-1].validation == {}
@@ -130,14 +130,14 @@ def test_without_validation_the_last_epoch_is_the_best():
 
 def test_stopping_finishes_the_step_and_keeps_the_best_epoch():
     watcher = Watcher(stop_after=6)
-    loop = make_loop(rows=50, batch_size=16, epochs=9, observers=[watcher])
+    loop = make_loop(rows=50, batch_size=16, epochs=9, callbacks=[watcher])
     result = loop.run()
     assert (result.ending, result.epochs, result.best_epoch, loop.steps) == ("interrupted", 1, 1, 6)
     assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[1])
 
 
 def test_stopping_in_the_first_epoch_keeps_what_was_learned():
-    loop = make_loop(rows=50, batch_size=16, observers=[Watcher(stop_after=2)])
+    loop = make_loop(rows=50, batch_size=16, callbacks=[Watcher(stop_after=2)])
     start = loop.step.mlp.params.flat.copy()
     result = loop.run()
     assert (result.ending, result.epochs, result.best_epoch) == ("interrupted", 0, 0)
@@ -145,15 +145,14 @@ def test_stopping_in_the_first_epoch_keeps_what_was_learned():
 
 
 def test_a_number_that_is_not_finite_stops_before_the_update():
-    loop = make_loop(rows=48, batch_size=16)
-    loop.train.x[7, 2] = np.nan
     before = {}
 
-    class Keep:
-        def on_step(self, loop):
+    class Keep(Callback):
+        def on_train_batch_end(self, loop):
             before["weights"] = loop.step.mlp.params.flat.copy()
 
-    loop._calls["on_step"] = [Keep().on_step]
+    loop = make_loop(rows=48, batch_size=16, callbacks=[Keep()])
+    loop.train.x[7, 2] = np.nan
     with pytest.raises(NumericalError, match=r"step \d: .*the input is not, in row \d+") as caught:
         loop.run()
     assert isinstance(caught.value, MlpEngineError)
@@ -212,7 +211,7 @@ def test_an_epoch_that_is_not_finite_is_never_the_best(odd, monitor):
 def test_weights_that_an_update_made_infinite_are_neither_kept_nor_saved(tmp_path):
     store = Checkpoints(tmp_path)
     saver = Checkpointer(store, {}, every_epochs=1)
-    loop = make_loop(rows=16, epochs=1, lr=3e38, observers=[saver], optimizer=Sgd)
+    loop = make_loop(rows=16, epochs=1, lr=3e38, callbacks=[saver], optimizer=Sgd)
     loop.train.x[...] *= 1e4
     with pytest.raises(NumericalError, match="step 1: weights must be finite after the update"):
         loop.run()
@@ -227,15 +226,97 @@ def test_outputs_of_the_final_weights_are_looked_at(validation):
         loop.run()
 
 
-def test_one_observer_that_sees_every_step_is_enough():
-    """One has only `on_step`, another only `unseen`: as many of each, yet steps must be seen."""
+def test_steps_are_not_skipped_for_a_callback_without_a_budget():
+    """One overrides `on_train_batch_end`, another `skip_budget`: as many of each."""
 
-    class Resting:
-        def unseen(self, loop):
-            return Unseen()
+    class Resting(Callback):
+        def skip_budget(self, loop):
+            return SkipBudget()
 
     watcher = Watcher()
     make_loop(
-        rows=16 * 30, epochs=1, observers=[watcher, Resting()], backend="compiled", validation=False
+        rows=16 * 30, epochs=1, callbacks=[watcher, Resting()], backend="compiled", validation=False
     ).run()
     assert watcher.events.count("step") == 30
+
+
+def noting_every_hook(calls):
+    """Return a callback that overrides every hook and notes its name and arguments."""
+
+    def noting(name):
+        def hook(self, loop, *details):
+            calls.append((name, *(type(detail).__name__ for detail in details)))
+
+        return hook
+
+    body = {name: noting(name) for name in HOOKS}
+    body["skip_budget"] = lambda self, loop: SkipBudget()
+    return type("Noting", (Callback,), body)()
+
+
+def test_every_hook_is_called_in_its_order():
+    calls = []
+    hooks = noting_every_hook(calls)
+    make_loop(rows=16 * 9, epochs=1, backend="compiled", callbacks=[hooks]).run()
+    assert calls == [
+        ("on_train_start",),
+        ("on_train_batch_end",),
+        ("on_steps_skipped", "list"),
+        ("on_train_epoch_end", "EpochRow"),
+        ("on_train_end",),
+        ("on_fit_end", "Result"),
+    ]
+    calls.clear()
+    loop = make_loop(rows=16, epochs=1, callbacks=[hooks])
+    loop.train.x[3, 1] = np.nan
+    with pytest.raises(NumericalError):
+        loop.run()
+    assert calls == [("on_train_start",), ("on_train_end",), ("on_exception", "NumericalError")]
+
+
+UNKNOWN = {"on_batch_end": "on_train_batch_end", "on_train_epoch_ends": "on_train_epoch_end"}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_unknown_hook_is_refused_with_the_nearest_name(name):
+    message = f"Mine: Callback has no hook '{name}' - did you mean '{UNKNOWN[name]}'"
+    with pytest.raises(UsageError, match=message):
+        type("Mine", (Callback,), {name: lambda self, loop: None})
+
+
+def test_callbacks_are_called_by_their_order_then_as_given():
+    called = []
+
+    class Noting(Callback):
+        def __init__(self, label):
+            self.label = label
+
+        def on_train_start(self, loop):
+            called.append(self.label)
+
+    class First(Noting):
+        order = -1
+
+    class Last(Noting):
+        order = 1
+
+    make_loop(epochs=1, callbacks=[Last("c"), Noting("b1"), First("a"), Noting("b2")]).run()
+    assert called == ["a", "b1", "b2", "c"]
+
+
+class Stateful(Callback):
+    def state_dict(self):
+        return {"value": 1}
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        ([object()], "callbacks: must be instances of Callback"),
+        ([Stateful], "callbacks: must be instances of Callback"),
+        ([Stateful(), Stateful()], r"two keep a state under one name \('Stateful'\)"),
+    ],
+)
+def test_what_is_no_callback_is_refused(callbacks, message):
+    with pytest.raises(UsageError, match=message):
+        make_loop(callbacks=callbacks)

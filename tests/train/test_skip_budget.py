@@ -1,4 +1,4 @@
-"""Steps that nobody must see: made many at once, they change no bit of anything."""
+"""Steps that callbacks allow to skip are made many at once, and change no bit of anything."""
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ from mlpengine import (
 )
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints
 from mlpengine.train.diagnose import LoopDiagnostics
-from mlpengine.train.loop import Loop
-from mlpengine.train.runs import FEWEST, CompiledSteps, Unseen
+from mlpengine.train.loop import Callback, Loop, SkipBudget
+from mlpengine.train.runs import FEWEST, CompiledSteps
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.state import pack
 from mlpengine.train.task import Classification
@@ -30,14 +30,14 @@ SETTINGS = {
 }
 
 
-class Seeing:
-    """An observer that sees every step."""
+class EveryStep(Callback):
+    """A callback without a skip budget."""
 
-    def on_step(self, loop):
+    def on_train_batch_end(self, loop):
         pass
 
 
-def make(path, observers=(), *, data=None, rule=None, backend="compiled", seed=3, every=7, **given):
+def make(path, callbacks=(), *, data=None, rule=None, backend="compiled", seed=3, every=7, **given):
     schedule = given.get("schedule", lambda: None)()
     mlp = Mlp([4, 8, CLASSES], activation="relu", seed=seed)
     weighted = given.get("weighted", False)
@@ -57,15 +57,15 @@ def make(path, observers=(), *, data=None, rule=None, backend="compiled", seed=3
         part(20, 2, noise=0.5),
         epochs=EPOCHS,
         seed=seed,
-        observers=[LoopDiagnostics(path, every=every), *observers],
+        callbacks=[LoopDiagnostics(path, every=every), *callbacks],
         on_nonfinite=rule,
     )
 
 
-class Last:
+class Last(Callback):
     """Keeps all of the state in which a loop stops, its times aside."""
 
-    def on_stop(self, loop):
+    def on_train_end(self, loop):
         state = loop.state_dict()
         del state["epoch"]["seconds"]
         state["history"] = state["history"][:, :-2]
@@ -73,22 +73,22 @@ class Last:
         self.state = {name: array.tobytes() for name, array in arrays.items()}, plain
 
 
-def outcome(path, observers=(), state=None, **given):
+def outcome(path, callbacks=(), state=None, **given):
     """Run to the end and return all that is left, with the message of an error."""
     last = Last()
-    loop = make(path, [*observers, last], **given)
+    loop = make(path, [*callbacks, last], **given)
     if state:
         loop.load_state_dict(state)
     try:
         text = loop.run().ending
     except NumericalError as error:
         text = str(error)
-    watcher = loop.observer("diagnostics")
+    watcher = loop.callback("diagnostics")
     return last.state, text, watcher.verdicts(), list(watcher.core.noted), path.read_bytes()
 
 
 def both(tmp_path, **given):
-    """Run with unseen steps and without; return both outcomes and the steps made at once."""
+    """Run with skipped steps and without; return both outcomes and the steps made at once."""
     made = []
     real = CompiledSteps.make
 
@@ -101,14 +101,14 @@ def both(tmp_path, **given):
         patch.setattr(CompiledSteps, "make", counting)
         quick = outcome(tmp_path / "quick.csv", **given)
         count = sum(made)
-        seen = outcome(tmp_path / "seen.csv", [Seeing()], **given)
+        seen = outcome(tmp_path / "seen.csv", [EveryStep()], **given)
     assert sum(made) == count
     return quick, seen, count
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("every", [7, 1000])
-def test_unseen_steps_change_no_bit(name, every, tmp_path):
+def test_skipped_steps_change_no_bit(name, every, tmp_path):
     quick, seen, count = both(tmp_path, every=every, **SETTINGS[name])
     assert quick == seen
     assert count > EPOCHS * 40 * 0.6
@@ -134,26 +134,26 @@ def test_numbers_that_are_not_finite_are_met_as_ever(action, row, tmp_path):
     data = part(ROWS, 1, noise=0.5)
     data.x[row, 1] = np.nan
     found = []
-    for name, observers in (("quick", []), ("seen", [Seeing()])):
+    for name, callbacks in (("quick", []), ("seen", [EveryStep()])):
         rule = NonfiniteRule(action, limit=4)
-        found.append(outcome(tmp_path / name, observers, data=data, rule=rule, every=50))
+        found.append(outcome(tmp_path / name, callbacks, data=data, rule=rule, every=50))
     assert found[0] == found[1]
     assert f"training row {row}" in found[0][1]
     assert ("4 steps were skipped" in found[0][1]) == (action == "skip")
 
 
-class StopBy:
+class StopBy(Callback):
     """Stops a loop at the first step that it sees from a number on."""
 
     def __init__(self, steps):
         self.steps = steps
 
-    def on_step(self, loop):
+    def on_train_batch_end(self, loop):
         if loop.steps >= self.steps:
             loop.stop()
 
-    def unseen(self, loop):
-        return Unseen()
+    def skip_budget(self, loop):
+        return SkipBudget()
 
 
 @pytest.mark.parametrize("at", [1, 30, 41, 100, 170])
@@ -164,28 +164,28 @@ def test_a_run_goes_on_from_wherever_it_stopped(at, tmp_path):
     assert first.run().ending == "interrupted"
     assert at <= first.steps < at + 41
     state = store.newest().state
-    assert outcome(path, [Seeing()], state, seed=9, **SETTINGS["clip"]) == whole
+    assert outcome(path, [EveryStep()], state, seed=9, **SETTINGS["clip"]) == whole
 
 
-class Counting:
+class Counting(Callback):
     """Notes the steps it sees and the norms that passed."""
 
     def __init__(self, every):
         self.every, self.seen, self.passed = every, [], []
 
-    def on_step(self, loop):
+    def on_train_batch_end(self, loop):
         self.seen.append(loop.steps)
 
-    def unseen(self, loop):
-        return Unseen(self.every - 1 - loop.steps % self.every)
+    def skip_budget(self, loop):
+        return SkipBudget(self.every - 1 - loop.steps % self.every)
 
-    def on_unseen(self, loop, norms):
+    def on_steps_skipped(self, loop, norms):
         self.passed += norms
         assert loop.step.grad_norm == norms[-1]
         assert len(loop.batch_rows) == BATCH
 
 
-def test_an_observer_sees_what_it_wants_to(tmp_path):
+def test_a_callback_is_called_within_its_budget(tmp_path):
     rare, often = Counting(10), Counting(5)
     loop = make(None, [rare, often], every=1000)
     loop.run()
@@ -194,18 +194,18 @@ def test_an_observer_sees_what_it_wants_to(tmp_path):
     assert len(rare.passed) > loop.steps / 2
 
 
-class Wary(Seeing):
-    """An observer that wants to see every step whose norm is above a number."""
+class Wary(EveryStep):
+    """A callback whose budget ends at each step with a norm above a number."""
 
     def __init__(self, norm):
         self.norm = norm
 
-    def unseen(self, loop):
-        return Unseen(norm=self.norm)
+    def skip_budget(self, loop):
+        return SkipBudget(norm=self.norm)
 
 
 def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
-    whole = outcome(tmp_path / "whole.csv", [Seeing()], every=1000)
+    whole = outcome(tmp_path / "whole.csv", [EveryStep()], every=1000)
     wary = outcome(tmp_path / "wary.csv", [Wary(0.0)], every=1000)
     assert wary == whole
     loop = make(None, [], every=1000)
