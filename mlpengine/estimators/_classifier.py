@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from mlpengine.errors import DataError
+from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.spec import Array
@@ -26,6 +27,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         mlp_: the `Mlp`.
     """
 
+    @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train anew on features `X` (rows, features) and labels `y` (rows,).
 
@@ -88,6 +90,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
     def _outputs(self, y: Array) -> int:
         return len(self.classes_)
+
+    def _labels(self, y: Array) -> Array:
+        labels: Array = self.classes_[y]
+        return labels
 
     def _classes(self, y: Array) -> Array:
         return y

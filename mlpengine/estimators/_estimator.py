@@ -13,19 +13,20 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.data import split_rows
 from mlpengine.errors import DataError
+from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
 from mlpengine.estimators._learner import Learner
 from mlpengine.nn import Mlp
 from mlpengine.ops import GradOp
 from mlpengine.ops._loss import Loss
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.loop import Loop
+from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.task import Part, Task
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 
-class MlpEstimator(BaseEstimator):  # type: ignore[misc]
+class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor; what differs is how targets are read."""
 
     def __init__(
@@ -102,6 +103,10 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit_target(self, y: Array, weights: Array | None) -> None:
         """Learn the scale of targets, or go on learning it."""
 
+    def _labels(self, y: Array) -> Array:
+        """Return encoded targets as a caller gives them."""
+        return y
+
     def _scaled(self, y: Array) -> Array:
         """Return targets on the scale that the network learns."""
         return y
@@ -119,6 +124,14 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
         self._fit_scale(x[train], y[train], None if weights is None else weights[train])
         self._learner = self._fresh_learner(x, y, seed, min(self.batch_size, len(train)))
         early = EarlyStopping(self.patience, "loss", self.min_delta)
+        tasks: list[Callback] = []
+        if hasattr(self, "set_callbacks"):
+            context = self._init_callback_context(max_subtasks=self.epochs)
+            metadata = None if weights is None else {"sample_weight": weights}
+            data = {"X": x, "y": lambda: self._labels(y), "metadata": metadata}
+            if getattr(self, "_skl_callbacks", None):
+                context.call_on_fit_task_begin(estimator=self, **data)
+                tasks.append(EpochTasks(self, context, data))
         loop = Loop(
             self._learner.step(weighted=weights is not None),
             self._task(),
@@ -127,9 +140,12 @@ class MlpEstimator(BaseEstimator):  # type: ignore[misc]
             epochs=self.epochs,
             early_stopping=early if self.early_stopping else None,
             seed=order,
+            callbacks=tasks,
         )
         with pinned(1):  # beside other work a second thread costs more than it brings
             result = loop.run()
+        if tasks:
+            context.call_on_fit_task_end(estimator=self, **data)
         rows = result.history.rows
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
         self.loss_curve_ = [row.train_loss for row in rows]

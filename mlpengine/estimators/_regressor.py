@@ -8,6 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from mlpengine.data import NumberTarget
+from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator
 from mlpengine.ops.losses import MeanSquaredError
 from mlpengine.spec import Array
@@ -25,6 +26,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         mlp_: the `Mlp`.
     """
 
+    @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k)."""
         X, y = self._checked(X, y, reset=True)
@@ -63,6 +65,9 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             return Regression(NumberTarget(_names(outputs), [0.0] * outputs, [1.0] * outputs))
         scaler = self._target_scaler
         return Regression(NumberTarget(_names(outputs), scaler.mean_, scaler.scale_))
+
+    def _labels(self, y: Array) -> Array:
+        return y[:, 0] if self._flat else y
 
     def _loss(self) -> MeanSquaredError:
         return MeanSquaredError()

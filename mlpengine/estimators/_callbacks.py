@@ -1,0 +1,58 @@
+"""scikit-learn's callbacks (1.9 and later): the fit is a task, and each epoch a task within it."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from mlpengine.train.history import EpochRow
+from mlpengine.train.loop import Callback, Loop
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before 1.9 estimators have no `set_callbacks`
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """An estimator without callbacks."""
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the method as it is."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "EpochTasks", "with_callbacks"]
+
+
+class EpochTasks(Callback):
+    """Calls the estimator's callbacks at the start and the end of each epoch; they may stop it.
+
+    Args:
+        estimator: that is being fitted; its `_learner` holds the network.
+        context: scikit-learn's, of the whole fit.
+        data: `X`, `y` and `metadata` as the callbacks get them, or functions that return them.
+    """
+
+    def __init__(self, estimator: Any, context: Any, data: dict[str, Any]) -> None:
+        self._estimator, self._context, self._data = estimator, context, data
+
+    def on_train_start(self, loop: Loop) -> None:
+        """Begin the first epoch."""
+        self._begin()
+
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """End an epoch, with an estimator that predicts as of now, and begin the next."""
+        stop = self._epoch.call_on_fit_task_end(
+            estimator=self._estimator,
+            reconstruction_attributes=lambda: self._fitted(row.epoch),
+            **self._data,
+        )
+        if stop:
+            loop.stop()
+        elif row.epoch < loop.epochs:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._epoch = self._context.subcontext(task_name="epoch")
+        self._epoch.call_on_fit_task_begin(estimator=self._estimator, **self._data)
+
+    def _fitted(self, epoch: int) -> dict[str, Any]:
+        return {"_learner": copy.deepcopy(self._estimator._learner), "n_iter_": epoch}
