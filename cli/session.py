@@ -212,7 +212,7 @@ class Session:
         if settings is None:
             return []
         header = {
-            "model": self.experiment.model.describe(),
+            "model": self.experiment.model.to_dict(),
             CONFIG_DIGEST: sha256(self._config).hexdigest(),
             "environment": self.environment,
             "data": fingerprints(self.experiment.parts),

@@ -13,10 +13,10 @@ from mlpengine.errors import DtypeError
 
 Array: TypeAlias = NDArray[Any]
 Slots: TypeAlias = Sequence[Array | None]
-"""One gradient buffer per operand, in order; None where nobody wants that gradient."""
+"""One gradient buffer per operand, in order; None where that gradient is not wanted."""
 
 Call: TypeAlias = Callable[[], object]
-"""One bound call: everything it needs is inside, replaying it is ``call()``."""
+"""One bound call: it holds its arguments, and ``call()`` runs it."""
 
 Calls: TypeAlias = Iterator[Call]
 """What a rule yields: the calls to replay, in order."""
@@ -32,14 +32,14 @@ FLOATS = (np.dtype("float32"), np.dtype("float64"))
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a buffer will hold: enough to plan memory for it, not the data itself."""
+    """Shape and dtype of a buffer, from which its memory is planned."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     @classmethod
     def of(cls, array: Array) -> "Spec":
-        """Return the spec of an array that exists."""
+        """Return the spec of an array."""
         return cls(array.shape, array.dtype)
 
     @property

@@ -253,7 +253,7 @@ def test_weights_read_back_under_the_names_of_pytorch(tmp_path, suffix, dropout)
     if suffix == "npz":
         with np.load(path) as archive:
             arrays = dict(archive)
-        assert json.loads(arrays.pop("description").item()) == mlp.describe()
+        assert json.loads(arrays.pop("description").item()) == mlp.to_dict()
     else:
         arrays = load_file(path)
     assert arrays.keys() == exported.outputs.keys() == mlp.state_dict().keys()

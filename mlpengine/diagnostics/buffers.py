@@ -67,7 +67,7 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
 
 def _before_dropout(recording: Recording, number: int) -> Value:
     """Return the node of a layer's activations."""
-    node: Value = recording.passed_on[number]
+    node: Value = recording.layer_outputs[number]
     for record in recording.tape.records:
         if record.outputs[0].index == node.index and record.op.name == "dropout":
             (operand,) = record.operands

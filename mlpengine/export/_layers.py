@@ -8,7 +8,7 @@ from mlpengine.errors import UsageError
 from mlpengine.export._graph import Graph
 from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Mlp
-from mlpengine.nn.layers import describe_activation
+from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Elementwise, GradOp
 
 
@@ -47,7 +47,7 @@ STANDARD = {
 
 def write_activation(graph: Graph, op: GradOp | None, x: str) -> str:
     """Add an activation to `x`: the operator that it is, or the nodes of its formula."""
-    options = describe_activation(op)
+    options = activation_to_dict(op)
     name = options.pop("name")
     if op is None:
         return x

@@ -28,7 +28,7 @@ def to_npz(model: Model | Mlp) -> tuple[bytes, Exported]:
     Equal models give equal bytes: members carry no time.
     """
     mlp = model.mlp if isinstance(model, Model) else model
-    description = np.array(json.dumps(mlp.describe(), sort_keys=True))
+    description = np.array(json.dumps(mlp.to_dict(), sort_keys=True))
     target = BytesIO()
     with ZipFile(target, "w", ZIP_STORED) as archive:
         for name, array in {**mlp.state_dict(), DESCRIPTION: description}.items():

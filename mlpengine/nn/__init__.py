@@ -1,4 +1,4 @@
-"""Dense networks: the face of the engine that most people use."""
+"""Dense networks, their buffers and their gradients."""
 
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import INITIALIZERS

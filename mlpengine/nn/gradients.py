@@ -1,4 +1,4 @@
-"""Gradients of one Mlp: a flat vector laid out like the parameters, and those of activations."""
+"""Gradients of a network: a flat vector laid out like the parameters, and those of activations."""
 
 from copy import copy
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class GradientMemory:
 
 
 class Gradients:
-    """Buffers that every `Mlp.backward` overwrites; make it with `Mlp.gradients`.
+    """Buffers that `Mlp.backward` overwrites; make it with `Mlp.gradients`.
 
     A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
     backward first.
@@ -83,7 +83,7 @@ class Gradients:
         self._shorter: dict[int, Gradients] = {}
 
     def bind(self, scratch: Scratch) -> Backward:
-        """Return the backward program that reads `scratch` and writes here.  It is made once."""
+        """Return the backward program that reads `scratch` and writes here; it is made once."""
         known = self._bound.get(id(scratch))
         if known is None:
             known = scratch, self._bind(scratch)
@@ -118,7 +118,7 @@ class Gradients:
 
     @property
     def d_hidden(self) -> list[Array]:
-        """Gradients of the pre-activations of every layer, (batch, out_dim), as last computed.
+        """Gradients of the pre-activations of the layers, (batch, out_dim), of the last backward.
 
         The last is `d_output` itself where the output has no activation.
         Raises: TapeError before the first backward.
@@ -147,7 +147,7 @@ class Gradients:
         return self._shorter[rows]
 
     def zero_params(self) -> None:
-        """Set every parameter gradient to zero.  Training needs it never: backward overwrites."""
+        """Set all parameter gradients to zero; training does not need it, backward overwrites."""
         self.flat.fill(0)
 
     def scale_params(self, factor: float) -> None:
@@ -170,7 +170,7 @@ class Gradients:
         return norm
 
     def copy(self) -> "Gradients":
-        """Return gradients of the same values on memory of their own."""
+        """Return a copy with memory of its own."""
         return copy(self)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ INITIALIZERS = (*(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "unifo
 
 
 def suited_to(activation: GradOp | None) -> str:
-    """Return the name of the initializer that suits the activation after a layer."""
+    """Return the default initializer of a layer with that activation."""
     return getattr(activation, "initializer", "glorot_uniform")
 
 

@@ -1,4 +1,4 @@
-"""What an Mlp is made of: the description of its layers, and their recording on a tape."""
+"""The layers of a dense network: their description, and their recording on a tape."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, is_dataclass
@@ -53,16 +53,16 @@ def activation_op(activation: Activation) -> GradOp | None:
     return REGISTRY[activation]()
 
 
-def describe_activation(op: GradOp | None) -> dict[str, Any]:
-    """Return an activation as JSON-able data; `activation_from` reads it back."""
+def activation_to_dict(op: GradOp | None) -> dict[str, Any]:
+    """Return an activation as JSON-able data; `activation_from_dict` reads it back."""
     if op is None:
         return {"name": "identity"}
     options: dict[str, Any] = asdict(op) if is_dataclass(op) else {}
     return {"name": op.name, **options}
 
 
-def activation_from(description: dict[str, Any]) -> GradOp | None:
-    """Return the activation that `describe_activation` described.
+def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
+    """Return the activation that `activation_to_dict` returned.
 
     Raises: UsageError for an op that is unknown or no activation; CheckpointError for options
         that are not those of the op.
@@ -127,7 +127,7 @@ def parameter_specs(layers: Sequence[Layer], dtype: np.dtype[Any]) -> dict[str, 
 
 
 class Network:
-    """Dense layers over one flat vector of parameters: what buffers and programs are made from.
+    """Dense layers over one flat vector of parameters.
 
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
 
@@ -165,17 +165,17 @@ class Network:
 
 @dataclass(frozen=True)
 class Recording:
-    """An Mlp on a tape: its input, and of each layer the pre-activation and what it passes on."""
+    """A network on a tape: its input, and the pre-activation and the output of each layer."""
 
     tape: Tape
     input: Node
     pre_activations: tuple[Node, ...]
-    passed_on: tuple[Node, ...]
+    layer_outputs: tuple[Node, ...]
 
     @property
     def output(self) -> Node:
-        """The output of the net."""
-        return self.passed_on[-1]
+        """The output of the network."""
+        return self.layer_outputs[-1]
 
 
 def record(
@@ -184,7 +184,7 @@ def record(
     """Record the layers on `tape`; dropout draws from `rng` and is left out where it is None."""
     dtype = next(iter(tape.params.specs.values())).dtype
     x = h = tape.input((batch_size, layers[0].in_dim), dtype, name="input", wants_grad=True)
-    pre_activations, passed_on = [], []
+    pre_activations, layer_outputs = [], []
     for layer in layers:
         weight = tape.parameter(tape.params.views[layer.weight_name], name=layer.weight_name)
         bias = tape.parameter(tape.params.views[layer.bias_name], name=layer.bias_name)
@@ -194,5 +194,5 @@ def record(
             h = tape.apply(layer.activation, h)
         if layer.dropout and rng is not None:
             h = tape.apply(Dropout(layer.dropout, rng), h)
-        passed_on.append(h)
-    return Recording(tape, x, tuple(pre_activations), tuple(passed_on))
+        layer_outputs.append(h)
+    return Recording(tape, x, tuple(pre_activations), tuple(layer_outputs))

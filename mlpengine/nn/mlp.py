@@ -16,9 +16,9 @@ from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.layers import (
     Activation,
     Network,
-    activation_from,
+    activation_from_dict,
     activation_op,
-    describe_activation,
+    activation_to_dict,
     parameter_specs,
     plan_layers,
 )
@@ -107,7 +107,7 @@ class Mlp(Network):
         )
 
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
-        """Return buffers for the gradients of `batch_size` rows; `d_input` only where asked for."""
+        """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
 
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
@@ -166,18 +166,18 @@ class Mlp(Network):
         for name, array in arrays.items():
             self.params.views[name][...] = array
 
-    def describe(self) -> dict[str, Any]:
-        """Return the architecture as JSON-able data; `Mlp.from_description` reads it back."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the architecture as JSON-able data; `Mlp.from_dict` reads it back."""
         return {
             "sizes": list(self.sizes),
-            "activations": [describe_activation(layer.activation) for layer in self.layers],
+            "activations": [activation_to_dict(layer.activation) for layer in self.layers],
             "dropout": self.dropout,
             "dtype": self.dtype.name,
         }
 
     @classmethod
-    def from_description(cls, description: Mapping[str, Any]) -> "Mlp":
-        """Return a network of the architecture that `describe` described, all weights zero.
+    def from_dict(cls, description: Mapping[str, Any]) -> "Mlp":
+        """Return a network of the architecture that `to_dict` returned, all weights zero.
 
         Raises: CheckpointError or UsageError if the description is not one.
         """
@@ -202,13 +202,13 @@ class Mlp(Network):
         ops = _described_activations(description)
         layers = plan_layers(_checked_sizes(description["sizes"]), ops, description["dropout"])
         _check_arrays(parameter_specs(layers, np.dtype(description["dtype"])), state)
-        mlp = cls.from_description(description)
+        mlp = cls.from_dict(description)
         mlp.load_state_dict(state)
         return mlp
 
     def save(self, path: str | Path) -> None:
-        """Write architecture and parameters to a safetensors file, whole or not at all."""
-        write_tensors(path, self.params.views, {"mlp": self.describe()})
+        """Write architecture and parameters to a safetensors file, atomically."""
+        write_tensors(path, self.params.views, {"mlp": self.to_dict()})
 
     @classmethod
     def load(cls, path: str | Path) -> "Mlp":
@@ -236,7 +236,7 @@ class Mlp(Network):
 
 
 class Architecture(TypedDict):
-    """What `Mlp.describe` returns."""
+    """What `Mlp.to_dict` returns."""
 
     sizes: list[int]
     activations: list[dict[str, Any]]
@@ -247,7 +247,7 @@ class Architecture(TypedDict):
 def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None]:
     """Check the structure of a description, and return its activations, the last layer's too."""
     conform(description, Architecture, "mlp")
-    ops = [activation_from(one) for one in description["activations"]]
+    ops = [activation_from_dict(one) for one in description["activations"]]
     if len(ops) != len(description["sizes"]) - 1:
         raise CheckpointError(
             f"mlp: needs one activation for each layer (got {len(ops)} for "

@@ -1,4 +1,4 @@
-"""The forward program of one network at one batch size, and the activations it owns."""
+"""The forward program of a network at one batch size, and its activations."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ class Scratch:
         input: the buffer to read, and `arena` memory for the activations, where they are shared.
 
     Attributes:
-        input: (batch, in_dim), the buffer that the program reads; writing the batch straight into
-            it saves a copy.
+        input: (batch, in_dim), the buffer that the program reads; writing the batch into it
+            directly saves a copy.
         output: (batch, out_dim), a view, valid until the next forward.
         calls: the bound calls of the forward pass, in order.
     """
@@ -62,11 +62,11 @@ class Scratch:
 
     @property
     def activations(self) -> list[Array]:
-        """What each layer passes on, after activation and dropout; the last is `output`.
+        """The outputs of the layers, after activation and dropout; the last is `output`.
 
         Raises: TapeError where balanced rematerialization, or evaluation, does not keep them.
         """
-        return [self.program.value(n) for n in self.recording.passed_on]
+        return [self.program.value(n) for n in self.recording.layer_outputs]
 
     @property
     def planned_bytes(self) -> int:
@@ -74,7 +74,7 @@ class Scratch:
         return self.program.plan.nbytes
 
     def for_rows(self, rows: int) -> "Scratch":
-        """Return the scratch for a shorter batch, on the same memory.  It is made once.
+        """Return the scratch for a shorter batch, on the same memory; it is made once.
 
         Raises: ShapeError if `rows` exceeds the batch size.
         """

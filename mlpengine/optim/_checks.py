@@ -14,19 +14,19 @@ def number(
     name: str,
     value: object,
     *,
-    least: float = -inf,
-    most: float = inf,
+    minimum: float = -inf,
+    maximum: float = inf,
     below: float = inf,
 ) -> float:
-    """Return `value` as a float if it is finite, least <= value <= most and value < below.
+    """Return `value` as a float if it is finite, minimum <= value <= maximum and value < below.
 
     Raises: UsageError naming `where`, `name` and the value.
     """
     if isinstance(value, Real) and not isinstance(value, bool) and isfinite(value):
-        found = float(value)
-        if least <= found <= most and found < below:
-            return found
-    bounds = [("at least", least), ("at most", most), ("less than", below)]
+        result = float(value)
+        if minimum <= result <= maximum and result < below:
+            return result
+    bounds = [("at least", minimum), ("at most", maximum), ("less than", below)]
     limits = " and ".join(f"{words} {limit:g}" for words, limit in bounds if isfinite(limit))
     limits = f", {limits}" if limits else ""
     raise UsageError(f"{where}: {name} must be a finite number{limits} (got {value!r})")
@@ -34,20 +34,22 @@ def number(
 
 def positive(where: str, name: str, value: object) -> float:
     """Return `value` as a float if it is finite and above zero; raise UsageError if not."""
-    found = number(where, name, value, least=0.0)
-    if found == 0.0:
+    result = number(where, name, value, minimum=0.0)
+    if result == 0.0:
         raise UsageError(f"{where}: {name} must be above zero (got {value!r})")
-    return found
+    return result
 
 
-def count(where: str, name: str, value: object, *, least: int = 0) -> int:
-    """Return `value` as an int if it is a whole number of at least `least`.
+def count(where: str, name: str, value: object, *, minimum: int = 0) -> int:
+    """Return `value` as an int if it is a whole number of at least `minimum`.
 
     Raises: UsageError naming `where`, `name` and the value.
     """
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= minimum:
         return int(value)
-    raise UsageError(f"{where}: {name} must be a whole number of at least {least} (got {value!r})")
+    raise UsageError(
+        f"{where}: {name} must be a whole number of at least {minimum} (got {value!r})"
+    )
 
 
 def pair(where: str, name: str, value: object) -> tuple[object, object]:

@@ -1,20 +1,20 @@
 """Keeping moments out of the denormal range.
 
-A moment whose gradients stop decays by beta at every step.  In float32 and at 0.9 it enters the
-range below the smallest normal number after some 850 steps and stays there, where arithmetic is
-many times slower; NumPy cannot ask the processor to flush such numbers to zero.  So every few steps
+A moment without further gradients decays by beta at every step.  In float32 and at 0.9 it falls
+below the smallest normal number after some 850 steps and stays there, where arithmetic is many
+times slower; NumPy cannot make the processor flush such numbers to zero.  So every few steps
 
 * a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
 * a *square* moment (a mean of squares, which nothing but decay makes smaller) is raised to `floor`,
   where it also starts.
 
-Between two flushes nothing decays by more than `DECAY`; threshold and floor lie so far above the
-denormals that neither a decayed entry, nor what is left when two entries nearly cancel, gets there.
+Between two flushes an entry decays by `DECAY` at most.  Threshold and floor are so far above the
+denormals that neither a decayed entry nor the difference of two nearly equal ones is denormal.
 
-The promise: square moments are never denormal; signed moments are never denormal as long as each
-entry of the gradient is zero or at least `threshold` in size, and what smaller entries leave lasts
-until the next flush.  Both limits lie far below what can move a parameter (1e-25 and 1e-32 in
-float32).  A flush depends on the step count alone, so a resumed run repeats it.
+Square moments are never denormal.  Signed moments are never denormal if each entry of the gradient
+is zero or at least `threshold` in size; denormals from smaller entries last until the next flush.
+Both limits are too small to change a parameter (1e-25 and 1e-32 in float32).  A flush depends on
+the step count alone, so a resumed run repeats it.
 """
 
 from math import log
@@ -24,10 +24,10 @@ import numpy as np
 from mlpengine.spec import Array, Call, Calls, call
 
 DECAY = 1e-6
-"""The most by which an entry may decay from one flush to the next."""
+"""Largest decay of an entry from one flush to the next."""
 
 INTERVAL = 64
-"""Steps between two flushes at most; four passes in 64 steps are half a percent of Adam's ten."""
+"""Most steps between two flushes; four passes in 64 steps are half a percent of Adam's ten."""
 
 
 def flush_interval(betas: list[float]) -> int:
@@ -60,6 +60,6 @@ def flush_signed(moment: Array, work: Array, mask: Array) -> Calls:
 
 def flush_square(moment: Array) -> Call:
     """Return the call that raises entries of `moment` to the floor."""
-    least = np.array(floor(moment.dtype), moment.dtype)
+    limit = np.array(floor(moment.dtype), moment.dtype)
     # NumPy 2.4 deprecates a positional out for maximum.
-    return call(np.maximum, moment, least, out=moment)
+    return call(np.maximum, moment, limit, out=moment)

@@ -1,4 +1,4 @@
-"""What all optimizers share: binding to flat vectors, step count, learning rate, decay, state."""
+"""The base of all optimizers: binding to flat vectors, step count, learning rate, decay, state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -31,13 +31,13 @@ ScheduleLike: TypeAlias = Callable[[int], float]
 BLOCK_BYTES = 192 * 1024
 """Bytes of each vector that one round of calls works on.
 
-Adam touches five vectors, of which a call uses two or three: a block stays in a second-level cache
-of half a megabyte or more, and a call's fixed cost (0.4 us) is a tenth of its arithmetic.  Measured
-from 64 KiB to one block for all, 192 KiB was best for 235,146 and for 1,863,690 parameters.
+Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
+a megabyte or more, and the fixed cost of a call (0.4 us) is a tenth of its arithmetic.  Of sizes
+from 64 KiB to a single block, 192 KiB was fastest for 235,146 and for 1,863,690 parameters.
 """
 
 BOUND_AT_ONCE = 8
-"""Gradient objects whose calls are kept; one more and the oldest is forgotten."""
+"""Gradient objects whose calls are kept; beyond that the oldest is dropped."""
 
 
 class HasParams(Protocol):
@@ -57,23 +57,24 @@ class HasFlat(Protocol):
 class Optimizer(ABC):
     """Base class: updates a flat parameter vector from a flat gradient vector.
 
-    A subclass states how one block is updated; what is here holds for all of them:
+    A subclass defines how one block is updated.  For all of them:
 
-    * `step` replays calls that were bound when it first saw the gradients.  It allocates nothing
-      and never writes to them.
-    * The learning rate of a step is `lr` times ``schedule(steps)``; the first step sees 0.
+    * `step` replays calls that are bound at the first step with some gradients.  It allocates
+      nothing and never writes to the gradients.
+    * The learning rate of a step is `lr` times ``schedule(steps)``; at the first step it is
+      ``schedule(0)``.
     * Weight decay is decoupled from the gradient: before the update a weight is multiplied by
       ``1 - lr * weight_decay``, with the scheduled rate as in PyTorch's AdamW.  It applies to
       weights, the views with two or more dimensions, and to the others (biases, scales) only with
       ``decay_biases=True``.  Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
-    * Moments keep out of the denormal range (see `mlpengine.optim._denormals`).
+    * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
 
-    `steps` counts the updates made; `current_lr` is the rate of the last one, or of the first as
-    long as there was none.  The other hyper-parameters are plain attributes too and are read when
-    calls are bound; `lr` alone may be set later.
+    `steps` counts the updates; `current_lr` is the rate of the last one, or that of the first
+    before any was made.  The other hyper-parameters are attributes too, but are read when calls
+    are bound; only `lr` may be set later.
 
-    For other executors: `moments` maps names to vectors laid out like the parameters, and each
-    class says how they are scaled.  `advance` counts a step and sets the 0-d constants that the
+    For other executors: `moments` maps names to vectors laid out like the parameters, scaled as
+    each class documents.  `advance` counts a step and sets the 0-d constants that the
     calls read: `keep`, by which decayed parameters are multiplied, and those the class names.
 
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
@@ -96,7 +97,7 @@ class Optimizer(ABC):
         flat = self.params.flat
         largest = float(np.finfo(flat.dtype).max)
         self.weight_decay = number(
-            self._where, "weight_decay", weight_decay, least=0.0, most=largest
+            self._where, "weight_decay", weight_decay, minimum=0.0, maximum=largest
         )
         self._largest_lr = largest / max(1.0, self.weight_decay)
         self.lr = lr
@@ -118,14 +119,14 @@ class Optimizer(ABC):
         self._bind_buffers()
 
     def _bind_buffers(self) -> None:
-        """Make the workspace and all that refers to it, for a new optimizer or a copy."""
+        """Allocate the workspace and bind the calls that use it, for a new optimizer or a copy."""
         length = max((b.stop - b.start for b in self._blocks), default=0)
         self._work = np.empty(length, self.params.flat.dtype)
         self._flushes = list(self._flush_calls())
         self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but what is bound to buffers; the moments, even for a shallow copy, anew."""
+        """Return all but the bound calls; moments are copied even for a shallow copy."""
         state = {k: v for k, v in vars(self).items() if k not in ("_work", "_flushes", "_bound")}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
         moments = {name: moment.copy() for name, moment in self.moments.items()}
@@ -143,7 +144,7 @@ class Optimizer(ABC):
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._lr = number(self._where, "lr", value, least=0.0, most=self._largest_lr)
+        self._lr = number(self._where, "lr", value, minimum=0.0, maximum=self._largest_lr)
 
     def scheduled_lr(self, step: int) -> float:
         """Return the learning rate after `step` steps.
@@ -168,7 +169,7 @@ class Optimizer(ABC):
         (self._bound.get(id(grads)) or self._bind(grads))[1]()
 
     def calls(self, grads_flat: Array) -> list[Call]:
-        """Return the calls that make one step from `grads_flat`, to be replayed in order."""
+        """Return the calls of one step from `grads_flat`, to be replayed in order."""
         flat = self.params.flat
         if grads_flat.shape != flat.shape:
             raise ShapeError(
@@ -199,7 +200,7 @@ class Optimizer(ABC):
         self._prepare(self.current_lr)
 
     def state_dict(self) -> State:
-        """Return copies of everything, parameters aside, that the next step depends on."""
+        """Return copies of all that the next step depends on, except the parameters."""
         state: State = {"steps": self.steps, "lr": self.lr, "current_lr": self.current_lr}
         state |= {f"moments.{name}": moment.copy() for name, moment in self.moments.items()}
         if isinstance(self.schedule, PlateauSchedule):
@@ -207,7 +208,7 @@ class Optimizer(ABC):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned; if it does not fit, nothing changes.
+        """Set the state that `state_dict` returned, all or nothing.
 
         Raises: CheckpointError for a missing or unknown name, or a wrong shape, dtype or number.
         """
@@ -279,7 +280,7 @@ class Optimizer(ABC):
         return np.array(value, self.params.flat.dtype)
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`, which stays referenced so that its id stays its own."""
+        """Bind the step for `grads`, which is kept referenced so that its id is not reused."""
         if len(self._bound) == BOUND_AT_ONCE:
             del self._bound[next(iter(self._bound))]
         self._bound[id(grads)] = grads, call(quiet_runner(), replay, self.calls(grads.flat))
@@ -293,7 +294,7 @@ class Optimizer(ABC):
                 yield call(np.multiply, part, self.keep, part)
 
     def _flush_calls(self) -> Calls:
-        """Yield the calls that keep moments, and weights that only decay, out of the denormals."""
+        """Yield the calls that flush moments, and weights that only decay."""
         vectors = [self.moments[name] for name in self._signed]
         if self.decayed:
             vectors.append(self.params.flat)
@@ -307,7 +308,7 @@ class Optimizer(ABC):
 
 
 def _blocks(flat: Array) -> list[slice]:
-    """Return the parts of `flat` that are updated in turn: even, and of whole cache lines."""
+    """Return slices of `flat` of equal length, in whole cache lines, that are updated in turn."""
     if not flat.size:
         return []
     line = 64 // flat.itemsize
@@ -317,7 +318,7 @@ def _blocks(flat: Array) -> list[slice]:
 
 
 def _decayed_ranges(params: Flat, *, biases: bool) -> list[tuple[int, int]]:
-    """Return where the decayed parameters lie in the flat vector, neighbors joined."""
+    """Return the ranges of the decayed parameters in the flat vector, adjacent ones joined."""
     ranges: list[tuple[int, int]] = []
     start = 0
     for view in params.views.values():

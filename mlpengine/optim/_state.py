@@ -30,15 +30,15 @@ def check_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) ->
             raise CheckpointError(f"{where}: saved {name!r} must be {problem}")
 
 
-def _misfit(expected: Any, found: Any) -> str:
-    """Return what `found` should have been, and what it is; nothing if it fits."""
+def _misfit(expected: Any, given: Any) -> str:
+    """Return what `given` should have been, and what it is; nothing if it fits."""
     if isinstance(expected, np.ndarray):
-        if isinstance(found, np.ndarray) and Spec.of(found) == Spec.of(expected):
+        if isinstance(given, np.ndarray) and Spec.of(given) == Spec.of(expected):
             return ""
-        shown = Spec.of(found) if isinstance(found, np.ndarray) else repr(found)
+        shown = Spec.of(given) if isinstance(given, np.ndarray) else repr(given)
         return f"{Spec.of(expected)} (got {shown})"
     if isinstance(expected, int):
-        good = isinstance(found, int | np.integer) and not isinstance(found, bool) and found >= 0
-        return "" if good else f"a whole number of at least 0 (got {found!r})"
-    good = isinstance(found, Real) and not isinstance(found, bool) and not isnan(found)
-    return "" if good else f"a number (got {found!r})"
+        good = isinstance(given, int | np.integer) and not isinstance(given, bool) and given >= 0
+        return "" if good else f"a whole number of at least 0 (got {given!r})"
+    good = isinstance(given, Real) and not isinstance(given, bool) and not isnan(given)
+    return "" if good else f"a number (got {given!r})"

@@ -17,9 +17,9 @@ class Adam(Optimizer):
 
     Weight decay is decoupled, so Adam with `weight_decay` is AdamW.
 
-    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2).  So both grow by whole
-    gradients, and a step is ten calls.
-    Constants: `rate` and `scaled_eps`, which take every other factor:
+    Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2), to which gradients are
+    added unscaled, so that a step takes ten calls.
+    Constants: `rate` and `scaled_eps`, which combine all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
     """
@@ -38,10 +38,10 @@ class Adam(Optimizer):
         where = type(self).__name__
         first, second = pair(where, "betas", betas)
         self.betas = (
-            number(where, "betas[0]", first, least=0.0, below=1.0),
-            number(where, "betas[1]", second, least=0.0, below=1.0),
+            number(where, "betas[0]", first, minimum=0.0, below=1.0),
+            number(where, "betas[1]", second, minimum=0.0, below=1.0),
         )
-        self.eps = number(where, "eps", eps, least=0.0)
+        self.eps = number(where, "eps", eps, minimum=0.0)
         super().__init__(
             model,
             lr=lr,

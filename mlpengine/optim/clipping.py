@@ -6,8 +6,8 @@ A rule is made from its settings, bound once to parameters and gradients, and ap
     apply = clip.bind(model.params, grads)
     before, after = apply()
 
-`apply` returns the global norm before and after.  A norm that is not finite comes back as it is and
-the gradients stay as they are: the caller decides what becomes of the step.
+`apply` returns the global norm before and after.  If the norm is not finite the gradients are not
+changed, and the caller decides what to do with the step.
 """
 
 from abc import ABC, abstractmethod
@@ -51,11 +51,11 @@ class Clip(ABC):
         """Return what clips `grads` in place; calling it allocates nothing that grows."""
 
     def state_dict(self) -> State:
-        """Return copies of what the next step depends on; most rules remember nothing."""
+        """Return copies of what the next step depends on; most rules have no state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned; raise CheckpointError if it does not fit."""
+        """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
         check_state(type(self).__name__, self.state_dict(), state)
 
 
@@ -63,7 +63,7 @@ class _ScaledByNorm(Clip):
     """Scale the whole vector by a coefficient that depends on its norm alone."""
 
     def bind(self, params: Flat, grads: FlatViews) -> Apply:
-        """Return what clips `grads` in place; `params` are not looked at."""
+        """Return what clips `grads` in place; `params` are not read."""
         norm, factor = GlobalNorm(grads.flat), np.array(1.0, grads.flat.dtype)
         scale = call(np.multiply, grads.flat, factor, grads.flat)
 
@@ -111,8 +111,10 @@ class PercentileClip(_ScaledByNorm):
     """
 
     def __init__(self, percentile: float = 90.0, *, history: int = 1000) -> None:
-        self.percentile = number("PercentileClip", "percentile", percentile, least=0.0, most=100.0)
-        self.history = count("PercentileClip", "history", history, least=1)
+        self.percentile = number(
+            "PercentileClip", "percentile", percentile, minimum=0.0, maximum=100.0
+        )
+        self.history = count("PercentileClip", "history", history, minimum=1)
         self._norms: deque[float] = deque()
         self._sorted: list[float] = []
 
@@ -121,7 +123,7 @@ class PercentileClip(_ScaledByNorm):
         return {"norms": np.array(self._norms, np.float64)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned; raise CheckpointError if it does not fit."""
+        """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
         norms = state.get("norms")
         kept = np.zeros(len(norms) if isinstance(norms, np.ndarray) and norms.ndim else 0)
         check_state("PercentileClip", {"norms": kept}, state)
@@ -138,7 +140,7 @@ class PercentileClip(_ScaledByNorm):
         return {**vars(self), "_norms": deque(self._norms), "_sorted": [*self._sorted]}
 
     def _coefficient(self, norm: float) -> float:
-        # A sorted list beside the queue: both moves cost less than sorting a thousand norms.
+        # A sorted list beside the queue: an insertion costs less than sorting a thousand norms.
         if len(self._norms) == self.history:
             del self._sorted[bisect_left(self._sorted, self._norms.popleft())]
         self._norms.append(norm)
@@ -203,14 +205,14 @@ class _BoundAdaptiveClip(Uncopyable):
             self._apply.append(call(np.multiply, gradients, column, gradients))
         info = np.finfo(dtype)
         # Squares of gradients above the first overflow; below the second they vanish.
-        self._largest, least = sqrt(float(info.max)), np.array(sqrt(float(info.tiny)), dtype)
+        self._largest, smallest = sqrt(float(info.max)), np.array(sqrt(float(info.tiny)), dtype)
         ratio, eps, one = (np.array(value, dtype) for value in (clip.ratio, clip.eps, 1.0))
         self._measure += [
             call(np.sqrt, allowed, allowed),
             call(np.maximum, allowed, eps, out=allowed),
             call(np.multiply, allowed, ratio, allowed),
             call(np.sqrt, factors, factors),
-            call(np.maximum, factors, least, out=factors),
+            call(np.maximum, factors, smallest, out=factors),
             call(np.divide, allowed, factors, factors),
             call(np.minimum, factors, one, out=factors),
         ]
@@ -232,7 +234,7 @@ class _BoundAdaptiveClip(Uncopyable):
         return before, self._norm()
 
     def _measure_carefully(self) -> None:
-        """Set the factors unit by unit; slow, for gradients that nobody should have."""
+        """Set the factors unit by unit: slow, for gradients whose squares overflow."""
         rows = (row for pair in self._pairs for row in zip(*pair, strict=True))
         for unit, (weights, gradient) in enumerate(rows):
             allowed = self._clip.ratio * max(self._clip.eps, GlobalNorm(weights)())

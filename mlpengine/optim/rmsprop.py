@@ -34,9 +34,9 @@ class RmsProp(Optimizer):
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
     ) -> None:
-        self.alpha = number("RmsProp", "alpha", alpha, least=0.0, below=1.0)
-        self.eps = number("RmsProp", "eps", eps, least=0.0)
-        self.momentum = number("RmsProp", "momentum", momentum, least=0.0, below=1.0)
+        self.alpha = number("RmsProp", "alpha", alpha, minimum=0.0, below=1.0)
+        self.eps = number("RmsProp", "eps", eps, minimum=0.0)
+        self.momentum = number("RmsProp", "momentum", momentum, minimum=0.0, below=1.0)
         super().__init__(
             model,
             lr=lr,

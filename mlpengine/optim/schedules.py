@@ -1,8 +1,8 @@
 """Learning-rate schedules: from the number of steps made so far to a factor of the base rate.
 
-Every schedule is ``schedule(step) -> factor``.  The first step asks for 0.  With ``warmup_steps=w``
-the schedule itself starts after w steps, and before that its first factor is multiplied by a ramp,
-(step + 1) / (w + 1), so the first step is never lost (Goyal et al. 2017, arXiv 1706.02677, section
+Every schedule is ``schedule(step) -> factor``; the first step is step 0.  With ``warmup_steps=w``
+the schedule starts after w steps, and before that its first factor is multiplied by a ramp,
+(step + 1) / (w + 1), which is not 0 at the first step (Goyal et al. 2017, arXiv 1706.02677, section
 2.2).  Below, s = max(0, step - w), and a `total_steps` of N counts the warm-up: T = N - w.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import cos, inf, pi
 from typing import Any
 
+from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
@@ -47,7 +48,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class _TimedSchedule(Schedule):
-    """Base class of schedules that end; past `total_steps` they stay at their last factor."""
+    """Base class of schedules that end; after `total_steps` the factor is constant."""
 
     total_steps: int
 
@@ -57,7 +58,7 @@ class _TimedSchedule(Schedule):
         return self.total_steps - self.warmup_steps
 
     def _check(self) -> None:
-        count(self._where, "total_steps", self.total_steps, least=1)
+        count(self._where, "total_steps", self.total_steps, minimum=1)
         if self._span < 1:
             raise UsageError(
                 f"{self._where}: total_steps must be more than warmup_steps "
@@ -87,7 +88,7 @@ class StepSchedule(Schedule):
     factor: float = 0.1
 
     def _check(self) -> None:
-        count(self._where, "every", self.every, least=1)
+        count(self._where, "every", self.every, minimum=1)
         positive(self._where, "factor", self.factor)
 
     def _factor(self, step: int) -> float:
@@ -122,7 +123,7 @@ class LinearSchedule(_TimedSchedule):
 
     def _check(self) -> None:
         super()._check()
-        number(self._where, "final", self.final, least=0.0)
+        number(self._where, "final", self.final, minimum=0.0)
 
     def _factor(self, step: int) -> float:
         return 1.0 + (self.final - 1.0) * min(1.0, step / self._span)
@@ -139,7 +140,7 @@ class CosineSchedule(_TimedSchedule):
 
     def _check(self) -> None:
         super()._check()
-        number(self._where, "final", self.final, least=0.0)
+        number(self._where, "final", self.final, minimum=0.0)
 
     def _factor(self, step: int) -> float:
         return _cosine(1.0, self.final, step / self._span)
@@ -153,7 +154,7 @@ class OneCycleSchedule(_TimedSchedule):
     ``max_lr`` is the base rate here, ``1 / div_factor`` is `initial` and
     ``1 / (div_factor * final_div_factor)`` is `final`.
 
-    Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines for straight lines.
+    Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines instead of lines.
     """
 
     rise: float = 0.3
@@ -162,9 +163,9 @@ class OneCycleSchedule(_TimedSchedule):
 
     def _check(self) -> None:
         super()._check()
-        number(self._where, "rise", self.rise, least=0.0, below=1.0)
-        number(self._where, "initial", self.initial, least=0.0)
-        number(self._where, "final", self.final, least=0.0)
+        number(self._where, "rise", self.rise, minimum=0.0, below=1.0)
+        number(self._where, "initial", self.initial, minimum=0.0)
+        number(self._where, "final", self.final, minimum=0.0)
 
     def _factor(self, step: int) -> float:
         last = self._span - 1.0
@@ -176,7 +177,7 @@ class OneCycleSchedule(_TimedSchedule):
 
 @dataclass
 class _PlateauState:
-    """What a plateau schedule remembers."""
+    """The state of a plateau schedule."""
 
     scale: float = 1.0
     best: float = inf
@@ -190,11 +191,11 @@ class PlateauSchedule(Schedule):
 
     A value is better if it lies below the best by more than ``threshold * abs(best)``.  After more
     than `patience` values in a row that are not, the factor is multiplied by `factor` (but not
-    below `least`), and the next `cooldown` values are not counted.  NaN is never better.  For a
-    metric that should rise, observe its negative.
+    below `min_factor`), and the next `cooldown` values are not counted.  NaN is never better.  For
+    a metric that should rise, observe its negative.
 
-    The fields do not change; what it remembers is in `state_dict` and goes into the checkpoint with
-    the optimizer's state.  Use one for each optimizer.
+    The fields do not change; the state is in `state_dict` and is saved with the optimizer's.  Use
+    one for each optimizer.
     Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that is right below zero too.
     """
 
@@ -202,13 +203,13 @@ class PlateauSchedule(Schedule):
     factor: float = 0.1
     threshold: float = 1e-4
     cooldown: int = 0
-    least: float = 0.0
+    min_factor: float = 0.0
     _state: _PlateauState = field(
         default_factory=_PlateauState, init=False, repr=False, compare=False
     )
 
     def observe(self, metric: float) -> bool:
-        """Take note of a value of the metric; return whether the learning rate dropped."""
+        """Process a value of the metric; return whether the learning rate dropped."""
         state = self._state
         better = metric < state.best - self.threshold * abs(state.best) or (
             state.best == inf and metric < inf
@@ -221,15 +222,15 @@ class PlateauSchedule(Schedule):
         if state.bad <= self.patience:
             return False
         state.bad, state.resting = 0, self.cooldown
-        before, state.scale = state.scale, max(self.least, state.scale * self.factor)
+        before, state.scale = state.scale, max(self.min_factor, state.scale * self.factor)
         return state.scale < before
 
     def state_dict(self) -> State:
-        """Return what it remembers: ``scale``, ``best``, ``bad`` and ``resting``."""
+        """Return the state: ``scale``, ``best``, ``bad`` and ``resting``."""
         return dict(vars(self._state))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned; raise CheckpointError if it does not fit."""
+        """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
         check_state(self._where, self.state_dict(), state)
         vars(self._state).update(state)
 
@@ -240,12 +241,17 @@ class PlateauSchedule(Schedule):
         count(self._where, "patience", self.patience)
         if positive(self._where, "factor", self.factor) >= 1.0:
             raise UsageError(f"{self._where}: factor must be less than 1 (got {self.factor!r})")
-        number(self._where, "threshold", self.threshold, least=0.0, below=1.0)
+        number(self._where, "threshold", self.threshold, minimum=0.0, below=1.0)
         count(self._where, "cooldown", self.cooldown)
-        number(self._where, "least", self.least, least=0.0)
+        number(self._where, "min_factor", self.min_factor, minimum=0.0)
 
     def _factor(self, step: int) -> float:
         return self._state.scale
+
+
+PlateauSchedule.__init__ = renamed_argument("least", "min_factor")(  # type: ignore[method-assign]
+    PlateauSchedule.__init__
+)
 
 
 def _cosine(first: float, last: float, progress: float) -> float:

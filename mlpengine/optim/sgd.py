@@ -30,7 +30,7 @@ class Sgd(Optimizer):
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
     ) -> None:
-        self.momentum = number("Sgd", "momentum", momentum, least=0.0, below=1.0)
+        self.momentum = number("Sgd", "momentum", momentum, minimum=0.0, below=1.0)
         self.nesterov = nesterov
         if nesterov and not momentum:
             raise UsageError(f"Sgd: nesterov needs a momentum above zero (got {momentum!r})")

@@ -1,4 +1,4 @@
-"""The Euclidean norm of a whole vector, right at every magnitude."""
+"""The Euclidean norm of a vector, accurate at every magnitude."""
 
 from math import hypot, inf, isfinite, sqrt
 
@@ -10,22 +10,21 @@ from mlpengine.spec import Array, call
 CHUNK = 8192
 """Elements that are summed in the vector's own dtype before float64 takes over.
 
-At 8,192 a float32 norm is right to 1e-7 and `np.vecdot` costs a seventh more than one dot over
+At 8,192 a float32 norm is accurate to 1e-7 and `np.vecdot` costs a seventh more than one dot over
 235,146 elements; above 10,000 OpenBLAS would wake its threads for every chunk."""
 
 
 FEW = 8
-"""Chunks up to which a dot for each is quicker than one call for all, which has to be kept from
-warning of an overflow."""
+"""Chunks up to which a dot for each is faster than one call for all, which needs `np.errstate`."""
 
 
 class GlobalNorm:
-    """The L2 norm of a vector that exists: ``norm = GlobalNorm(flat)``, then ``norm()``.
+    """The L2 norm of a given vector: ``norm = GlobalNorm(flat)``, then ``norm()``.
 
     Squares are summed by chunks, and the chunks in float64.  A chunk whose sum overflowed, or is so
-    small that squares may have vanished, is computed again in float64 after division by its largest
-    entry.  So the result is not finite only where the vector is not, or where no float64 can hold
-    the norm.  Nothing is written to the vector and nothing is allocated that grows with it.
+    small that squares may have underflowed, is computed again in float64 after division by its
+    largest entry.  So the result is finite unless the vector is not, or the norm exceeds float64.
+    The vector is only read, and nothing is allocated that grows with it.
 
     Shapes: `flat` (total,), contiguous; it is read at each call.
     Raises: ShapeError if `flat` is not one contiguous dimension.
@@ -38,20 +37,20 @@ class GlobalNorm:
                 f"strides {flat.strides})"
             )
         self._flat = flat
-        whole = max(0, flat.size - 1) // CHUNK  # so that the rest is empty only if all is
+        whole = max(0, flat.size - 1) // CHUNK  # so that the tail is empty only if all is
         matrix = flat[: whole * CHUNK].reshape(whole, CHUNK)
-        rest = flat[whole * CHUNK :]
-        self._chunks = [*matrix, rest]
+        tail = flat[whole * CHUNK :]
+        self._chunks = [*matrix, tail]
         self._sums = np.zeros(whole if whole > FEW else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
         # Of NumPy's dots the one that does not warn of an overflow; errstate would cost more than
         # the sum over a small net.
-        alone = [rest] if whole > FEW else self._chunks
-        self._dots = [call(np.vdot, chunk, chunk) for chunk in alone]
+        vectors = [tail] if whole > FEW else self._chunks
+        self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
         self._wide = np.zeros(min(flat.size, CHUNK))
         info = np.finfo(flat.dtype)
         # Below this, squares that underflowed could be more than a rounding error of the sum.
-        self._least = float(info.tiny) * CHUNK / float(info.eps)
+        self._min_sum = float(info.tiny) * CHUNK / float(info.eps)
 
     def __call__(self) -> float:
         """Return the norm of what the vector holds now."""
@@ -61,18 +60,18 @@ class GlobalNorm:
                 self._dot_rows()
             sums = self._sums.tolist() + sums
         total = sum(sums)
-        if total < inf and self._least < min(sums):
+        if total < inf and self._min_sum < min(sums):
             return sqrt(total)
-        return self._carefully(sums)
+        return self._from_doubtful_sums(sums)
 
     def __reduce__(self) -> tuple[type["GlobalNorm"], tuple[Array]]:
         return GlobalNorm, (self._flat,)
 
-    def _carefully(self, sums: list[float]) -> float:
-        """Return the norm from the chunks' sums of squares, computing the doubtful ones again."""
+    def _from_doubtful_sums(self, sums: list[float]) -> float:
+        """Return the norm from the chunks' sums of squares; recompute those out of range."""
         norm = 0.0
         for total, chunk in zip(sums, self._chunks, strict=True):
-            part = sqrt(total) if self._least < total < inf else self._scaled_norm(chunk)
+            part = sqrt(total) if self._min_sum < total < inf else self._scaled_norm(chunk)
             # hypot(inf, nan) is inf, and a NaN must not be lost.
             norm = hypot(norm, part) if isfinite(part) and isfinite(norm) else norm + part
         return norm
@@ -93,6 +92,6 @@ class GlobalNorm:
 def clip_coefficient(norm: float, max_norm: float) -> float:
     """Return min(1, max_norm / (norm + 1e-6)), the factor that clips a gradient of that norm.
 
-    A norm that is not finite has no such factor: look at it first.
+    The norm must be finite.
     """
     return min(1.0, max_norm / (norm + 1e-6))

@@ -36,10 +36,10 @@ class Model:
         """How to read the outputs."""
         return task_for(self.preprocessor.target, self.loss)
 
-    def describe(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return everything but the weights, ready for JSON."""
         return {
-            "mlp": self.mlp.describe(),
+            "mlp": self.mlp.to_dict(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.formula is None else {"formula": self.formula}),
@@ -57,7 +57,7 @@ class Model:
     def restored(
         cls, description: Mapping[str, Any], state: Mapping[str, Array], where: Path
     ) -> "Model":
-        """Return the model that `describe` described, with these parameters.
+        """Return the model that `to_dict` returned, with these parameters.
 
         Raises: CheckpointError, naming `where`, if the description or the parameters are none.
         """
@@ -83,7 +83,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
-        write_tensors(path, self.mlp.params.views, self.describe())
+        write_tensors(path, self.mlp.params.views, self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":

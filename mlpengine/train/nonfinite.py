@@ -30,7 +30,7 @@ def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
             if not np.isfinite(scratch.mlp.params.views[name]).all():
                 return f"layer {number}, forward: {name} is not"
         try:
-            rows = bad_rows(scratch.program.value(scratch.recording.passed_on[number]))
+            rows = bad_rows(scratch.program.value(scratch.recording.layer_outputs[number]))
         except TapeError:  # balanced rematerialization did not keep it
             continue
         if rows.size:

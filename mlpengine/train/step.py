@@ -32,24 +32,24 @@ BACKENDS = (*get_args(BackendName), "compiled")
 
 
 class TrainingStep:
-    """A training step of one network, loss and optimizer, with everything bound once.
+    """A training step of one network, loss and optimizer, bound to its buffers once.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
-    of the batch before the update.  After the first step with a number of rows it allocates
-    nothing.  Batches may be shorter than `batch_size`.
+    of the batch before the update.  It allocates only at the first step with a number of rows.
+    Batches may be shorter than `batch_size`.
 
     Args:
         clip_norm: largest global L2 norm of the gradients; None leaves them alone.
-        clip: another rule that scales the gradients, in place of `clip_norm`.
+        clip: another rule that scales the gradients, instead of `clip_norm`.
         weighted: whether batches come with sample weights.
-        backend: as for `Mlp.scratch`, or ``compiled`` for machine code made for these shapes; NumPy
-            computes what has no compiled rule, and everything where there is no compiler.
-        threads: that share a compiled step, at most: none is started that would not pay.  The bits
-            are the same for every number.
+        backend: as for `Mlp.scratch`, or ``compiled`` for machine code for these shapes; NumPy
+            computes what has no compiled rule, and everything if there is no compiler.
+        threads: maximum for a compiled step; fewer run where more would not make it faster.  The
+            result is the same, bit for bit, for every number.
         rematerialization: as for `Mlp.scratch`.
 
     Attributes:
-        executor: ``compiled`` or ``numpy``, what runs the full batch; each repeats its own bits.
+        executor: ``compiled`` or ``numpy``, which runs the steps; either is deterministic.
         scratch, grads: the buffers of the last step.
         loss_value: of the last step, mean over its rows.
         grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
@@ -136,7 +136,7 @@ class TrainingStep:
         return bound
 
     def run(self, bound: BoundStep) -> float:
-        """Train on what the buffers of `bound` hold; return the mean loss before the update."""
+        """Train on the contents of the buffers of `bound`; return the loss before the update."""
         self.scratch, self.grads = bound.scratch, bound.grads
         if bound.fused is not None:
             return self._make_fused(bound, bound.fused)
@@ -155,11 +155,11 @@ class TrainingStep:
     def run_many(
         self, x: Array, y: Array, order: Array, sample_weight: Array | None = None
     ) -> tuple[Array, Array]:
-        """Make a step on each next `batch_size` rows that `order` names; return losses and norms.
+        """Make a step on each `batch_size` rows that `order` names; return losses and norms.
 
-        The same as a loop of gathering and `run`, but one call where the step is compiled.
+        It is a loop of gathering rows and `run`, in a single call if the step is fused.
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
-        Raises: as `run`, from the first step that fails; those before it are made.
+        Raises: as `run`, from the first step that fails, after the steps before it.
         """
         bound, batch, data = self._full, self.batch_size, (x, y, sample_weight)
         if order.dtype != np.int64 or order.ndim != 1 or order.size % batch:

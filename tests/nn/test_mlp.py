@@ -162,7 +162,7 @@ def test_save_and_load_give_the_same_bits(tmp_path):
     mlp = Mlp([3, 5, 2], activation=LeakyRelu(0.3), dropout=0.2, output_activation="softmax")
     mlp.save(tmp_path / "net.safetensors")
     loaded = Mlp.load(tmp_path / "net.safetensors")
-    assert loaded.describe() == mlp.describe()
+    assert loaded.to_dict() == mlp.to_dict()
     x = rows(6, 3, "float32")
     np.testing.assert_array_equal(loaded.predict(x), mlp.predict(x))
     mlp.save(tmp_path / "again.safetensors")

@@ -153,7 +153,7 @@ def test_factor_equals_pytorch(schedule: Schedule, name: str, options: dict[str,
         (lambda: PlateauSchedule(factor=1.0), "PlateauSchedule: factor must be less than 1"),
         (lambda: PlateauSchedule(threshold=-1.0), "PlateauSchedule: threshold must"),
         (lambda: PlateauSchedule(cooldown=0.5), "PlateauSchedule: cooldown must"),
-        (lambda: PlateauSchedule(least=-1.0), "PlateauSchedule: least must"),
+        (lambda: PlateauSchedule(min_factor=-1.0), "PlateauSchedule: min_factor must"),
     ],
 )
 def test_wrong_fields_are_refused(make: Callable[[], Schedule], message: str) -> None:
@@ -186,7 +186,7 @@ def factors(schedule: PlateauSchedule, metrics: list[float]) -> list[float]:
             [1, 1, 1, 1, 1],
             [1, 0.5, 0.5, 0.5, 0.25],
         ),
-        (PlateauSchedule(patience=0, factor=0.5, least=0.4), [1, 1, 1, 1], [1, 0.5, 0.4, 0.4]),
+        (PlateauSchedule(patience=0, factor=0.5, min_factor=0.4), [1, 1, 1, 1], [1, 0.5, 0.4, 0.4]),
         (PlateauSchedule(patience=0, factor=0.5, threshold=0.1), [10, 9.5, 8.9], [1, 0.5, 0.5]),
         (
             PlateauSchedule(patience=0, factor=0.5, threshold=0.1),
@@ -212,7 +212,7 @@ def test_plateau_drops_where_pytorch_does() -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     options: dict[str, Any] = {"patience": 3, "factor": 0.7, "threshold": 0.05, "cooldown": 2}
     theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, min_lr=0.05, **options)
-    ours = PlateauSchedule(least=0.05, **options)
+    ours = PlateauSchedule(min_factor=0.05, **options)
     rng = np.random.default_rng(0)
     for step in range(200):
         metric = float(1.0 / (1 + step) + rng.random())

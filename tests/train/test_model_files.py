@@ -130,7 +130,7 @@ def use(path) -> bool:
         measure(loaded, {"data": rows})
     with suppress(MlpEngineError):
         FORMATS["c"](loaded)
-    json.dumps(loaded.describe()).encode()
+    json.dumps(loaded.to_dict()).encode()
     return True
 
 
@@ -147,7 +147,7 @@ def test_a_model_comes_back(target, tmp_path):
 @pytest.mark.parametrize("target", LOSSES)
 def test_a_changed_header_is_refused_or_works(target, tmp_path):
     whole = model(target)
-    arrays, header = whole.mlp.state_dict(), whole.describe()
+    arrays, header = whole.mlp.state_dict(), whole.to_dict()
     usable = []
     with np.errstate(all="ignore"):
         for what, changed in mutations(header, start=7 * len(target)):
@@ -177,7 +177,7 @@ def test_weights_must_be_finite(load, name, value, message, tmp_path):
     mlp = Mlp([model("one").preprocessor.n_features, 4, 3])
     arrays = mlp.state_dict()
     arrays[name][0, 1] = value
-    path = write(tmp_path / "m", arrays, model("one").describe() | {"mlp": mlp.describe()})
+    path = write(tmp_path / "m", arrays, model("one").to_dict() | {"mlp": mlp.to_dict()})
     with pytest.raises(CheckpointError) as caught:
         load(path)
     assert str(caught.value) == f"{path}: {name} {message}"
@@ -186,7 +186,7 @@ def test_weights_must_be_finite(load, name, value, message, tmp_path):
 @pytest.mark.parametrize("load", [Model.load, Mlp.load])
 def test_sizes_are_compared_with_the_arrays_before_memory_is_taken(load, tmp_path):
     whole = model("one")
-    header = whole.describe()
+    header = whole.to_dict()
     header["mlp"]["sizes"] = [header["mlp"]["sizes"][0], 20_000, 20_000, 3]
     path = write(tmp_path / "m", whole.mlp.state_dict(), header)
     tracemalloc.start()
@@ -200,7 +200,7 @@ def test_sizes_are_compared_with_the_arrays_before_memory_is_taken(load, tmp_pat
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path):
     whole = model("one")
-    header = {"model": whole.describe(), "format": 1}
+    header = {"model": whole.to_dict(), "format": 1}
     flat = whole.mlp.params.flat
     for i, (best, message) in enumerate(
         [(flat[1:], "of another network"), (flat * np.nan, "must be finite")]
