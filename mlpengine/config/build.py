@@ -10,11 +10,11 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.schema import ClipSection
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
-from mlpengine.errors import FormulaError, UsageError
+from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
-from mlpengine.ops.formula_loss import FormulaLoss
+from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.losses import (
     BinaryCrossEntropyWithLogits,
     Huber,
@@ -213,10 +213,7 @@ def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:
         case "formula":
             if classes:
                 _check_two_classes(file, train)
-            try:
-                return FormulaLoss(getattr(given, "formula", ""))
-            except FormulaError as error:
-                raise file.wrong(("loss", "formula"), str(error)) from error
+            return FormulaLoss(getattr(given, "formula", ""))
         case "huber":
             return Huber(delta=getattr(given, "delta", 1.0))
         case "mae":

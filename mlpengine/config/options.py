@@ -18,8 +18,9 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_before_validator_function
 
+from mlpengine import ops
 from mlpengine.errors import FormulaError
-from mlpengine.formula import parse
+from mlpengine.ops import GradOp
 
 
 class Section(BaseModel):
@@ -121,25 +122,24 @@ class CrossEntropyLoss(Section):
     )
 
 
-def formula_of(*names: str) -> AfterValidator:
-    """Return the annotation of a text that is a formula of these names."""
+def read_formula(text: str, op: Callable[[str], GradOp]) -> str:
+    """Return a text that is the formula of an op.
 
-    def check(text: str) -> str:
-        try:
-            parse(text, names)
-        except FormulaError as error:
-            raise PydanticCustomError("rule", "{text}", {"text": str(error), "at": ()}) from None
-        return text
-
-    return AfterValidator(check)
+    Raises: PydanticCustomError naming the character that cannot be read.
+    """
+    try:
+        op(text)
+    except FormulaError as error:
+        raise PydanticCustomError("rule", "{text}", {"text": str(error), "at": ()}) from None
+    return text
 
 
 class FormulaLoss(Section):
     """The mean over all entries of a formula of output y and target t."""
 
     name: Literal["formula"] = Field(default="formula", description="A formula of one's own.")
-    formula: Annotated[str, formula_of("y", "t")] = Field(
-        description="Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5."
+    formula: Annotated[str, AfterValidator(lambda text: read_formula(text, ops.FormulaLoss))] = (
+        Field(description="Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.")
     )
 
 

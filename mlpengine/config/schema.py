@@ -19,20 +19,19 @@ from mlpengine.config.options import (
     Schedule,
     Section,
     Short,
+    read_formula,
 )
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
+from mlpengine.nn.layers import is_formula
+from mlpengine.ops import FormulaActivation
 
 
-def one_of(names: Sequence[str]) -> tuple[AfterValidator, WithJsonSchema]:
-    """Return the annotations of a text field that must be one of `names`."""
-
-    def check(value: str) -> str:
-        if value not in names:
-            listed = " or ".join(repr(name) for name in names)
-            raise PydanticCustomError("literal_error", "one of {expected}", {"expected": listed})
-        return value
-
-    return AfterValidator(check), WithJsonSchema({"enum": list(names)})
+def known(value: str, names: Sequence[str]) -> str:
+    """Return a text that is one of `names`, or raise what pydantic reports."""
+    if value not in names:
+        listed = " or ".join(repr(name) for name in names)
+        raise PydanticCustomError("literal_error", "one of {expected}", {"expected": listed})
+    return value
 
 
 def rule(text: str, *at: str) -> PydanticCustomError:
@@ -40,8 +39,23 @@ def rule(text: str, *at: str) -> PydanticCustomError:
     return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
-ActivationName = Annotated[str, *one_of(ACTIVATIONS)]
-InitializerName = Annotated[str, *one_of(INITIALIZERS)]
+def _activation(text: str) -> str:
+    """Check that a text is the name of an activation, or a formula of x."""
+    if text not in ACTIVATIONS and is_formula(text):
+        return read_formula(text, FormulaActivation)
+    return known(text, ACTIVATIONS)
+
+
+ActivationText = Annotated[
+    str,
+    AfterValidator(_activation),
+    WithJsonSchema({"anyOf": [{"enum": list(ACTIVATIONS)}, {"type": "string"}]}),
+]
+InitializerName = Annotated[
+    str,
+    AfterValidator(lambda text: known(text, INITIALIZERS)),
+    WithJsonSchema({"enum": list(INITIALIZERS)}),
+]
 
 SWITCH = Short(
     lambda value: (
@@ -149,10 +163,10 @@ class ModelSection(Section):
     hidden: list[Count] = Field(
         default=[64, 64], max_length=1000, description="Sizes of hidden layers."
     )
-    activation: Annotated[list[ActivationName], NAME_OR_NAMES] = Field(
+    activation: Annotated[list[ActivationText], NAME_OR_NAMES] = Field(
         default=["relu"],
         min_length=1,
-        description="After every hidden layer, or a list with one for each.",
+        description="After every hidden layer, or one for each; a name, or a formula of x.",
     )
     dropout: Fraction = Field(
         default=0.0, description="Share of hidden units dropped while training."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.ops import REGISTRY, Dropout, GradOp, Linear
+from mlpengine.ops import REGISTRY, Dropout, FormulaActivation, GradOp, Linear
 from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Spec
@@ -34,23 +34,30 @@ _ROWS = Spec((2, 3), np.dtype("float32"))
 """What an op must map to its own shape and dtype to serve as an activation."""
 
 Activation = str | GradOp | None
-"""A name of `ACTIVATIONS`, an op with its own options such as ``LeakyRelu(0.2)``, or None."""
+"""A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""
 
 
 def activation_op(activation: Activation) -> GradOp | None:
     """Return the op of an activation; None for identity.
 
-    Raises: UsageError for an unknown name.
+    Raises: UsageError for an unknown name; FormulaError for a formula that cannot be read.
     """
     if activation is None or activation == "identity":
         return None
     if isinstance(activation, GradOp):
         return activation
     if activation not in ACTIVATIONS:
+        if is_formula(activation):
+            return FormulaActivation(activation)
         raise UsageError(
             f"activation: must be one of {', '.join(ACTIVATIONS)} (got {activation!r})"
         )
     return REGISTRY[activation]()
+
+
+def is_formula(activation: str) -> bool:
+    """Return whether a text is meant as a formula of x, and not as the name of an activation."""
+    return not activation.replace("-", "_").isidentifier()
 
 
 def activation_to_dict(op: GradOp | None) -> dict[str, Any]:

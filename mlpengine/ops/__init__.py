@@ -41,7 +41,7 @@ from mlpengine.ops.elementwise import (
     Sqrt,
     Sub,
 )
-from mlpengine.ops.formula_loss import FormulaLoss
+from mlpengine.ops.formulas import FormulaActivation, FormulaLoss
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.losses import (
@@ -78,6 +78,7 @@ __all__ = [
     "Elu",
     "Embedding",
     "Exp",
+    "FormulaActivation",
     "FormulaLoss",
     "Gather",
     "Gelu",

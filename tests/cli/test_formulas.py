@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine.data import Preprocessor, Table
-from mlpengine.errors import CheckpointError
+from mlpengine.errors import CheckpointError, MlpEngineError
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import write_tensors
 from mlpengine.train.model import Model
@@ -146,7 +146,7 @@ def test_a_loss_by_formula_trains_as_the_same_loss_by_name(loss, folder, mlpengi
 
 WRONG_LOSSES = {
     "{formula: 'abs(y - q)'}": "c.yaml:4: loss.formula: formula: character 9: no name is",
-    "{formula: 't + 1'}": "loss.formula: loss: must depend on the output y",
+    "{formula: 't + 1'}": "loss.formula: formula: must be a number that depends on y",
     "{formula: 3}": "loss.formula: must be text",
     "{formula: '(y - t) ** 2', delta: 1}": "unknown key",
     "{formula: 'y.real'}": "loss.formula: formula: character 1: a formula has",
@@ -167,7 +167,7 @@ def test_hostile_losses_in_a_model_file_are_refused(formula, tmp_path):
     model = Model(Mlp([4, 1], seed=0), fitted(), "formula", "(y - t) ** 2")
     model.save(tmp_path / "m.safetensors")
     assert Model.load(tmp_path / "m.safetensors").plain_loss.formula == "(y - t) ** 2"
-    header = {**model.describe(), "formula": formula}
+    header = {**model.to_dict(), "formula": formula}
     write_tensors(tmp_path / "m.safetensors", model.mlp.params.views, header)
     with pytest.raises(CheckpointError):
         Model.load(tmp_path / "m.safetensors")
@@ -176,3 +176,61 @@ def test_hostile_losses_in_a_model_file_are_refused(formula, tmp_path):
 def fitted():
     x = np.random.default_rng(0).normal(size=(30, 4))
     return Preprocessor("y").fit(Table.from_arrays(x, x[:, 0]))
+
+
+ACTIVATION_CONFIG = """\
+data: {{source: diabetes}}
+model: {{hidden: [8, 8], activation: {activation}}}
+training: {{epochs: 4, batch_size: 32, backend: {backend}}}
+report: false
+"""
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_an_activation_by_formula_trains_as_the_one_by_name(backend, folder, mlpengine):
+    losses = []
+    for i, text in enumerate(("mish", "x * tanh(softplus(x))", "[mish, x * tanh(softplus(x))]")):
+        (folder / "c.yaml").write_text(ACTIVATION_CONFIG.format(activation=text, backend=backend))
+        trained = mlpengine("train", "c.yaml", "--out", f"run{i}", "--json", "-q")
+        assert trained.code == 0
+        losses.append(json.loads(trained.out)["train"]["loss"])
+        assert (
+            json.loads((folder / f"run{i}" / "environment.json").read_text())["executor"] == backend
+        )
+    assert losses == pytest.approx(losses[:1] * 3, rel=1e-5)
+    exported = mlpengine("export", "run1", "--format", "onnx", "-o", "m.onnx", "--json")
+    assert json.loads(exported.out)["difference"] < 1e-5
+    assert mlpengine("export", "run1", "--format", "c", "-o", "m.c").code == 0
+    assert "v_tanh" in (folder / "m.c").read_text()
+    assert mlpengine("train", "--resume", "run1", "-q").code == 0
+    assert mlpengine("summary", "c.yaml").code == 0
+
+
+WRONG_ACTIVATIONS = {
+    "x * tahn(x)": "c.yaml:2: model.activation: formula: character 5: no function is called",
+    "[relu, y + 1]": "c.yaml:2: model.activation[1]: formula: character 1: no name is called 'y'",
+    "x.real": "formula: character 1: a formula has",
+    "1 + 1": "model.activation: formula: must be a number that depends on x",
+    "x > 0": "model.activation: formula: must be a number that depends on x",
+    "swish": "did you mean 'silu'?",
+}
+
+
+@pytest.mark.parametrize("activation", WRONG_ACTIVATIONS)
+def test_wrong_activations_name_the_place(activation, folder, mlpengine):
+    (folder / "c.yaml").write_text(ACTIVATION_CONFIG.format(activation=activation, backend="auto"))
+    answer = mlpengine("train", "c.yaml")
+    assert answer.code == 2
+    assert WRONG_ACTIVATIONS[activation] in answer.err
+
+
+@pytest.mark.parametrize("text", [None, 3, "x.real", "1", "(" * 1_000_000, "x + " * 250_000])
+def test_hostile_activations_in_a_model_file_are_refused(text, tmp_path):
+    mlp = Mlp([4, 3, 1], activation="x / (1 + abs(x))", seed=0)
+    mlp.save(tmp_path / "m.safetensors")
+    assert Mlp.load(tmp_path / "m.safetensors").layers[0].activation.text == "x / (1 + abs(x))"
+    header = mlp.to_dict()
+    header["activations"][0]["text"] = text
+    write_tensors(tmp_path / "m.safetensors", mlp.params.views, header)
+    with pytest.raises(MlpEngineError):
+        Mlp.load(tmp_path / "m.safetensors")

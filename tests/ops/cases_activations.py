@@ -9,6 +9,7 @@ from scipy import special
 
 from mlpengine.ops import (
     Elu,
+    FormulaActivation,
     Gelu,
     Hardswish,
     LeakyRelu,
@@ -114,6 +115,12 @@ CASES = [
     ),
     *unary("sigmoid", Sigmoid(), special.expit, plain=lambda x: 1 / (1 + np.exp(-x)), **EVERYWHERE),
     *unary("tanh", Tanh(), lambda x: 1 - 2 / (np.exp(2 * x) + 1), plain=np.tanh, **EVERYWHERE),
+    *unary(
+        "formula",
+        FormulaActivation("x * tanh(softplus(x))"),
+        lambda x: x * np.tanh(-special.log_expit(-x)),
+        **EVERYWHERE,
+    ),
     *unary("mish", Mish(), lambda x: x * np.tanh(-special.log_expit(-x)), **EVERYWHERE),
     *unary(
         "hardswish",

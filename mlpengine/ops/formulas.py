@@ -1,17 +1,37 @@
-"""A loss that a formula defines."""
+"""An activation and a loss that the text of a formula defines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula import Expr, Plan, constant, gradients, parse, plan, variable, variables
+from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss, weighted
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 OUTPUT, TARGET = variable("y"), variable("t")
+
+
+@dataclass(frozen=True)
+class FormulaActivation(Elementwise, name="formula_activation"):
+    """An element-wise function of x that a text defines, such as ``x * tanh(softplus(x))``.
+
+    Raises: FormulaError for a text that cannot be read, or that does not depend on x.
+    """
+
+    text: str
+
+    initializer: ClassVar[str] = "he_normal"
+
+    def __post_init__(self) -> None:
+        _need_number(self.formula(variable("x")), "x", self.text)
+
+    def formula(self, x: Expr) -> Expr:
+        return parse(self.text, [str(x.leaf)])
 
 
 @dataclass(frozen=True)
@@ -25,8 +45,7 @@ class FormulaLoss(EntryLoss, name="formula"):
     formula: str
 
     def __post_init__(self) -> None:
-        if "y" not in variables(self._value):
-            raise FormulaError(f"loss: must depend on the output y (got {self.formula!r})", 0)
+        _need_number(self._value, "y", self.formula)
 
     @cached_property
     def _value(self) -> Expr:
@@ -71,6 +90,11 @@ class FormulaLoss(EntryLoss, name="formula"):
             yield from _calls(self._target_slope, [output, target], [out[1]], aside)
             yield call(np.multiply, out[1], factor, out[1])
             yield from weighted(out[1], weight)
+
+
+def _need_number(formula: Expr, name: str, text: str) -> None:
+    if formula.is_mask or name not in variables(formula):
+        raise FormulaError(f"formula: must be a number that depends on {name} (got {text!r})", 0)
 
 
 def _room(planned: Plan, output: Spec) -> Spec:
