@@ -142,8 +142,11 @@ class Emitter:
     def _loss(self, kernel: LossRows, name: str) -> None:
         self.layout.add_array("loss_value", kernel.value)
         self.layout.reserve("row_loss", self.batch, "double", ("update",))
-        self.layout.reserve("bad_label", 1, "int64_t", ("prepare", "update"))
-        self._row_kernel(name, kernel, loss_rows(kernel, self.layout), ["row_loss", "bad_label"])
+        buffers = ["row_loss"]
+        if kernel.target.array.dtype.kind == "i":
+            self.layout.reserve("bad_label", 1, "int64_t", ("prepare", "update"))
+            buffers.append("bad_label")
+        self._row_kernel(name, kernel, loss_rows(kernel, self.layout), buffers)
 
     def _map(self, kernel: Map) -> Sequence[Statement]:
         known: dict[Value, str] = {}
@@ -168,10 +171,12 @@ class Emitter:
         often = self.chunk < self.batch or self.threads > MAX_THREADS_TO_PACK
         tiling = choose_tiling(product, self.layout, min(product.depth, self.chunk), often=often)
         panel = f"{name}_panels"
-        buffers = [product.a.name, product.b.name]
+        buffers = [product.a.name]
         if tiling.packing != "none" and tiling.ahead:
             self._packing(product, tiling, name, panel)
             buffers.append(panel)
+        else:
+            buffers.append(product.b.name)
         if tiling.pack_rows:
             self.layout.reserve(f"{name}_rows", product.rows * tiling.depth_block)
             buffers.append(f"{name}_rows")

@@ -172,7 +172,7 @@ def _accumulator(product: Product) -> Value:
 
 def _tile_buffers(product: Product) -> list[str]:
     written = [v.name for v in product.writes if v.stored]
-    read = [v.name for m in product.epilogue for v in m.reads]
+    read = [v.name for m in product.epilogue for v in m.reads if v not in product.writes]
     return written + read + ([product.bias.name] if product.bias else [])
 
 

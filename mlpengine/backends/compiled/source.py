@@ -107,8 +107,9 @@ def _step_defines(
         yield "#define GATHERS"
     if layout.knows("row_loss"):
         yield f"#define ROW_LOSS ({layout.pointer('row_loss')})"
-        yield f"#define LABEL_ERROR ({layout.pointer('bad_label')})"
         yield f"#define LOSS_VALUE ({layout.pointer('loss_value')})"
+    if layout.knows("bad_label"):
+        yield f"#define LABEL_ERROR ({layout.pointer('bad_label')})"
     if update is not None:
         info = np.finfo(dtype)
         yield f"#define PARAMETERS {update.params.size}L"

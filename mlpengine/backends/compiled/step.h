@@ -1,6 +1,6 @@
 /* A step from the functions of the program, and the entry that Python calls.  Defined before this:
-   GATHERS if rows are gathered; ROW_LOSS, LABEL_ERROR and LOSS_VALUE if there is a loss;
-   PARAMETERS, GRADS, CHUNK_SUMS, SMALLEST_SUM and FLUSH_EVERY if there is an update. */
+   GATHERS if rows are gathered; ROW_LOSS and LOSS_VALUE if there is a loss, LABEL_ERROR if it has
+   labels; PARAMETERS, GRADS, CHUNK_SUMS, SMALLEST_SUM and FLUSH_EVERY if there is an update. */
 
 #ifdef PARAMETERS
 /* Norm, check that everything is finite, clipping and update number `number`. */
@@ -34,7 +34,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
   void *const *table = call->table;
   char *const workspace = call->workspace;
   (void)order, (void)number, (void)lr;
-#ifdef ROW_LOSS
+#ifdef LABEL_ERROR
   if (thread == 0) LABEL_ERROR[0] = 0;
 #endif
   prepare(table, workspace, thread);
@@ -52,8 +52,10 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
     barrier();
   }
   double loss = 0;
-#ifdef ROW_LOSS
+#ifdef LABEL_ERROR
   if (LABEL_ERROR[0]) return BAD_LABEL;
+#endif
+#ifdef ROW_LOSS
   loss = sum_in_order(ROW_LOSS, BATCH);
   if (thread == 0) call->loss = LOSS_VALUE[0] = loss;
 #endif

@@ -132,7 +132,7 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
         Function(
             "flush",
             "update",
-            [name for name in vectors if name != "grads"],
+            [*vectors[2:], *(["params"] if _decays(update) else [])],
             _flush(update, itemsize),
             "What is nearly zero becomes zero, or the floor",
             "const long first, const long last",
@@ -169,9 +169,13 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
             lines.append(f"{at} = {at} < {lowest} ? {lowest} : {at};")
         else:
             lines.append(_zero_small(at, update, itemsize))
-    if update.weight_decay and update.decayed:
+    if _decays(update):
         lines.append(_zero_small("params[i]", update, itemsize))
     return ["(void)first, (void)last;", *(Loop("i", "first", "last", [line]) for line in lines)]
+
+
+def _decays(update: Update) -> bool:
+    return bool(update.weight_decay and update.decayed)
 
 
 def _zero_small(at: str, update: Update, itemsize: int) -> str:

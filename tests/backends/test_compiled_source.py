@@ -1,0 +1,122 @@
+"""What a compiled program is made of: typed statements, functions, and the layout of its memory."""
+
+import subprocess
+
+import pytest
+from compiled_table import CASES
+
+from mlpengine.backends.compiled import native_target
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.statements import (
+    Block,
+    Each,
+    Function,
+    If,
+    Loop,
+    Switch,
+    load,
+    print_function,
+    store,
+)
+from mlpengine.backends.compiled.target import FLAGS, compiler_command
+
+PRINTED = """\
+/* a text */
+static void f(void *const *table, char *workspace, const long first, const long last) {
+  (void)table, (void)workspace;
+  real *restrict x = (real *)table[0];
+  for (long i = first; i < last; i++) {
+    if (i > 2) {
+      store(x + i, load(x));
+    } else {
+      store_first(x + i, load_first(x, n), n);
+    }
+    switch (i) {
+      case 1: g(); break;
+      default: __builtin_trap(); /* rows that no case computes */
+    }
+  }
+  for (long j = 0; j < 8; j += LANES) {
+    EACH {
+      a;
+    }
+    {
+      b;
+    }
+  }
+}
+"""
+
+
+def test_statements_are_printed_with_their_blocks():
+    branch = If("i > 2", [store("x + i", load("x"))], [store("x + i", load("x", "n"), "n")])
+    body = [
+        Loop("i", "first", "last", [branch, Switch("i", [(1, "g();")])]),
+        Loop("j", 0, 8, [Each(["a;"]), Block(["b;"])], step="LANES"),
+    ]
+    function = Function("f", "rows", ["x"], body, "a text")
+    assert print_function(function, ["real *restrict x = (real *)table[0];"]) == PRINTED
+
+
+def planned(functions, sizes, **options):
+    """Return the first and last byte of each buffer, and the bytes of all."""
+    layout = Layout(native_target(), 4)
+    for name, (count, phases) in sizes.items():
+        layout.reserve(name, count, phases=phases)
+    layout.plan(functions, **options)
+    places = {}
+    for name, (count, _) in sizes.items():
+        start = int(layout.pointer(name).split("+ ")[1].rstrip(")"))
+        places[name] = range(start, start + 4 * count)
+    return places, layout.nbytes
+
+
+CHAIN = [Function(f"f{i}", "rows", [f"v{i}", f"v{i + 1}"], []) for i in range(4)]
+SIZES = {f"v{i}": (100, ()) for i in range(5)}
+
+
+def overlap(one, other):
+    return max(one.start, other.start) < min(one.stop, other.stop)
+
+
+@pytest.mark.parametrize(
+    ("in_turn", "chunked", "buffers"), [(True, False, 2), (False, False, 5), (False, True, 5)]
+)
+def test_buffers_share_memory_only_where_functions_follow_one_another(in_turn, chunked, buffers):
+    places, nbytes = planned(CHAIN, SIZES, in_turn=in_turn, chunked=chunked)
+    assert nbytes == buffers * 448  # 100 floats in whole cache lines
+    for function in CHAIN:
+        one, other = (places[name] for name in function.buffers)
+        assert not overlap(one, other)
+
+
+def test_what_lives_across_phases_keeps_its_memory():
+    functions = [
+        Function("pack", "prepare", ["panels"], []),
+        Function("product", "rows", ["panels", "y"], []),
+        Function("sum", "reduce", ["y", "turned"], []),
+    ]
+    sizes = {
+        "panels": (64, ()),
+        "y": (64, ()),
+        "turned": (64, ()),
+        "row_loss": (64, ("update",)),
+        "flag": (16, ("prepare", "update")),
+    }
+    places, _ = planned(functions, sizes, in_turn=True, chunked=False)
+    assert all(not overlap(places["flag"], places[n]) for n in sizes if n != "flag")
+    assert not overlap(places["y"], places["turned"])
+    assert overlap(places["panels"], places["turned"])
+    places, _ = planned(functions, sizes, in_turn=False, chunked=True)  # and round again
+    assert not overlap(places["panels"], places["turned"])
+
+
+@pytest.mark.parametrize("case", CASES[::5], ids=lambda c: c.name)
+def test_a_program_compiles_without_warnings(case, tmp_path):
+    """A buffer that a function declares and does not use would be one."""
+    source = tmp_path / "program.c"
+    source.write_text(case.step("compiled").emit_c())
+    flags = [f for f in FLAGS if f != "-shared"] + ["-Wall", "-Wextra", "-Werror"]
+    allowed = ["-Wno-unused-function", "-Wno-psabi", "-Wno-unknown-pragmas"]
+    command = [*compiler_command(), *flags, *allowed, "-fsyntax-only", str(source)]
+    subprocess.run(command, check=True)
