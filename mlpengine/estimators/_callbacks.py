@@ -1,6 +1,5 @@
 """scikit-learn's callbacks (1.9 and later): the fit is a task, and each epoch a task within it."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -26,13 +25,21 @@ class EpochTasks(Callback):
     """Calls the estimator's callbacks at the start and the end of each epoch; they may stop it.
 
     Args:
-        estimator: that is being fitted; its `_learner` holds the network.
+        estimator: that is being fitted.
         context: scikit-learn's, of the whole fit.
         data: `X`, `y` and `metadata` as the callbacks get them, or functions that return them.
+        fitted: returns the attributes of an estimator that predicts as of now.
     """
 
-    def __init__(self, estimator: Any, context: Any, data: dict[str, Any]) -> None:
-        self._estimator, self._context, self._data = estimator, context, data
+    def __init__(
+        self,
+        estimator: Any,
+        context: Any,
+        data: dict[str, Any],
+        fitted: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._estimator, self._context = estimator, context
+        self._data, self._fitted = data, fitted
 
     def on_train_start(self, loop: Loop) -> None:
         """Begin the first epoch."""
@@ -42,7 +49,7 @@ class EpochTasks(Callback):
         """End an epoch, with an estimator that predicts as of now, and begin the next."""
         stop = self._epoch.call_on_fit_task_end(
             estimator=self._estimator,
-            reconstruction_attributes=lambda: self._fitted(row.epoch),
+            reconstruction_attributes=lambda: {**self._fitted(), "n_iter_": row.epoch},
             **self._data,
         )
         if stop:
@@ -53,6 +60,3 @@ class EpochTasks(Callback):
     def _begin(self) -> None:
         self._epoch = self._context.subcontext(task_name="epoch")
         self._epoch.call_on_fit_task_begin(estimator=self._estimator, **self._data)
-
-    def _fitted(self, epoch: int) -> dict[str, Any]:
-        return {"_learner": copy.deepcopy(self._estimator._learner), "n_iter_": epoch}

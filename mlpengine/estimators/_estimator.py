@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             data = {"X": x, "y": lambda: self._labels(y), "metadata": metadata}
             if getattr(self, "_skl_callbacks", None):
                 context.call_on_fit_task_begin(estimator=self, **data)
-                tasks.append(EpochTasks(self, context, data))
+                fitted = lambda: {"_learner": deepcopy(self._learner)}  # noqa: E731
+                tasks.append(EpochTasks(self, context, data, fitted))
         loop = Loop(
             self._learner.step(weighted=weights is not None),
             self._task(),
