@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.buffers import address_of
 from mlpengine.spec import Array, Calls, call
 
 BLOCK = 16384
@@ -58,7 +59,7 @@ def _row(value: float, n: int) -> Array:
 
 def copied(source: Array, out: Array) -> Calls:
     """Yield the copy into `out`, or nothing where both are the same buffer."""
-    if source.__array_interface__["data"] != out.__array_interface__["data"]:
+    if address_of(source) != address_of(out):
         yield call(np.copyto, out, source)
 
 

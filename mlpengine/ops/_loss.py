@@ -19,7 +19,7 @@ from mlpengine.spec import Array, Call, Calls, Spec, call
 VALUE = Spec((), np.dtype(np.float64))
 """The value of a loss: a sum in float64, whatever the dtype of the operands."""
 
-REMEMBERED = 8
+MAX_BINDINGS = 8
 """Bindings that a loss keeps: train and validation, full and last short batch, weighted or not."""
 
 
@@ -85,7 +85,7 @@ class Loss(GradOp):
         bindings: dict[object, BoundLoss] = self.__dict__.setdefault("_bindings", {})
         bound = bindings.get(key)
         if bound is None:
-            if len(bindings) >= REMEMBERED:
+            if len(bindings) >= MAX_BINDINGS:
                 del bindings[next(iter(bindings))]
             brought = Spec.of(target)
             bound = self.bind(output, d_output, weighted=weighted, target=brought)
@@ -152,14 +152,14 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
     vector, where a reduction that casts costs 1.1 to 2.2 us, and a third of it for a long one.
     """
     blocks = -(-x.size // BLOCK)
-    parts, room = wide[:blocks], wide[blocks:]
-    row = np.full(room.size, scale)
+    parts, workspace = wide[:blocks], wide[blocks:]
+    row = np.full(workspace.size, scale)
     for i in range(blocks):
         block = x[i * BLOCK : (i + 1) * BLOCK]
         part = out if blocks == 1 else parts[i : i + 1].reshape(())
         if x.dtype != out.dtype:
-            yield call(np.copyto, room[: block.size], block)
-            block = room[: block.size]
+            yield call(np.copyto, workspace[: block.size], block)
+            block = workspace[: block.size]
         yield call(np.dot, block, row[: block.size], part)
     if blocks != 1:
         yield call(np.add.reduce, parts, 0, None, out)

@@ -19,21 +19,21 @@ def folded(x: Array, axis: int) -> Array:
     return x.reshape(prod(outer), n, prod(inner))
 
 
-def row_max(x: Array, out: Array, room: Array) -> Calls:
-    """Yield the largest of each row of the matrix `x`; `room` is contiguous and of its size."""
+def row_max(x: Array, out: Array, workspace: Array) -> Calls:
+    """Yield the maximum of each row of the matrix `x`; `workspace` is contiguous, of its size."""
     rows, columns = x.shape
     if columns <= NARROW < rows:
-        columnwise = room.reshape(columns, rows)
+        columnwise = workspace.reshape(columns, rows)
         yield call(np.copyto, columnwise, x.T)
         yield call(np.maximum.reduce, columnwise, 0, None, out)
     else:
         yield call(np.maximum.reduce, x, 1, None, out)
 
 
-def largest(x: Array, out: Array, room: Array) -> Calls:
+def largest(x: Array, out: Array, workspace: Array) -> Calls:
     """Yield the largest along the middle axis of `x` into the matrix `out`."""
     if x.shape[2] == 1:
-        yield from row_max(x[:, :, 0], out[:, 0], room)
+        yield from row_max(x[:, :, 0], out[:, 0], workspace)
     else:
         yield call(np.maximum.reduce, x, 1, None, out)
 
@@ -49,10 +49,10 @@ def total(x: Array, out: Array) -> Calls:
         yield call(np.add.reduce, x, 1, None, out)
 
 
-def inner_product(a: Array, b: Array, out: Array, room: Array) -> Calls:
+def inner_product(a: Array, b: Array, out: Array, workspace: Array) -> Calls:
     """Yield the sum of a * b along the middle axis into the matrix `out`."""
     if a.shape[2] == 1:
         yield call(np.vecdot, a[:, :, 0], b[:, :, 0], out[:, 0])
     else:
-        yield call(np.multiply, a, b, room)
-        yield from total(room, out)
+        yield call(np.multiply, a, b, workspace)
+        yield from total(workspace, out)

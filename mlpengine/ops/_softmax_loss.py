@@ -19,8 +19,8 @@ class SoftmaxLoss(Loss):
     """
 
     @abstractmethod
-    def target_rows(self, target: Array, rows: Array, labels: Array, room: Array) -> Calls:
-        """Yield the calls that write q into `rows`; room per row: two int64 and a number."""
+    def target_rows(self, target: Array, rows: Array, labels: Array, workspace: Array) -> Calls:
+        """Yield the calls that write q into `rows`; workspace per row: two int64 and a number."""
 
     @abstractmethod
     def sums_to_one(self, target: Array) -> bool:

@@ -12,16 +12,16 @@ from mlpengine.spec import Array, Spec
 
 Pair = tuple[int, int]
 
-Sight = tuple[Array, tuple[slice, ...]]
+Covered = tuple[Array, tuple[slice, ...]]
 """A strided view of images, and the index of the windows that it belongs to."""
 
 
 def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
     """Return `value` for height and width; raise UsageError unless both are at least `lowest`."""
-    found = (value, value) if isinstance(value, int) else tuple(value)
-    if len(found) != 2 or min(found) < lowest:
+    numbers = (value, value) if isinstance(value, int) else tuple(value)
+    if len(numbers) != 2 or min(numbers) < lowest:
         raise UsageError(f"{where}: {name} must be one or two integers from {lowest} ({value})")
-    return found[0], found[1]
+    return numbers[0], numbers[1]
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class Window:
     def places(self, where: str, x: Spec) -> Pair:
         """Return how many windows fit in each direction; raise ShapeError if none does."""
         spans = [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
-        rooms = [n + 2 * p for n, p in zip(x.shape[2:], self.padding, strict=True)]
-        if any(room < span for room, span in zip(rooms, spans, strict=True)):
+        sides = [n + 2 * p for n, p in zip(x.shape[2:], self.padding, strict=True)]
+        if any(side < span for side, span in zip(sides, spans, strict=True)):
             raise ShapeError(
                 f"{where}: the kernel must fit into the padded image "
                 f"(kernel spans {spans[0]} x {spans[1]}, padding {self.padding}, x {x})"
             )
-        found = [
-            (room - span) // step + 1
-            for room, span, step in zip(rooms, spans, self.stride, strict=True)
-        ]
-        return found[0], found[1]
+        rows, columns = (
+            (side - span) // step + 1
+            for side, span, step in zip(sides, spans, self.stride, strict=True)
+        )
+        return rows, columns
 
     def framed(self, x: Spec) -> Spec:
         """Return the spec of the padded images, empty where there is no padding."""
@@ -60,26 +60,26 @@ class Window:
         return frame[:, :, top : height - top, left : width - left]
 
     def patches(self, frame: Array, places: tuple[int, ...]) -> Array:
-        """Return the view (channels, kh, kw, batch, rows, columns) of what each window sees."""
+        """Return the view (channels, kh, kw, batch, rows, columns) of the windows' contents."""
         batch, channels, *sides = frame.strides
         steps = [s * d for s, d in zip(sides, self.dilation, strict=True)]
         jumps = [s * d for s, d in zip(sides, self.stride, strict=True)]
         shape = (frame.shape[1], *self.kernel, frame.shape[0], *places)
         return as_strided(frame, shape, (channels, *steps, batch, *jumps))
 
-    def sights(self, x: Array, places: tuple[int, ...]) -> Iterator[Sight]:
-        """Yield for each entry of the kernel what it sees of x, unpadded, and in which windows."""
+    def covered(self, x: Array, places: tuple[int, ...]) -> Iterator[Covered]:
+        """Yield for each entry of the kernel the part of x that it meets, and in which windows."""
         for entry in product(*map(range, self.kernel)):
-            seen, windows = [slice(None)] * 2, [slice(None)] * 2
+            pixels, windows = [slice(None)] * 2, [slice(None)] * 2
             for at, n, s, p, count in zip(
                 entry, x.shape[2:], self.stride, self.padding, places, strict=True
             ):
                 first = max(0, -((at - p) // s))
                 stop = max(first, min(count, (n - 1 + p - at) // s + 1))
                 start = first * s + at - p
-                seen.append(slice(start, start + (stop - first) * s, s))
+                pixels.append(slice(start, start + (stop - first) * s, s))
                 windows.append(slice(first, stop))
-            yield x[tuple(seen)], tuple(windows)
+            yield x[tuple(pixels)], tuple(windows)
 
     def first_inside(self, places: tuple[int, ...]) -> Array:
         """Return the number of the first kernel entry of each window that is not padding."""

@@ -47,9 +47,9 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
         _check_operands(self, output, target, weight)
         return VALUE
 
-    def target_rows(self, target: Array, rows: Array, labels: Array, room: Array) -> Calls:
+    def target_rows(self, target: Array, rows: Array, labels: Array, workspace: Array) -> Calls:
         if target.ndim == 1:
-            yield from _rows_of_indices(self, target, rows, labels, room)
+            yield from _rows_of_indices(self, target, rows, labels, workspace)
         else:
             yield from _rows_of_probabilities(self, target, rows)
 
@@ -64,20 +64,20 @@ def _target_spec(loss: SoftmaxCrossEntropy, output: Spec, target: Spec | None) -
     """Return the spec that a target of this kind must have; raise if there is none."""
     indices = Spec(output.shape[:1], WIDE)
     if target is None or np.issubdtype(target.dtype, np.integer):
-        found = indices
+        expected = indices
     elif target.is_float and loss.ignore_index is None:
-        found = output
+        expected = output
     else:
         raise DtypeError(
             f"{loss.name}: target must be class indices or, without ignore_index, probabilities "
             f"({listing(target=target)})"
         )
-    if target is not None and target.shape != found.shape:
+    if target is not None and target.shape != expected.shape:
         raise ShapeError(
             f"{loss.name}: target needs one index, or one row of probabilities, per row of output "
             f"({listing(output=output, target=target)})"
         )
-    return found
+    return expected
 
 
 def _check_operands(
@@ -114,14 +114,14 @@ def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array
     scale = _column_scale(loss, rows)
     yield call(np.multiply, target, ((1 - loss.label_smoothing) * scale).astype(rows.dtype), rows)
     if loss.label_smoothing:
-        rest = loss.label_smoothing / rows.shape[1] * scale
-        yield call(np.add, rows, rest.astype(rows.dtype), rows)
+        smoothing = loss.label_smoothing / rows.shape[1] * scale
+        yield call(np.add, rows, smoothing.astype(rows.dtype), rows)
 
 
 def _rows_of_indices(
-    loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, room: Array
+    loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
 ) -> Calls:
-    """Yield the calls that write q / batch into `rows`; see `SoftmaxLoss` for the room."""
+    """Yield the calls that write q / batch into `rows`; see `SoftmaxLoss` for the workspace."""
     (batch, classes), (used, valid) = rows.shape, labels
     if loss.ignore_index is None:
         used = target
@@ -130,19 +130,19 @@ def _rows_of_indices(
         yield call(np.multiply, target, valid, used)  # an ignored row takes class 0 ...
     yield call(_check_labels, loss.name, used.view(np.uint64), classes)
     scale = _column_scale(loss, rows)
-    rest = loss.label_smoothing / classes * scale
-    peak = (1 - loss.label_smoothing) * scale + rest
+    smoothing = loss.label_smoothing / classes * scale
+    peak = (1 - loss.label_smoothing) * scale + smoothing
     if classes <= TABLE_CLASSES:
-        table = np.where(np.eye(classes, dtype=bool), peak, rest).astype(rows.dtype)
+        table = np.where(np.eye(classes, dtype=bool), peak, smoothing).astype(rows.dtype)
         yield call(table.take, used, 0, rows, "clip")
     else:
-        yield call(peak.astype(rows.dtype).take, used, 0, room, "clip")
+        yield call(peak.astype(rows.dtype).take, used, 0, workspace, "clip")
         yield call(np.add, used, np.arange(batch) * classes, labels[0])
-        yield call(np.copyto, rows, rest.astype(rows.dtype))
-        yield call(rows.reshape(-1).put, labels[0], room, "clip")
+        yield call(np.copyto, rows, smoothing.astype(rows.dtype))
+        yield call(rows.reshape(-1).put, labels[0], workspace, "clip")
     if loss.ignore_index is not None:
-        yield call(np.copyto, room, valid)
-        yield call(np.multiply, rows, room[:, None], rows)  # ... and then weighs nothing
+        yield call(np.copyto, workspace, valid)
+        yield call(np.multiply, rows, workspace[:, None], rows)  # ... and then weighs nothing
 
 
 def _check_labels(where: str, labels: Array, classes: int) -> None:

@@ -51,13 +51,15 @@ class Gather(GradOp, name="gather"):
         return Spec(tuple(shape), x.dtype)
 
     def work(self, x: Spec, index: Spec) -> dict[str, Spec]:
-        return _room(index) | {"places": Spec(self.infer(x, index).shape, WIDE)}
+        return _workspace(index) | {"places": Spec(self.infer(x, index).shape, WIDE)}
 
-    def forward(self, x: Array, index: Array, *, out: Array, room: Array, places: Array) -> Calls:
+    def forward(
+        self, x: Array, index: Array, *, out: Array, workspace: Array, places: Array
+    ) -> Calls:
         axis = self.axis % x.ndim
         strides = [1 if n > 1 else 0 for n in x.shape]  # in entries; 0 where x is broadcast
         strides = [s * prod(x.shape[i + 1 :]) for i, s in enumerate(strides)]
-        rows, calls = _counted(index, room, x.shape[axis])
+        rows, calls = _counted(index, workspace, x.shape[axis])
         yield from _in_range(index, x.shape[axis], f"gather: index along axis {axis}")
         yield from calls
         yield call(np.multiply, rows, np.array(strides[axis], WIDE), places)
@@ -93,12 +95,12 @@ class IndexSelect(GradOp, name="index_select"):
         return Spec((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]), x.dtype)
 
     def work(self, x: Spec, index: Spec) -> dict[str, Spec]:
-        return _room(index) | {"places": Spec(self.infer(x, index).shape, WIDE)}
+        return _workspace(index) | {"places": Spec(self.infer(x, index).shape, WIDE)}
 
-    def forward(self, x: Array, index: Array, *, out: Array, room: Array) -> Calls:
+    def forward(self, x: Array, index: Array, *, out: Array, workspace: Array) -> Calls:
         axis = self.axis % x.ndim
         yield from _in_range(index, x.shape[axis], f"index_select: index along axis {axis}")
-        yield from _taken(x, index, room, axis, out)
+        yield from _taken(x, index, workspace, axis, out)
 
     def backward(
         self, dy: Array, index: Array, *, out: Slots, counting: Array, places: Array
@@ -127,11 +129,11 @@ class Embedding(GradOp, name="embedding"):
         return Spec((*index.shape, weight.shape[1]), weight.dtype)
 
     def work(self, weight: Spec, index: Spec) -> dict[str, Spec]:
-        return _room(index) | {"places": Spec((index.size, weight.shape[1]), WIDE)}
+        return _workspace(index) | {"places": Spec((index.size, weight.shape[1]), WIDE)}
 
-    def forward(self, weight: Array, index: Array, *, out: Array, room: Array) -> Calls:
+    def forward(self, weight: Array, index: Array, *, out: Array, workspace: Array) -> Calls:
         yield from _in_range(index, len(weight), "embedding: index")
-        yield from _taken(weight, index, room, 0, out)
+        yield from _taken(weight, index, workspace, 0, out)
 
     def backward(
         self, dy: Array, index: Array, *, out: Slots, counting: Array, places: Array
@@ -244,31 +246,31 @@ def _check(index: Array, flat: Array, length: int, what: str) -> None:
     )
 
 
-def _widened(index: Array, room: Array) -> tuple[Array, tuple[Call, ...]]:
+def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
     """Return the index in the dtype that NumPy takes as it is, and the calls that write that."""
     if index.dtype == WIDE:
         return index, ()
-    wide = room[0, ...]
+    wide = workspace[0, ...]
     return wide, (call(np.copyto, wide, index),)
 
 
-def _counted(index: Array, room: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
+def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
     """Return the index counted from the front, and the calls that write that.
 
     As unsigned numbers, negative ones are huge, and the smaller of index and index + length it is:
     45 us for 65,536, where `numpy.remainder` takes 400 us.
     """
-    wide, calls = _widened(index, room)
-    counted: Array = room[1, ...]
-    given, found = wide.view(np.uintp), counted.view(np.uintp)
-    added = call(np.add, given, np.array(length, np.uintp), found)
-    return counted, (*calls, added, call(np.minimum, given, found, out=found))
+    wide, calls = _widened(index, workspace)
+    counted: Array = workspace[1, ...]
+    given, shifted = wide.view(np.uintp), counted.view(np.uintp)
+    added = call(np.add, given, np.array(length, np.uintp), shifted)
+    return counted, (*calls, added, call(np.minimum, given, shifted, out=shifted))
 
 
-def _taken(x: Array, index: Array, room: Array, axis: int, out: Array) -> Calls:
+def _taken(x: Array, index: Array, workspace: Array, axis: int, out: Array) -> Calls:
     """Yield the calls that take slices of x by a checked index."""
     few = index.size < FEW
-    rows, calls = _widened(index, room) if few else _counted(index, room, x.shape[axis])
+    rows, calls = _widened(index, workspace) if few else _counted(index, workspace, x.shape[axis])
     yield from calls
     yield call(x.take, rows, axis, out, "wrap" if few else "clip")
 
@@ -280,20 +282,20 @@ def _scattered(dy: Array, places: Array, dx: Array) -> Calls:
 
 
 def _scattered_rows(
-    dy: Array, index: Array, room: Array, places: Array, dx: Array, axis: int
+    dy: Array, index: Array, workspace: Array, places: Array, dx: Array, axis: int
 ) -> Calls:
     """Yield the calls that set dx to the sum of the slices of dy at `index` along `axis`."""
     outer, inner = prod(dx.shape[:axis]), prod(dx.shape[axis + 1 :])
     spread: Any = places.reshape(outer, index.size, inner)
     starts = np.arange(outer, dtype=WIDE)[:, None, None] * (dx.shape[axis] * inner)
-    rows, calls = _counted(index, room, dx.shape[axis])
+    rows, calls = _counted(index, workspace, dx.shape[axis])
     yield from calls
     yield call(np.multiply, rows.reshape(-1, 1), np.array(inner, WIDE), spread)
     yield call(np.add, spread, starts + np.arange(inner, dtype=WIDE), spread)
     yield from _scattered(dy, places, dx)
 
 
-def _room(index: Spec) -> dict[str, Spec]:
-    """Return the room in which forward and backward count an index."""
-    room = Spec((2, *index.shape), WIDE)
-    return {"room": room, "counting": room}
+def _workspace(index: Spec) -> dict[str, Spec]:
+    """Return the workspace in which forward and backward count an index."""
+    workspace = Spec((2, *index.shape), WIDE)
+    return {"workspace": workspace, "counting": workspace}

@@ -37,8 +37,8 @@ class Reshape(GradOp, name="reshape"):
     def infer(self, x: Spec) -> Spec:
         known = prod(n for n in self.shape if n != -1)
         free = self.shape.count(-1)
-        rest = x.size // known if free and known else 1
-        shape = tuple(rest if n == -1 else n for n in self.shape)
+        inferred = x.size // known if free and known else 1
+        shape = tuple(inferred if n == -1 else n for n in self.shape)
         if free > 1 or min(self.shape, default=0) < -1 or prod(shape) != x.size:
             raise ShapeError(
                 f"reshape: x must have as many values as {self.shape} ({listing(x=x)})"

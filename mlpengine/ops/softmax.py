@@ -26,7 +26,7 @@ class AlongAxis(GradOp):
     def work(self, x: Spec) -> dict[str, Spec]:
         axis = normal_axis(self.name, self.axis, x)
         line = Spec((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
-        return {"lines": line, "sums": line, "room": x}
+        return {"lines": line, "sums": line, "workspace": x}
 
 
 class Softmax(AlongAxis, name="softmax"):
@@ -64,13 +64,13 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
     Raises: ShapeError unless x has the axis, and entries along it.
     """
 
-    def forward(self, x: Array, *, out: Array, lines: Array, room: Array) -> Calls:
+    def forward(self, x: Array, *, out: Array, lines: Array, workspace: Array) -> Calls:
         axis = self.axis % x.ndim
-        x, y, lines, room = (folded(v, axis) for v in (x, out, lines, room))
+        x, y, lines, workspace = (folded(v, axis) for v in (x, out, lines, workspace))
         yield from largest(x, lines[:, 0], y)
         yield call(np.subtract, x, lines, y)
-        yield call(np.exp, y, room)
-        yield from total(room, lines[:, 0])
+        yield call(np.exp, y, workspace)
+        yield from total(workspace, lines[:, 0])
         yield call(np.log, lines, lines)
         yield call(np.subtract, y, lines, y)
 

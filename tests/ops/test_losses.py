@@ -16,7 +16,7 @@ from mlpengine.ops import (
     MeanSquaredError,
     SoftmaxCrossEntropy,
 )
-from mlpengine.ops._loss import REMEMBERED
+from mlpengine.ops._loss import MAX_BINDINGS
 from mlpengine.spec import Spec
 
 DISTANCES = [MeanSquaredError(), MeanAbsoluteError(), Huber(0.7), BinaryCrossEntropyWithLogits(2)]
@@ -105,12 +105,12 @@ def test_a_second_call_on_the_same_arrays_binds_nothing_and_allocates_nothing(lo
 
 @every_loss
 def test_bindings_are_few_and_never_mixed_up(loss):
-    pairs = [batch(loss, rows=rows, seed=rows) for rows in range(1, 2 * REMEMBERED)]
+    pairs = [batch(loss, rows=rows, seed=rows) for rows in range(1, 2 * MAX_BINDINGS)]
     gradients = [np.empty_like(output) for output, *_ in pairs]
     once = [loss(o, t, d, w) for (o, t, w), d in zip(pairs, gradients, strict=True)]
     again = [loss(o, t, d, w) for (o, t, w), d in zip(pairs, gradients, strict=True)]
     assert once == again
-    assert len(vars(loss)["_bindings"]) == REMEMBERED
+    assert len(vars(loss)["_bindings"]) == MAX_BINDINGS
 
 
 def test_a_loss_takes_indices_and_probabilities_in_turn():
