@@ -22,7 +22,7 @@ from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics.schedule import DENSE_STEPS, EVERY, SHORT_STEP, STRETCH
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop
-from mlpengine.train.task import Part, Task
+from mlpengine.train.task import Split, Task
 
 BUDGET = {"tiny": 5.0}
 """Per cent of the training time, by workload; of the others 2."""
@@ -36,7 +36,7 @@ class Unmeasured(Task):
     def predict(self, output: np.ndarray) -> np.ndarray:
         return output
 
-    def metrics(self, output: np.ndarray, part: Part, *, full: bool = False) -> dict[str, float]:
+    def metrics(self, output: np.ndarray, part: Split, *, full: bool = False) -> dict[str, float]:
         return {}
 
 
@@ -50,7 +50,7 @@ def loop(work: Workload, batches: int, watcher: LoopDiagnostics | None) -> Loop:
     loss = MeanSquaredError() if work.loss == "mse" else SoftmaxCrossEntropy()
     step = TrainingStep(mlp, loss, Adam(mlp, lr=1e-3), work.batch)
     target = y if work.loss == "mse" else y.argmax(axis=1)
-    part = Part(x, target, target)
+    part = Split(x, target, target)
     callbacks = [] if watcher is None else [watcher]
     return Loop(step, Unmeasured(work.sizes[-1]), part, epochs=10**9, callbacks=callbacks)
 

@@ -34,7 +34,7 @@ from mlpengine.data import Preprocessor, Table, load_dataset, split_rows
 from mlpengine.diagnostics import Verdict
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop
-from mlpengine.train.task import Part, part_of, task_for
+from mlpengine.train.task import Split, part_of, task_for
 
 TARGETS = {"digits": "digit", "diabetes": "progression", "penguins": "species", "waves": "y"}
 LOSSES = {
@@ -64,7 +64,7 @@ class SetUp:
     preprocessing: dict[str, Any] = field(default_factory=dict)
     clip_norm: float | None = None
     cosine: bool = False
-    spoil: Callable[[Mlp, Part], Part | None] | None = None
+    spoil: Callable[[Mlp, Split], Split | None] | None = None
     reasons: frozenset[str] = frozenset()
 
 
@@ -120,45 +120,45 @@ def run(setup: SetUp, seed: int = 1) -> tuple[LoopDiagnostics, list[Verdict]]:
     return watcher, watcher.verdicts()
 
 
-def scaled(factor: float) -> Callable[[Mlp, Part], None]:
+def scaled(factor: float) -> Callable[[Mlp, Split], None]:
     """Return what multiplies all initial weights."""
 
-    def spoil(mlp: Mlp, _train: Part) -> None:
+    def spoil(mlp: Mlp, _train: Split) -> None:
         for weight in mlp.weights:
             weight *= factor
 
     return spoil
 
 
-def shifted_biases(mlp: Mlp, _train: Part) -> None:
+def shifted_biases(mlp: Mlp, _train: Split) -> None:
     for bias in mlp.biases[:-1]:
         bias -= 20
 
 
-def shuffled(_mlp: Mlp, train: Part) -> Part:
+def shuffled(_mlp: Mlp, train: Split) -> Split:
     """Return the part with targets that have nothing to do with the features."""
     order = np.random.default_rng(0).permutation(len(train))
-    return Part(train.x, np.ascontiguousarray(train.y[order]), train.truth[order], train.weights)
+    return Split(train.x, np.ascontiguousarray(train.y[order]), train.truth[order], train.weights)
 
 
-def one_row(value: float) -> Callable[[Mlp, Part], Part]:
+def one_row(value: float) -> Callable[[Mlp, Split], Split]:
     """Return what puts a number into the features of one row."""
 
-    def spoil(_mlp: Mlp, train: Part) -> Part:
+    def spoil(_mlp: Mlp, train: Split) -> Split:
         x = train.x.copy()
         x[100, :4] = value
-        return Part(x, train.y, train.truth, train.weights)
+        return Split(x, train.y, train.truth, train.weights)
 
     return spoil
 
 
-def one_column(factor: float) -> Callable[[Mlp, Part], Part]:
+def one_column(factor: float) -> Callable[[Mlp, Split], Split]:
     """Return what gives one feature another unit."""
 
-    def spoil(_mlp: Mlp, train: Part) -> Part:
+    def spoil(_mlp: Mlp, train: Split) -> Split:
         x = train.x.copy()
         x[:, 0] *= factor
-        return Part(x, train.y, train.truth, train.weights)
+        return Split(x, train.y, train.truth, train.weights)
 
     return spoil
 

@@ -235,7 +235,7 @@ def wrong_ending(ended: Ended, fault: Fault, run: Path) -> str:
     """Return what is wrong with the ending of a command that met a fault; "" if nothing is."""
     if ended.code == -signal.SIGKILL:
         return "" if fault.action.startswith("kill") else "was killed"
-    if ended.code not in (0, 1):
+    if ended.code not in (0, 1, 2):
         return f"exit code {ended.code}: {ended.text.strip()}"
     errors = [line for line in ended.text.splitlines() if line.startswith("error")]
     if "Traceback" in ended.text or "Exception" in ended.text:

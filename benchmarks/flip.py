@@ -1,4 +1,4 @@
-"""Flip single bits of a checkpoint; each must be noticed, and the checkpoint before it taken.
+"""Flip single bits of a checkpoint: each must be detected, and the checkpoint before it loaded.
 
 python benchmarks/flip.py                 # 10,000 bits
 python benchmarks/flip.py --times 100     # a short form
@@ -22,7 +22,7 @@ training: {epochs: 4, checkpoint: {every_epochs: 1}}
 report: false
 """
 HEADER_SHARE = 0.5
-"""Of the flips, how many go into the header, where formats are most easily fooled."""
+"""Share of the flips that hit the header, where a format is easiest to deceive."""
 
 
 def main() -> int:

@@ -4,9 +4,9 @@
     python benchmarks/kill.py --times 1000 --signals KILL
     python benchmarks/kill.py --smoke             # once each
 
-A run is stopped, resumed, stopped again, ... until it ends; then its weights, metrics and
-diagnostics must equal those of a run that nothing happened to.  The moments are spread over the
-whole life of the process, its start and its last writes included.
+A run is stopped and resumed, once or twice, until it ends; then its weights, metrics and
+diagnostics must equal those of an undisturbed run.  The moments are spread over the whole life of
+the process, its start and its last writes included.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def start(*args: object) -> subprocess.Popen[str]:
 
 
 def go_on(config: Path, run: Path) -> subprocess.Popen[str]:
-    """Start the run, or resume it if it had got as far as its config."""
+    """Start the run, or resume it if its config was written."""
     if (run / "config.resolved.yaml").exists():
         return start("--resume", run)
     shutil.rmtree(run, ignore_errors=True)
@@ -65,11 +65,11 @@ def await_start(process: subprocess.Popen[str]) -> None:
 
 
 def stop(process: subprocess.Popen[str], name: str, moment: float) -> str:
-    """Send the signal after `moment` seconds, and return what was wrong with the ending."""
+    """Send the signal after `moment` seconds; return the fault of the ending, or ""."""
     try:
         process.wait(moment)
     except subprocess.TimeoutExpired:
-        if name != "KILL":  # while Python starts, it answers signals in its own way
+        if name != "KILL":  # Python has its own handlers until the command starts
             await_start(process)
         process.send_signal(getattr(signal, f"SIG{name}"))
     began = time.perf_counter()
@@ -84,7 +84,7 @@ def stop(process: subprocess.Popen[str], name: str, moment: float) -> str:
 
 
 def attempt(name: str, config: Path, whole: Path, seconds: float, stops: int) -> str:
-    """Stop a run `stops` times, let it end, and return what differs from the whole one."""
+    """Stop a run `stops` times, let it end, and return the differences from the whole one."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         for _ in range(stops):

@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 from mlpengine import Adam, Sgd, TrainingStep
 from mlpengine.data import NumberTarget
 from mlpengine.train.loop import Loop
-from mlpengine.train.task import Classification, Part, Regression
+from mlpengine.train.task import Classification, Regression, Split
 from mlpengine.wording import plural
 
 WORKLOADS = (
@@ -105,7 +105,7 @@ def engine_epoch(work: Workload) -> Steps:
     outputs = work.sizes[-1]
     scale = [f"y{i}" for i in range(outputs)], [0.0] * outputs, [1.0] * outputs
     task = Regression(NumberTarget(*scale)) if work.loss == "mse" else Classification(outputs)
-    loop = Loop(step, task, Part(x, y, y), epochs=0)
+    loop = Loop(step, task, Split(x, y, y), epochs=0)
 
     def epoch() -> None:
         loop.epochs += 1

@@ -9,7 +9,7 @@ import click
 
 from mlpengine.config import load_config
 from mlpengine.errors import RunError, UsageError
-from mlpengine.train.task import RISING
+from mlpengine.train.task import HIGHER_IS_BETTER
 
 from .report import number
 from .session import RESOLVED, RESULT_FILE, read_result
@@ -86,7 +86,7 @@ def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[s
             one, other = metrics.get(f"{part} {metric}", (None, None))
             if one is None or other is None:
                 continue
-            ahead = one - other if metric in RISING else other - one
+            ahead = one - other if metric in HIGHER_IS_BETTER else other - one
             better = None if not ahead else names[0] if ahead > 0 else names[1]
             return {"by": f"{part} {metric}", "difference": abs(ahead), "better": better}
     return {"by": None, "difference": None, "better": None}

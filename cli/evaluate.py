@@ -16,7 +16,7 @@ from mlpengine.errors import UsageError
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load_model
-from mlpengine.train.task import Classification, Part, part_of
+from mlpengine.train.task import Classification, Split, part_of
 
 from .report import metrics_table, mistakes
 from .session import RESOLVED
@@ -63,7 +63,7 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
     click.echo("\n".join(lines).rstrip())
 
 
-def measure(model: Model, parts: dict[str, Part]) -> dict[str, dict[str, Any]]:
+def measure(model: Model, parts: dict[str, Split]) -> dict[str, dict[str, Any]]:
     """Return the metrics of each part, the outputs, and for classes the confusion matrix."""
     task = model.task
     evaluator = Evaluator(model.mlp, model.plain_loss, task)
@@ -80,7 +80,7 @@ def measure(model: Model, parts: dict[str, Part]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def read_part(model: Model, source: str) -> Part:
+def read_part(model: Model, source: str) -> Split:
     """Return the rows of a file as the model takes them, with their targets."""
     stream: Any = sys.stdin.buffer if source == "-" else source
     table = read_table(stream, text=model.preprocessor.text_columns)
@@ -93,7 +93,7 @@ def read_part(model: Model, source: str) -> Part:
     return part_of(table, usable.rows, model.preprocessor, model.task, model.mlp.dtype)
 
 
-def own_parts(run: Path, model: Model) -> dict[str, Part]:
+def own_parts(run: Path, model: Model) -> dict[str, Split]:
     """Return the parts that a run was trained and measured on."""
     if not (run / RESOLVED).is_file():
         raise UsageError(f"{run}: holds no {RESOLVED}; say which rows to use with --data FILE")

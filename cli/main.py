@@ -44,7 +44,7 @@ SIGINT_CODE, SIGTERM_CODE = 130, 143
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand's module when the subcommand is called, not to list it."""
+    """Imports the module of a subcommand when the subcommand is called, not when it is listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of `COMMANDS`."""
@@ -102,11 +102,11 @@ def group(debug: bool) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     keep_streams()
     code = run(list(sys.argv[1:] if args is None else args))
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the work is done: keep its exit code
+        signal.signal(number, signal.SIG_IGN)  # the result is complete: its exit code stands
     sys.exit(code)
 
 
@@ -114,7 +114,7 @@ def run(args: list[str]) -> int:
     """Run the command line and return its exit code; an expected error prints no traceback."""
     signal.signal(signal.SIGTERM, _terminate)
     debug = "--debug" in args
-    args = [arg for arg in args if arg != "--debug"]  # so that it may stand anywhere
+    args = [arg for arg in args if arg != "--debug"]  # --debug may be given anywhere
     try:
         code = group.main(args, prog_name="mlpengine", standalone_mode=False)
         sys.stdout.flush()
@@ -136,7 +136,7 @@ def run(args: list[str]) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """Print an expected error and return its exit code; let any other one show where it arose."""
+    """Print an expected error and return its exit code; raise any other."""
     from mlpengine.errors import MlpEngineError
 
     if isinstance(error, MlpEngineError):
@@ -154,7 +154,7 @@ def _explain(error: Exception) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """Return what click found wrong with a call, in the form of all other errors."""
+    """Return a usage error of click in the form of all other errors."""
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
     context = getattr(error, "ctx", None)

@@ -15,7 +15,7 @@ SHOWN = 3
 
 
 def columns(loop: Loop) -> list[tuple[str, int]]:
-    """Return title and width of each column; together they fit a terminal of 80 columns."""
+    """Return title and width of each column, at most 80 characters in all."""
     names = {"loss": "val loss"}
     measured = [(names.get(n, n.replace("_", " ")), 8) for n in loop.history.metrics[:SHOWN]]
     fixed = [("grad norm", 9), ("lr", 8), ("rows/s", 9), ("left", 5)]
@@ -37,8 +37,10 @@ def cells(loop: Loop, row: EpochRow, seconds_left: float) -> list[str]:
 
 def clock(seconds: float) -> str:
     """Return a duration as minutes and seconds, or hours and minutes: 2:07, 3h04."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}"
+    minutes = round(seconds) // 60
+    if minutes < 60:
+        return f"{minutes}:{round(seconds) % 60:02d}"
+    return f"{minutes // 60}h{minutes % 60:02d}"
 
 
 def aligned(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
@@ -119,9 +121,9 @@ def is_terminal() -> bool:
 
 
 class Meter:
-    """How much of reading or looking at a table is done, on stderr: a bar, or a line now and then.
+    """The share of a table that is processed, on stderr: a bar, or lines where it is no terminal.
 
-    Work that ends within a second shows nothing.
+    Work of less than a second shows nothing.
     """
 
     FIRST, NEXT = 1.0, 5.0
@@ -141,7 +143,7 @@ class Meter:
             self._bar.stop()
 
     def __call__(self, share: float) -> None:
-        """Show the share that is done, if it is time."""
+        """Show the share that is done, if an update is due."""
         if self._bar is not None:
             self._bar.update(self._task, completed=share)
         elif self._clock() >= self._due:
@@ -155,7 +157,7 @@ class Meter:
 
 
 def _bar() -> Any:
-    """Return a bar on stderr that is taken away at the end."""
+    """Return a bar on stderr that disappears at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

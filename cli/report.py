@@ -1,4 +1,4 @@
-"""The result of a run for a person, on stdout."""
+"""The result of a run as text, on stdout."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.spec import Array
 from mlpengine.train.loop import Result
 from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.task import Classification, Part, Regression, Task
+from mlpengine.train.task import Classification, Regression, Split, Task
 from mlpengine.wording import plural
 
 if TYPE_CHECKING:
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 ENDINGS = {"epochs": "", "early": ", stopped early", "interrupted": ", interrupted"}
 SHOWN_CLASSES = 10
-"""Classes up to which the whole confusion matrix is shown, beyond it the commonest mistakes."""
+"""Largest number of classes with a whole confusion matrix; for more, the commonest mistakes."""
 
 SHOWN_MISTAKES = 5
 ROW_OF_METRICS = 5
-"""Metrics up to which a part is a row of the table, and beyond which a column."""
+"""Largest number of metrics for which a part is a row of the table; for more, a column."""
 
 
 def report(
     session: "Session", result: Result, outcome: Mapping[str, Any], files: Sequence[Path] = ()
 ) -> str:
-    """Return the metrics of every part, what was mistaken for what, and where the files are."""
+    """Return the metrics of every part, the confusion of classes, and the paths of the files."""
     experiment = session.experiment
     sizes = {name: len(part) for name, part in experiment.parts.items()}
     lines = metrics_table(
@@ -58,17 +58,17 @@ def metrics_table(
     standardized = isinstance(task, Regression) and task.standardized
     titles = ["loss*" if n == "loss" and standardized else n.replace("_", " ") for n in names]
     counts = {part: f"{rows[part]:,}" for part in measured}
-    if len(names) > ROW_OF_METRICS:  # a terminal has more lines than columns
+    if len(names) > ROW_OF_METRICS:  # more metrics than fit into 80 columns
         lines = [_line("", 20, *measured), _line("rows", 20, *counts.values())]
         lines += [
-            _line(title, 20, *(number(found[name]) for found in measured.values()))
+            _line(title, 20, *(number(values[name]) for values in measured.values()))
             for title, name in zip(titles, names, strict=True)
         ]
     else:
         lines = [_line("", 10, "rows", *titles)]
         lines += [
-            _line(part, 10, counts[part], *(number(found[name]) for name in names))
-            for part, found in measured.items()
+            _line(part, 10, counts[part], *(number(values[name]) for name in names))
+            for part, values in measured.items()
         ]
     if standardized:
         lines.append("* loss (standardized): of targets scaled to mean 0 and deviation 1")
@@ -76,7 +76,7 @@ def metrics_table(
 
 
 def mistakes(
-    task: Task, part: Part, output: Array, labels: Sequence[object], name: str
+    task: Task, part: Split, output: Array, labels: Sequence[object], name: str
 ) -> list[str]:
     """Return a confusion matrix, the commonest confusions, or a summary of the residuals."""
     predicted = task.predict(output)
@@ -105,7 +105,7 @@ def number(value: float | None) -> str:
 
 
 def shortest(path: Path) -> Path:
-    """Return a path relative to where the command runs, if it lies below."""
+    """Return a path relative to the working directory, if it lies below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -135,5 +135,5 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
     return lines
 
 
-def _line(first: str, width: int, *rest: str) -> str:
-    return first.ljust(width) + "".join(f"{text:>11}" for text in rest)
+def _line(first: str, width: int, *texts: str) -> str:
+    return first.ljust(width) + "".join(f"{text:>11}" for text in texts)

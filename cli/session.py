@@ -1,4 +1,4 @@
-"""One run of `mlpengine train`: begun or resumed, watched, saved and measured."""
+"""One run of `mlpengine train`, new or resumed: callbacks, checkpoints, result."""
 
 import json
 import logging
@@ -33,20 +33,20 @@ from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Callback, Loop, Result
 from mlpengine.train.model import MODEL_FILE, Model
 from mlpengine.train.run_directory import RunDirectory, environment
-from mlpengine.train.task import Part
+from mlpengine.train.task import Split
 
 from .progress import Progress
 
 GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
 ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
 DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
-"""What of the environment may change the last bits of a result."""
+"""Keys of the environment that may change the last bits of a result."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class EpochLogs(Callback):
-    """Writes metrics.csv, which the same seed repeats, and timings.csv."""
+    """Writes metrics.csv, which the same seed reproduces, and timings.csv, which it does not."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._path = directory.path
@@ -126,7 +126,7 @@ class Session:
             self._load(checkpoint)
 
     def write_inputs(self) -> None:
-        """Write what the run is made of; the resolved config comes last, resuming needs it."""
+        """Write config and environment; the resolved config is last, since resuming requires it."""
         file = self.experiment.file
         self.directory.write(GIVEN, file.document.raw)
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
@@ -146,7 +146,7 @@ class Session:
                 progress.close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return what the diagnostics found wrong, and after the end what columns explain."""
+        """Return the verdicts of the diagnostics, preceded after the end by those about columns."""
         return [*self.column_verdicts, *(self.diagnostics.verdicts() if self.diagnostics else [])]
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class Session:
     def finish(self, result: Result) -> dict[str, Any]:
         """Save the model, measure it on every part, and return (and save) the result.
 
-        An interrupted run ends at once: it has what its best epoch measured.
+        An interrupted run ends at once, with the validation metrics of its best epoch.
         """
         experiment, directory = self.experiment, self.directory
         experiment.model.save(directory.path / MODEL_FILE)
@@ -263,13 +263,13 @@ def check_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None
 
 
 def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
-    """Return the preprocessing that a run was begun with, so that it goes on with the same."""
+    """Return the preprocessing of a checkpoint, which a resumed run uses unchanged."""
     description, state = checkpoint.header.get("model", {}), checkpoint.state.get("weights", {})
     return Model.restored(description, state, checkpoint.path).preprocessor
 
 
-def fingerprints(parts: Mapping[str, Part]) -> dict[str, int]:
-    """Return a checksum of the rows of each part, so that changed data are noticed."""
+def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
+    """Return a checksum of the rows of each part, to detect changed data."""
     checksums = {}
     for name, part in parts.items():
         total = zlib.crc32(repr(part.x.shape).encode())
@@ -281,7 +281,7 @@ def fingerprints(parts: Mapping[str, Part]) -> dict[str, int]:
 
 
 def uses_extra(setting: str | bool, package: str) -> bool:
-    """Return whether to use an optional package: as told, or if it is installed.
+    """Return whether to use an optional package: as set, or if it is installed.
 
     Raises: MissingExtraError if it is asked for and missing.
     """

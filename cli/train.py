@@ -107,7 +107,7 @@ def new_session(experiment: Experiment, out: Path | None, callbacks: list[Progre
 
 
 def resumed_session(path: Path, callbacks: list[Progress]) -> Session:
-    """Return the session of an earlier run, at its newest checkpoint or at its beginning."""
+    """Return the session of an earlier run, at its newest checkpoint or at its start."""
     with ExitStack() as on_failure:
         directory = RunDirectory.open(path)
         on_failure.callback(directory.close)
@@ -130,7 +130,7 @@ def _resumed(directory: RunDirectory, callbacks: list[Progress]) -> Session:
 
 
 def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_json: bool) -> None:
-    """Run a session to its end and print what came out."""
+    """Run a session to its end and print the result."""
     experiment = session.experiment
     profiler = Profiler(session) if profile else None
     if not quiet:
@@ -144,7 +144,7 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
         files = [] if state.code else pictures(session, result)
     if profiler:
         click.echo(profiler.table(), err=True)
-    with suppress(BrokenPipeError):  # the run is done, whether or not its reader has left
+    with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
         click.echo(json.dumps(outcome) if as_json else report(session, result, outcome, files))
 
 

@@ -20,7 +20,7 @@ from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 from mlpengine.train.history import History
 from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.task import Classification, Part, Regression, Task
+from mlpengine.train.task import Classification, Regression, Split, Task
 
 try:
     from matplotlib import style
@@ -77,7 +77,7 @@ def save_plots(
     directory: str | Path,
     history: History | str | Path,
     task: Task,
-    part: Part,
+    part: Split,
     output: Array,
     *,
     labels: Sequence[object] = (),

@@ -10,7 +10,7 @@ import pytest
 from mlpengine import MissingExtraError, UsageError
 from mlpengine.data import NumberTarget
 from mlpengine.train.history import CsvLog, EpochRow, History
-from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Part, Regression
+from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Regression, Split
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs the extra plots")
 
@@ -148,7 +148,7 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_each_task_gets_its_pictures(tmp_path, name):
     task, truth, output, second = RUNS[name]
-    part = Part(np.zeros((4, 3), "f4"), truth, truth)
+    part = Split(np.zeros((4, 3), "f4"), truth, truth)
     directory = tmp_path / "run" / "plots"
     labels = ("no $", "日本 {x}_^")
     paths = plots.save_plots(directory, history(), task, part, output, labels=labels)

@@ -16,7 +16,7 @@ from mlpengine import (
 )
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Callback, Loop
-from mlpengine.train.task import Classification, Part
+from mlpengine.train.task import Classification, Split
 
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
 
@@ -31,7 +31,7 @@ def make_loop(callbacks, *, epochs=3, validation=True, optimizer=Adam, **options
     y = (x[:, 0] > 0).astype("i8")
     mlp = Mlp([4, 8, 2], seed=0)
     step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer(mlp, **options), 16)
-    part = Part(x, y, y)
+    part = Split(x, y, y)
     held_out = part if validation else None
     return Loop(step, Classification(2), part, held_out, epochs=epochs, callbacks=callbacks)
 

@@ -48,40 +48,20 @@ WORDS = (
 
 
 PENDING = {
-    "observers?": (
-        "benchmarks/diagnostics",
-        "cli/",
-        "mlpengine/config/",
-        "mlpengine/diagnostics/",
-        "mlpengine/tensorboard.py",
-        "mlpengine/train/",
-    ),
-    "unseen|on_unseen": ("mlpengine/export/", "mlpengine/tensorboard.py", "mlpengine/train/"),
-    "Unseen": ("mlpengine/tensorboard.py", "mlpengine/train/"),
-    "[Rr]oom": ("mlpengine/formula/", "mlpengine/ops/", "mlpengine/train/"),
-    "Part": (
-        "benchmarks/",
-        "cli/",
-        "mlpengine/config/",
-        "mlpengine/estimators/",
-        "mlpengine/plots.py",
-        "mlpengine/train/",
-    ),
-    "rehearse[ds]?": ("cli/",),
+    "observers?": ("mlpengine/diagnostics/", "mlpengine/train/loop.py"),
+    "unseen|on_unseen": ("mlpengine/export/",),
+    "[Rr]oom": ("mlpengine/formula/", "mlpengine/ops/"),
     "twins?": ("mlpengine/data/",),
     "dear": ("mlpengine/formula/",),
-    "RISING": ("cli/", "mlpengine/train/"),
     "found|seen|most|least|rest": (
         "benchmarks/lr_finder.py",
         "benchmarks/online.py",
         "cli/",
         "mlpengine/backends/",
         "mlpengine/data/",
-        "mlpengine/estimators/",
         "mlpengine/formula/",
         "mlpengine/ops/",
         "mlpengine/plots.py",
-        "mlpengine/train/",
     ),
 }
 """Files and directories, by old word, that are still to be renamed."""

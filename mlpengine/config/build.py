@@ -46,7 +46,7 @@ from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
-from mlpengine.train.task import Classification, Part, Task, part_of, task_for
+from mlpengine.train.task import Classification, Split, Task, part_of, task_for
 
 LOSSES = {
     "classification": ("softmax_cross_entropy", "bce_with_logits", "formula"),
@@ -70,7 +70,7 @@ class Experiment:
     file: ConfigFile
     tables: Tables
     task: Task
-    parts: dict[str, Part]
+    parts: dict[str, Split]
     model: Model
     loss: Loss
     step: TrainingStep
@@ -187,7 +187,7 @@ def _network(file: ConfigFile, in_dim: int, out_dim: int) -> Mlp:
         raise file.wrong(("model",), str(error)) from error
 
 
-def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:
+def _loss(file: ConfigFile, name: str, train: Split, task: Task) -> Loss:
     given = file.config.loss
     balanced = file.config.data.class_weights == "balanced"
     classes = isinstance(task, Classification)
@@ -221,7 +221,7 @@ def _loss(file: ConfigFile, name: str, train: Part, task: Task) -> Loss:
     return MeanSquaredError()
 
 
-def _check_two_classes(file: ConfigFile, train: Part) -> None:
+def _check_two_classes(file: ConfigFile, train: Split) -> None:
     count = int(train.truth.max()) + 1
     if count > 2:
         name = file.config.loss.name

@@ -15,7 +15,7 @@ from mlpengine.data.kinds import kind_of, task_of
 from mlpengine.data.leaks import Leak, find_leak
 from mlpengine.data.preprocessing import Preprocessor
 from mlpengine.data.reader import DATASETS, load_dataset, read_blocks, read_table
-from mlpengine.data.splits import Split, split_rows
+from mlpengine.data.splits import SplitRows, split_rows
 from mlpengine.data.table import Column, Table
 from mlpengine.data.targets import ClassTarget, MultiLabelTarget, NumberTarget, class_weights
 
@@ -31,7 +31,7 @@ __all__ = [
     "NumberTarget",
     "Preprocessor",
     "Profile",
-    "Split",
+    "SplitRows",
     "Stream",
     "Table",
     "class_weights",

@@ -13,7 +13,7 @@ PARTS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitRows:
     """Sorted int64 row numbers of each part; no row is in two of them."""
 
     train: Array
@@ -33,7 +33,7 @@ def split_rows(
     labels: Array | None = None,
     groups: Array | None = None,
     times: Array | None = None,
-) -> Split:
+) -> SplitRows:
     """Split rows at random, the same way for the same seed (PCG64).
 
     With `labels` each class is split in these proportions, to within one row: it is in every
@@ -64,7 +64,7 @@ def split_rows(
     else:
         classes = np.zeros(n_rows, np.int64) if labels is None else np.asarray(labels)
         part = _by_class(classes, shares, generator)
-    return Split(*(np.flatnonzero(part == number) for number in range(3)))
+    return SplitRows(*(np.flatnonzero(part == number) for number in range(3)))
 
 
 def _shares(fractions: Sequence[float]) -> Array:

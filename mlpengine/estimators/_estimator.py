@@ -22,7 +22,7 @@ from mlpengine.ops._loss import Loss
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.loop import Callback, Loop
-from mlpengine.train.task import Part, Task
+from mlpengine.train.task import Split, Task
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
@@ -213,12 +213,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         given = {name: value for name, value in options.items() if value is not None}
         return Learner(mlp, self._loss(), self.optimizer, given, batch_size, self.clip_norm)
 
-    def _part(self, x: Array, y: Array, weights: Array | None, rows: Array | slice) -> Part:
+    def _part(self, x: Array, y: Array, weights: Array | None, rows: Array | slice) -> Split:
         """Return some rows as the network takes them, their weights 1 on average."""
         dtype = self._learner.mlp.dtype
         target = self._task().learning_target(self._scaled(y[rows]), dtype)
         relative = None if weights is None else weights[rows] / weights[rows].mean()
-        return Part(
+        return Split(
             self._features(x[rows]),
             target,
             y[rows],

@@ -42,8 +42,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Return float64 predictions in the targets' own units, in the form that `y` had."""
         output = self._output(X)
-        found = self._task().predict(output)
-        return found[:, 0] if self._flat else found
+        predictions = self._task().predict(output)
+        return predictions[:, 0] if self._flat else predictions
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, y = validate_data(

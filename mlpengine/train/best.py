@@ -1,4 +1,4 @@
-"""The best epoch of a run: which metric decides, and the weights it had."""
+"""The best epoch of a run: the metric that selects it, and its weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 from mlpengine.errors import CheckpointError
 from mlpengine.spec import Array
-from mlpengine.train.task import RISING
+from mlpengine.train.task import HIGHER_IS_BETTER
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Best:
 
     def __init__(self, params: Array, rule: EarlyStopping) -> None:
         self.weights = params.copy()
-        self.sign = -1.0 if rule.monitor in RISING else 1.0
+        self.sign = -1.0 if rule.monitor in HIGHER_IS_BETTER else 1.0
         self.rule = rule
         self.epoch = 0
         self.value = inf
@@ -49,11 +49,11 @@ class Best:
         return value
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that later epochs are compared with; the weights are not copied."""
+        """Return the best epoch, its value and its weights, which are not copied."""
         return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Load what `state_dict` returned."""
         if state["weights"].shape != self.weights.shape:
             raise CheckpointError(f"best: weights of another network ({state['weights'].shape})")
         self.weights[...] = state["weights"]

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written so that one of them can always be read, whatever happens."""
+"""Checkpoints of a run; at any moment at least one of them can be read."""
 
 import logging
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from mlpengine.train.state import pack, unpack
 CHECKPOINTS = "checkpoints"
 FORMAT = 1
 KEPT = 2
-"""Newest checkpoints that are kept, beside the one that `best` names."""
+"""Number of newest checkpoints that are kept, in addition to the one that `best` names."""
 
 COST_SHARE = 0.02
-"""Checkpoints by the clock wait until writing them takes no larger share of the time."""
+"""Largest share of the run time that checkpoints by the clock may take."""
 
 _log = logging.getLogger("mlpengine")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read and verified: where, the loop's state, and what goes with it."""
+    """A checkpoint that was read and verified: its path, the state of the loop, its header."""
 
     path: Path
     state: dict[str, Any]
@@ -134,13 +134,13 @@ class Checkpointer(Callback):
         self._due = 0.0
 
     def on_train_start(self, loop: Loop) -> None:
-        """Start the clock; what a resumed loop begins with is saved already."""
+        """Start the clock; the state that a resumed loop was loaded from needs no saving."""
         self._wait(0.0)
         if loop.steps:
             self._saved, self._best = _position(loop), loop.best.epoch
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """Save within an epoch if it is time to."""
+        """Save within an epoch if a checkpoint is due."""
         timely = perf_counter() >= self._due
         every = self.every_steps
         if (timely or (every and loop.steps % every == 0)) and not loop.batches.is_done:
@@ -152,7 +152,7 @@ class Checkpointer(Callback):
         return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Save after an epoch if it is time to."""
+        """Save after an epoch if a checkpoint is due."""
         every, steps = self.every_epochs, self.every_steps
         wanted = (every and row.epoch % every == 0) or (steps and row.steps % steps == 0)
         if wanted or perf_counter() >= self._due:

@@ -15,13 +15,13 @@ from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
-from mlpengine.train.task import Part
+from mlpengine.train.task import Split
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
 FACT_ROWS, FEATURE_ROWS = 50_000, 2_000
 AT_ONCE = 20
-"""Samples that are written together."""
+"""Number of samples that are written in one call."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -41,7 +41,7 @@ class SampleLog(CsvLog):
             self.flush()
 
     def flush(self) -> None:
-        """Write what was added."""
+        """Write the samples that were added."""
         if not self._samples:
             return
         lines = [
@@ -131,7 +131,7 @@ class LoopDiagnostics(Callback):
         self._close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return what is wrong with the run; empty for a healthy one."""
+        """Return the problems of the run; an empty list where there are none."""
         self.core.skipped = self._loop.nonfinite.skipped
         return verdicts(self.core)
 
@@ -157,7 +157,7 @@ class LoopDiagnostics(Callback):
             self._log.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs; samples so far are written first."""
+        """Write the samples so far, and return the state with the length and digest of the file."""
         state = self.core.state_dict()
         if self._log is None:
             return {**state, "lines": 0}
@@ -166,31 +166,34 @@ class LoopDiagnostics(Callback):
         return {**state, "lines": self._log.rows, "sha256": self._log.digest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Have the next run of the loop go on where `state_dict` was taken."""
+        """Continue from this state at the next `on_train_start`."""
         self._state = state
 
 
-def facts(loss: Loss, outputs: int, train: Part, validation: Part | None) -> dict[str, Any]:
+def facts(loss: Loss, outputs: int, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return what the rows of a run tell, as arguments of `Diagnostics`.
 
-    Of large data every n-th row has to do, `FACT_ROWS` in all.
+    Large data are sampled: every n-th row, `FACT_ROWS` in all.
     """
     y, weights = _thinned(train)
     constant = best_constant(loss, y, outputs, weights)
-    found: dict[str, Any] = {"baseline": loss_of_constant(loss, y, constant, weights)}
+    arguments: dict[str, Any] = {"baseline": loss_of_constant(loss, y, constant, weights)}
     if validation is not None:
         other, shares = _thinned(validation)
-        found["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
+        arguments["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
     if loss.name in ("mse", "mae", "huber"):
-        found["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
+        arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
     stride = -(-len(train) // FEATURE_ROWS)
-    found["feature_sizes"] = feature_sizes(train.x[::stride])
+    arguments["feature_sizes"] = feature_sizes(train.x[::stride])
     if train.places is not None:
-        found["feature_names"], found["name_row"] = train.places.features, train.places.rows.place
-    return found
+        arguments["feature_names"], arguments["name_row"] = (
+            train.places.features,
+            train.places.rows.place,
+        )
+    return arguments
 
 
-def _thinned(part: Part) -> tuple[Array, Array | None]:
+def _thinned(part: Split) -> tuple[Array, Array | None]:
     """Return targets and weights of up to `FACT_ROWS` rows, evenly spread."""
     stride = -(-len(part) // FACT_ROWS)
     return part.y[::stride], None if part.weights is None else part.weights[::stride]

@@ -6,19 +6,19 @@ from mlpengine.nn import Mlp
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.spec import Array, Spec
 from mlpengine.train.nonfinite import bad_rows
-from mlpengine.train.task import Part, Task
+from mlpengine.train.task import Split, Task
 from mlpengine.wording import plural
 
 ROWS = 512
-"""Rows that pass through the net at once: enough to fill the products, small enough for a cache."""
+"""Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
 
 
 ODD = 1e4
-"""Size from which a scaled value is blamed; that of ordinary data is some 1 to 100."""
+"""Smallest scaled value that is reported as odd; ordinary data lie below 100."""
 
 
 class Evaluator:
-    """Runs a network without dropout over splits; its buffers are made once.
+    """Runs a network without dropout over splits, in buffers that are allocated once.
 
     Attributes:
         output: (rows, out_dim), the outputs of the last split, valid until the next `run`.
@@ -28,23 +28,25 @@ class Evaluator:
         self.mlp, self.loss, self.task = mlp, loss, task
         self._scratch = mlp.scratch(ROWS, training=False)
         self._bound: dict[tuple[int, bool], BoundLoss] = {}
-        self._room = np.empty((0, mlp.sizes[-1]), mlp.dtype)
-        self.output: Array = self._room
+        self._outputs = np.empty((0, mlp.sizes[-1]), mlp.dtype)
+        self.output: Array = self._outputs
 
-    def run(self, part: Part, *, full: bool = False) -> dict[str, float]:
+    def run(self, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the loss, the mean over all rows, and the metrics of a split, by name."""
-        if len(part) > len(self._room):
-            self._room = np.empty((len(part), self.mlp.sizes[-1]), self.mlp.dtype)
-        self.output = self._room[: len(part)]
+        if len(part) > len(self._outputs):
+            self._outputs = np.empty((len(part), self.mlp.sizes[-1]), self.mlp.dtype)
+        self.output = self._outputs[: len(part)]
         total = 0.0
-        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are answers here
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # infinity and NaN are legitimate results
             for start in range(0, len(part), ROWS):
                 rows = slice(start, min(start + ROWS, len(part)))
                 total += self._chunk(part, rows) * (rows.stop - rows.start)
-            found = {"loss": total / len(part)}
-            return found | self.task.metrics(self.output, part, full=full)
+            loss = {"loss": total / len(part)}
+            return loss | self.task.metrics(self.output, part, full=full)
 
-    def _chunk(self, part: Part, rows: slice) -> float:
+    def _chunk(self, part: Split, rows: slice) -> float:
         scratch = self._scratch.for_rows(rows.stop - rows.start)
         self.output[rows] = self.mlp.forward(part.x[rows], scratch)
         key = (scratch.batch_size, part.weights is not None)
@@ -61,10 +63,11 @@ class Evaluator:
         return float(bound.value)
 
 
-def odd_value(part: Part, output: Array) -> str:
-    """Say which value of a part is why its loss is not finite, or that the network is.
+def odd_value(part: Split, output: Array) -> str:
+    """Return a message about the value that makes the loss of a part infinite.
 
-    It is the value that is largest in the row that is furthest off, if it is `ODD` or more.
+    It is the largest value of the row with the largest error, if it exceeds `ODD`.  If the outputs
+    of more than half of the rows are not finite, the message blames the network.
     """
     bad = bad_rows(output)
     if 2 * len(bad) > len(output):

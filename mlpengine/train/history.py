@@ -1,4 +1,4 @@
-"""What happened epoch by epoch, in memory and in CSV files that a resumed run continues exactly."""
+"""The measurements of each epoch, in memory and in CSV files that a resumed run continues."""
 
 import logging
 import os
@@ -25,10 +25,10 @@ _log = logging.getLogger("mlpengine")
 class EpochRow:
     """One epoch.
 
-    `train_loss` is the mean over the rows as they were learned from; `validation` holds loss and
+    `train_loss` is the mean over the rows, each before its update; `validation` holds loss and
     metrics over the whole split, empty without one; `gradient_norm` is the mean over the steps,
     before clipping; `lr` is that of the last step.
-    Units: `seconds` of training, validation aside.
+    Units: `seconds` of training, without validation.
     """
 
     epoch: int
@@ -41,14 +41,14 @@ class EpochRow:
     samples_per_second: float
 
     def values(self) -> list[int | float]:
-        """Return what goes into metrics.csv: all that the same seed gives again, so no times."""
+        """Return the columns of metrics.csv: those that the same seed reproduces, so no times."""
         plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
         return [*plain, *self.validation.values()]
 
 
 @dataclass
 class History:
-    """All epochs so far; `metrics` names what validation measures, in order."""
+    """All epochs so far; `metrics` are the names of the validation metrics, in order."""
 
     metrics: tuple[str, ...]
     rows: list[EpochRow] = field(default_factory=list)
@@ -65,7 +65,7 @@ class History:
         return np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)
 
     def load(self, state: Array) -> None:
-        """Take over the rows of `state`.  Raises: CheckpointError for those of other metrics."""
+        """Load the rows of `state`.  Raises: CheckpointError for those of other metrics."""
         if state.ndim != 2 or state.shape[1] != len(self.columns) + 2:
             raise CheckpointError(f"history: was saved with other metrics ({state.shape})")
         self.rows[:] = [self._row(values) for values in state.tolist()]
@@ -80,7 +80,7 @@ class CsvLog:
     """A CSV file that grows by whole lines; floats are written so that they read back exactly.
 
     Args:
-        kept: bytes that the file begins with already, header included; what follows is cut off.
+        kept: bytes at the start of the file that are kept, header included; the others are removed.
         rows: lines in `kept`, without the header.
     """
 
@@ -92,14 +92,16 @@ class CsvLog:
         with writing(path):
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.open(path, flags, 0o666)
-            os.ftruncate(self._file, len(kept))  # never empty in between
+            os.ftruncate(
+                self._file, len(kept)
+            )  # in one call, so that a reader never finds an empty file
             os.lseek(self._file, 0, os.SEEK_END)
         if not kept:
             self._put(csv_line(columns))
 
     @classmethod
     def restored(cls, path: Path, columns: Sequence[str], rows: list[list[Any]]) -> "CsvLog":
-        """Return the log with these rows in it, rewritten with a warning if it held others."""
+        """Return the log with these rows; a file with other rows is rewritten, with a warning."""
         text = b"".join(map(csv_line, [columns, *rows]))
         same = rows and path.is_file() and read_file(path).startswith(text)
         if rows and not same:
@@ -115,7 +117,7 @@ class CsvLog:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file as far as it was written, as hex."""
+        """SHA-256 of the bytes written so far, as hex."""
         return self._hash.hexdigest()
 
     def append(self, values: Sequence[Any]) -> None:
@@ -124,12 +126,12 @@ class CsvLog:
         self.rows += 1
 
     def sync(self) -> None:
-        """Have every line on disk when this returns."""
+        """Flush every line to disk."""
         with writing(self.path):
             os.fsync(self._file)
 
     def close(self) -> None:
-        """Close the file; nothing can be appended any more."""
+        """Close the file."""
         with writing(self.path):
             os.close(self._file)
 
@@ -159,7 +161,7 @@ def csv_line(values: Sequence[Any]) -> bytes:
 
 
 def cell(value: object) -> str:
-    """Return a value as it stands in a CSV file: shortest text that reads back the same."""
+    """Return a value as text for CSV: the shortest that reads back the same."""
     if isinstance(value, float):
         return float.__repr__(value)
     return "" if value is None else str(value)

@@ -18,10 +18,10 @@ from mlpengine.train.bound_step import BoundStep
 from mlpengine.train.evaluate import Evaluator, odd_value
 from mlpengine.train.history import EpochRow, History
 from mlpengine.train.nonfinite import bad_rows
-from mlpengine.train.runs import FEWEST, CompiledSteps, compiled_steps
+from mlpengine.train.runs import MIN_STEPS, CompiledSteps, compiled_steps
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
-from mlpengine.train.task import Part, Task
+from mlpengine.train.task import Split, Task
 from mlpengine.wording import suggestion
 
 CHECKED_ROWS = 512
@@ -34,7 +34,7 @@ Ending = Literal["epochs", "early", "interrupted"]
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended; the network holds the weights of `best_epoch`."""
+    """The outcome of a run; the network holds the weights of `best_epoch`."""
 
     ending: Ending
     epochs: int
@@ -79,7 +79,7 @@ class Callback:
                 raise UsageError(f"{cls.__name__}: Callback has no hook {attribute!r}{near}")
 
     def on_train_start(self, loop: "Loop") -> None:
-        """Called once, before the first step; a state has been loaded by then."""
+        """Called once, after a state was loaded and before the first step."""
 
     def on_train_batch_end(self, loop: "Loop") -> None:
         """Called after each step that is not skipped by `skip_budget`."""
@@ -112,7 +112,7 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Load what `state_dict` returned."""
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
@@ -134,11 +134,11 @@ class Loop:
         best: the best epoch so far.
         many: makes many steps at once; None where steps are made one by one.
 
-    `state_dict` is everything that the steps to come depend on: a loop of the same settings that
-    loads it goes on with the same bits.
+    `state_dict` holds all that later steps depend on: a loop with the same settings that loads it
+    continues with the same bits.
 
-    `on_nonfinite` says what becomes of a step whose loss or gradient is not finite; nothing is
-    updated by it.
+    `on_nonfinite` is the rule for a step whose loss or gradient is not finite; such a step updates
+    nothing.
 
     Raises: NumericalError, from `run`, for such a step unless it may be skipped.
     """
@@ -147,8 +147,8 @@ class Loop:
         self,
         step: TrainingStep,
         task: Task,
-        train: Part,
-        validation: Part | None = None,
+        train: Split,
+        validation: Split | None = None,
         *,
         epochs: int,
         early_stopping: EarlyStopping | None = None,
@@ -164,7 +164,7 @@ class Loop:
         self.batch_rows: Array = self.batches.order[:0]
         weights = train.weights if step.weighted else None
         if short := len(train) % step.batch_size:
-            step.bound(short)  # made here rather than within an epoch, by the executor of all
+            step.bound(short)  # bound here: within an epoch it would cost time
         self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order)
         self.epoch = 0
         self.history = History(("loss", *task.headline) if validation else ())
@@ -199,9 +199,9 @@ class Loop:
         return self._states.get(name)
 
     def stop(self) -> None:
-        """End training after the current step, or those that are made at once, milliseconds later.
+        """End training after the current step, or the current call of many steps.
 
-        It may be called from a signal handler or another thread.
+        Either takes milliseconds.  A signal handler or another thread may call it.
         """
         self._stop = True
 
@@ -209,7 +209,7 @@ class Loop:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
         self._call("on_train_start")
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # the step finds and names them
+            with np.errstate(over="ignore", invalid="ignore"):  # the step reports them
                 try:
                     ending = self._run_epochs()
                 except NumericalError:
@@ -255,7 +255,7 @@ class Loop:
         return bool(np.isfinite(self.step.mlp.params.flat).all())
 
     def _check_result(self, ending: Ending) -> None:
-        """Refuse weights with which the next step would fail, or that no validation chose.
+        """Check that the outputs are finite and that validation selected an epoch.
 
         Raises: NumericalError.
         """
@@ -269,13 +269,13 @@ class Loop:
         if self._odd_validation and not self.best.epoch and ending != "interrupted":
             raise NumericalError(f"no epoch can be the best: {self._odd_validation}")
 
-    def _head(self) -> Part:
+    def _head(self) -> Split:
         """Return the first rows of the training part."""
         part, rows = self.train, slice(CHECKED_ROWS)
         return replace(part, x=part.x[rows], y=part.y[rows], truth=part.truth[rows], weights=None)
 
     def _train_epoch(self) -> bool:
-        """Make the steps of an epoch, or those left of it; return whether all are made."""
+        """Make the remaining steps of the epoch; return whether the epoch is complete."""
         step, hooks, sums = self.step, self._hooks["on_train_batch_end"], self._sums
         many = self.many if self._may_skip else None
         self.epoch = len(self.history.rows) + 1
@@ -301,13 +301,13 @@ class Loop:
         return self.batches.is_done
 
     def _skip_ahead(self, many: CompiledSteps) -> None:
-        """Make the steps at once that all skip budgets allow; the sums grow as one by one."""
+        """Make as many steps in one call as all skip budgets allow."""
         batches, sums = self.batches, self._sums
         rows, start = batches.batch_size, batches.cursor
         budgets: list[SkipBudget] = [budget(self) for budget in self._hooks["skip_budget"]]
         full_batches = (batches.n_rows - start) // rows
-        count = int(min(full_batches, many.most, *(budget.steps for budget in budgets)))
-        if count < FEWEST:
+        count = int(min(full_batches, many.max_steps, *(budget.steps for budget in budgets)))
+        if count < MIN_STEPS:
             return
         limit = min((budget.norm for budget in budgets), default=inf)
         losses, norms = many.make(start, count, limit)
@@ -322,7 +322,7 @@ class Loop:
         self._call("on_steps_skipped", norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
-        """Leave a step out that was not finite, or raise with the state as it was before it."""
+        """Apply the rule for a step that is not finite; if it raises, reset the batch cursor."""
         try:
             self.nonfinite.met(error, self.step, indices, self.train.places)
         except NumericalError:
@@ -359,7 +359,7 @@ class Loop:
             schedule.observe(value if validation else row.train_loss)
         self._call("on_train_epoch_end", row)
 
-    def _validate(self, part: Part) -> dict[str, float]:
+    def _validate(self, part: Split) -> dict[str, float]:
         """Return loss and metrics; warn the first time that the loss is not finite."""
         measured = self.evaluator.run(part)
         if not self._odd_validation and not isfinite(measured["loss"]):
@@ -384,7 +384,7 @@ class Loop:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where `state_dict` was called; call it before `run`.
+        """Continue exactly from `state_dict`; call it before `run`.
 
         Raises: CheckpointError if the state is one of another network, optimizer or data.
         """
@@ -401,7 +401,9 @@ class Loop:
             self._sums[:] = map(float, epoch["sums"])
             self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
             step.mlp.rng.bit_generator.state = state["dropout"]
-            states = state["callbacks"] if "callbacks" in state else state["observers"]  # 0.1
+            states = (
+                state["callbacks"] if "callbacks" in state else state["observers"]
+            )  # the key in 0.1
             for name in self._states.keys() & states.keys():
                 self._states[name].load_state_dict(states[name])
         except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:

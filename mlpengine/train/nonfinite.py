@@ -1,4 +1,4 @@
-"""Where a number stopped being finite."""
+"""Location of the first number that is not finite."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def bad_rows(array: Array) -> Array:
 
 
 def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
-    """Say where the first non-finite number of the last step stands.
+    """Return a message with the place of the first non-finite number of the last step.
 
     The input comes first, then parameters and activations in forward order, then gradients in
     backward order.  Layers count from 0, rows from 0 within the batch.
@@ -31,7 +31,7 @@ def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
                 return f"layer {number}, forward: {name} is not"
         try:
             rows = bad_rows(scratch.program.value(scratch.recording.layer_outputs[number]))
-        except TapeError:  # balanced rematerialization did not keep it
+        except TapeError:  # not kept under balanced rematerialization
             continue
         if rows.size:
             return f"layer {number}, forward: its output is not, in {_rows(rows)}"

@@ -1,4 +1,4 @@
-"""The directory of one run: made by one process, never used by another run."""
+"""The directory of one run, created by one process and locked while it is open."""
 
 import json
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from mlpengine.errors import RunError, UsageError
-from mlpengine.files import write_atomically
+from mlpengine.files import write_atomically, writing
 from mlpengine.train.threads import blas_name, cores
 
 try:
     import fcntl
-except ImportError:  # a system without it: a run directory is not locked while it is used
+except ImportError:  # on a system without flock, run directories are not locked
     fcntl = None  # type: ignore[assignment]
 
 LOCK_FILE = "run.lock"
@@ -25,9 +25,9 @@ MAX_TRIES = 10_000
 class RunDirectory:
     """A directory that belongs to one run, and to one process as long as it is open.
 
-    Several processes may ask for the same name at once: each gets a directory of its own, because
-    a directory belongs to whoever makes its lock file.  The lock itself is the system's, so that
-    it goes when its process does.
+    Processes that ask for the same name at the same time get a directory each: it belongs to the
+    process that creates its lock file.  The lock is an advisory lock of the system, which releases
+    it when the process ends.
     """
 
     def __init__(self, path: Path, lock: int | None = None) -> None:
@@ -58,7 +58,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """Open the directory of an earlier run, to go on with it.
+        """Open the directory of an earlier run, to resume it.
 
         Raises: UsageError if it is not one; RunError if another process uses it.
         """
@@ -74,10 +74,11 @@ class RunDirectory:
         return cls(path, lock)
 
     def close(self) -> None:
-        """Let other processes use the directory."""
+        """Release the lock."""
         if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+            lock, self._lock = self._lock, None
+            with writing(self.path / LOCK_FILE, "closed"):
+                os.close(lock)
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +100,7 @@ class RunDirectory:
 
 
 def environment(threads: int) -> dict[str, Any]:
-    """Return what besides the config decides the bits of a result."""
+    """Return what determines the bits of a result in addition to the config."""
     return {
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
@@ -112,14 +113,14 @@ def environment(threads: int) -> dict[str, Any]:
 
 
 def _locked(lock: int) -> bool:
-    """Take the lock unless another process has it; where locks do not exist, go without."""
+    """Take the lock unless another process holds it; return whether this process may continue."""
     try:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         return False
-    except OSError:  # a file system that cannot lock
+    except OSError:  # a file system without locks
         pass
     return True
 

@@ -15,7 +15,7 @@ signal is answered and a checkpoint that is due is written."""
 ROWS_OF_UPDATE = 8
 """Rows whose arithmetic takes as long as the optimizer's."""
 
-FEWEST = 4
+MIN_STEPS = 4
 """Steps from which one call is quicker than a call each: it costs 8 us, and each some 3 us."""
 
 
@@ -28,13 +28,13 @@ class CompiledSteps:
         step: fused.
         data: rows that fit its buffers.
         order: int64 numbers of them, which may be shuffled in place between calls.
-        most: steps of one call, at most.
+        max_steps: largest number of steps of one call.
     """
 
-    def __init__(self, step: TrainingStep, data: Data, order: Array, most: int) -> None:
+    def __init__(self, step: TrainingStep, data: Data, order: Array, max_steps: int) -> None:
         self._step, self._bound = step, step.bound(step.batch_size)
-        self._data, self._order, self.most = data, order, most
-        self._losses, self._norms = np.zeros(most), np.zeros(most)
+        self._data, self._order, self.max_steps = data, order, max_steps
+        self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
 
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Make `count` steps, the first on the batch that begins at place `start` of the order.
@@ -55,8 +55,8 @@ def compiled_steps(step: TrainingStep, data: Data, order: Array) -> CompiledStep
     them, and where a step takes so long that a call each costs nothing.
     """
     work = len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE)
-    most = min(WORK_AT_ONCE // work, len(order) // step.batch_size)
+    max_steps = min(WORK_AT_ONCE // work, len(order) // step.batch_size)
     bound = step.bound(step.batch_size)
-    if bound.fused is None or most < FEWEST or any(bound.misfits(data, order)):
+    if bound.fused is None or max_steps < MIN_STEPS or any(bound.misfits(data, order)):
         return None
-    return CompiledSteps(step, data, order, most)
+    return CompiledSteps(step, data, order, max_steps)

@@ -1,4 +1,4 @@
-"""Reading back what diagnostics of a run wrote, of a finished run or one that is running."""
+"""Reading the files of diagnostics of a run, finished or not."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ Quantities = dict[tuple[str, str], float]
 
 
 def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
-    """Yield step and quantities of each sample of a diagnostics.csv; a last half line is left out.
+    """Yield step and quantities of each sample of a diagnostics.csv, of its whole lines.
 
     Raises: DataError naming file and line for one that cannot be read.
     """
@@ -43,7 +43,7 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
 
 
 def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any]) -> Diagnostics:
-    """Return the diagnostics of a run as far as its files tell.
+    """Return the diagnostics of a run as its files describe them.
 
     `known` is what `facts` returns.
     Raises: DataError if the run has no diagnostics.csv, or a file is damaged.
@@ -53,20 +53,21 @@ def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any]) -> Dia
         raise DataError(
             f"{directory}: has no {DIAGNOSTICS_FILE} (diagnostics: false, or too short)"
         )
-    seen = Diagnostics(mlp, **known)
-    columns = list(seen.columns)
-    for step, found in read_samples(path):
-        seen.values[:] = [found.get(column, nan) for column in columns]
-        seen.sampled = step
+    diagnostics = Diagnostics(mlp, **known)
+    columns = list(diagnostics.columns)
+    for step, quantities in read_samples(path):
+        diagnostics.values[:] = [quantities.get(column, nan) for column in columns]
+        diagnostics.sampled = step
         if step == 1:
-            seen.first_loss = seen.get("loss")
-        seen.series.append(step, seen.values)
-    if seen.sampled:
-        seen.spikes.count, seen.spikes.steps = int(seen.get("spikes")), seen.sampled
-        seen.noise.variance, seen.noise.squared_norm = seen.get("noise_scale"), 1.0
+            diagnostics.first_loss = diagnostics.get("loss")
+        diagnostics.series.append(step, diagnostics.values)
+    if diagnostics.sampled:
+        spikes, noise = diagnostics.spikes, diagnostics.noise
+        spikes.count, spikes.steps = int(diagnostics.get("spikes")), diagnostics.sampled
+        noise.variance, noise.squared_norm = diagnostics.get("noise_scale"), 1.0
     if (directory / METRICS_FILE).is_file():
-        seen.epochs = read_epochs(directory / METRICS_FILE)
-    return seen
+        diagnostics.epochs = read_epochs(directory / METRICS_FILE)
+    return diagnostics
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, str, float]]:

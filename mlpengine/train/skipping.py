@@ -1,4 +1,4 @@
-"""What happens when a loss or gradient is not finite: the run stops, or the step is left out."""
+"""The rule for a loss or gradient that is not finite: stop the run, or skip the step."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -19,7 +19,7 @@ class NonfiniteRule:
     In either case parameters and optimizer are as before the step.
 
     Attributes:
-        skipped: steps left out so far.
+        skipped: number of steps skipped so far.
 
     Raises: UsageError for another action or a limit below 1.
     """
@@ -44,8 +44,7 @@ class NonfiniteRule:
         """Count a step that failed with `error`, or raise what ends the run.
 
         `rows` are the numbers of the batch's rows in the training part, `places` its origin.
-        Raises: NumericalError naming step, layer, direction and those of the rows that are at
-        fault.
+        Raises: NumericalError naming step, layer, direction and the rows at fault.
         """
         text = f"{error}{name_rows(step, rows, places)}"
         if self.action == "stop":
@@ -61,7 +60,7 @@ class NonfiniteRule:
         return {"skipped": self.skipped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
+        """Load what `state_dict` returned."""
         skipped = state.get("skipped")
         if not isinstance(skipped, int) or skipped < 0:
             raise CheckpointError(f"nonfinite: saved 'skipped' must be a count (got {skipped!r})")
@@ -69,7 +68,7 @@ class NonfiniteRule:
 
 
 def name_rows(step: TrainingStep, rows: Array, places: Places | None = None) -> str:
-    """Return which training rows the first array that is not finite points to, if it points.
+    """Return the training rows of the first array that is not finite, or "" if it has none.
 
     The input comes first, then the activations in forward order, then the gradients of the rows
     in backward order.

@@ -13,7 +13,7 @@ _ARRAY, _FLOAT = "$array", "$float"
 
 
 def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the arrays of `tree` by dotted name, and what remains of it, ready for JSON.
+    """Return the arrays of `tree` by dotted name, and the other values, ready for JSON.
 
     JSON keeps finite floats and whole numbers of any size exactly; other floats become text.
     """
@@ -37,7 +37,7 @@ def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
-    """Return the tree that `pack` took apart.  Raises: CheckpointError if an array is missing."""
+    """Return the tree that was given to `pack`.  Raises: CheckpointError if an array is missing."""
     if isinstance(plain, list):
         return [unpack(arrays, below) for below in plain]
     if not isinstance(plain, dict):

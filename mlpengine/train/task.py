@@ -1,4 +1,4 @@
-"""What a network's outputs mean: the form of targets that a loss takes, labels, units, metrics."""
+"""The meaning of a network's outputs: targets in the form of the loss, labels, units, metrics."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.train import metrics
 
-RISING = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "r2")
-"""Metrics of which more is better; of the others less is."""
+HIGHER_IS_BETTER = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "r2")
+"""Metrics that are better when they are higher; the others are better when they are lower."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Places:
     targets: Sequence[str]
 
     def row(self, row: int) -> str:
-        """Return file and line of a row, or what else is known of it."""
+        """Return file and line of a row; its number where it has no line."""
         return f"{self.rows.source}: {self.rows.place(row)}"
 
 
 @dataclass(frozen=True)
-class Part:
+class Split:
     """The rows of one split, ready for the network.
 
     `x` may be a `Stream`, which stands for an array larger than memory and is gathered from.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
-    weights (rows,) or None.  `places` is known of rows of a table.
+    weights (rows,) or None.  `places` is None unless the rows come from a table.
     """
 
     x: Array
@@ -76,7 +76,7 @@ class Task(ABC):
         return None
 
     @abstractmethod
-    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
+    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the headline metrics over all rows; with `full` every metric of the task."""
 
 
@@ -99,12 +99,12 @@ class Classification(Task):
         shifted /= shifted.sum(axis=1, keepdims=True)
         return shifted
 
-    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
-        found = _label_metrics(part, self.predict(output))
+    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
+        values = _label_metrics(part, self.predict(output))
         if full:
             predicted, chance = self.predict(output), self.probabilities(output)
-            found |= _probability_metrics(part, predicted, chance)
-        return found
+            values |= _probability_metrics(part, predicted, chance)
+        return values
 
 
 class BinaryClassification(Classification):
@@ -132,17 +132,17 @@ class MultiLabel(Task):
     def probabilities(self, output: Array) -> Array:
         return _logistic(output)
 
-    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
+    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         predicted = self.predict(output)
-        found = _label_metrics(part, predicted)
+        values = _label_metrics(part, predicted)
         if full:
-            found |= _probability_metrics(part, predicted, self.probabilities(output))
-            del found["balanced_accuracy"]
-        return found
+            values |= _probability_metrics(part, predicted, self.probabilities(output))
+            del values["balanced_accuracy"]
+        return values
 
 
 class Regression(Task):
-    """Numbers, on a scale that `target` undoes."""
+    """Numbers, on the scale of `target`, which inverts it."""
 
     headline = ("r2", "mae", "rmse")
 
@@ -158,7 +158,7 @@ class Regression(Task):
     def predict(self, output: Array) -> Array:
         return self.target.inverse(output)
 
-    def metrics(self, output: Array, part: Part, *, full: bool = False) -> dict[str, float]:
+    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         given = part.truth, self.predict(output), part.weights
         return {"r2": metrics.r2(*given), "mae": metrics.mae(*given), "rmse": metrics.rmse(*given)}
 
@@ -186,7 +186,7 @@ def part_of(
     dtype: np.dtype[np.generic],
     *,
     stream: int | None = None,
-) -> Part:
+) -> Split:
     """Return the given rows of a table as the network and its metrics take them.
 
     With `stream`, a batch size, features stay in the file until they are gathered.
@@ -209,7 +209,7 @@ def part_of(
     features: Any = data.features
     if stream is None:
         features = np.ascontiguousarray(features, dtype)
-    return Part(
+    return Split(
         features,
         task.learning_target(data.target, dtype),
         task.truth(part, data.target),
@@ -228,13 +228,13 @@ def _logistic(logits: Array) -> Array:
     return np.where(wide >= 0, 1.0, small) / (1.0 + small)
 
 
-def _label_metrics(part: Part, predicted: Array) -> dict[str, float]:
+def _label_metrics(part: Split, predicted: Array) -> dict[str, float]:
     truth = part.truth.astype(np.int64)
     wanted: dict[str, Callable[..., float]] = {"accuracy": metrics.accuracy, "macro_f1": metrics.f1}
     return {name: metric(truth, predicted, part.weights) for name, metric in wanted.items()}
 
 
-def _probability_metrics(part: Part, predicted: Array, chance: Array) -> dict[str, float]:
+def _probability_metrics(part: Split, predicted: Array, chance: Array) -> dict[str, float]:
     truth, weights = part.truth.astype(np.int64), part.weights
     return {
         "balanced_accuracy": metrics.balanced_accuracy(truth, predicted, weights),

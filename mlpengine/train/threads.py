@@ -1,6 +1,6 @@
-"""How many threads BLAS and NumExpr get.
+"""Limits on the threads of BLAS and NumExpr.
 
-One, unless a person asks for more: a second thread makes a large step some 40 % faster on an idle
+The default is one: a second thread makes a large step some 40 % faster on an idle
 machine, but beside other work each product waits for the slower of the two.  Ten epochs of 40,000
 rows through 26-256-128-1 took 5.0 s with one thread and 27.6 s with two on two cores of a Xeon that
 others used too, 15.6 s and 64.7 s beside two busy loops (November 2026).
@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -24,7 +24,7 @@ def cores() -> int:
 
 @contextmanager
 def pinned(threads: int) -> Iterator[None]:
-    """Hold BLAS, and NumExpr where it is loaded, to this many threads."""
+    """Limit BLAS, and NumExpr where it is loaded, to this many threads."""
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(threads) if numexpr else 0
     try:

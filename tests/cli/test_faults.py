@@ -46,6 +46,7 @@ def test_the_library_fails_the_call_that_was_named(faults, tmp_path):
 ENDINGS = {
     "success": (0, "", True),
     "a named error": (1, "error: /r/a.csv: cannot be written (Input/output error)", True),
+    "a config that cannot be read": (2, "error: /r/c.yaml: cannot (Input/output error)", True),
     "no file": (1, "error: Input/output error", False),
     "no cause": (1, "error: /r/a.csv: cannot be written", False),
     "a traceback": (1, "Traceback (most recent call last)", False),

@@ -16,14 +16,14 @@ from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.state import pack, unpack
-from mlpengine.train.task import Classification, Part
+from mlpengine.train.task import Classification, Split
 
 
 def part(rows=130, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, 5)).astype("f4")
     y = (x[:, 0] > 0).astype(np.int64) + (x[:, 1] > 1)
-    return Part(x, y, y)
+    return Split(x, y, y)
 
 
 @dataclass

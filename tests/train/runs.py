@@ -4,7 +4,7 @@ import numpy as np
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.train.loop import EarlyStopping, Loop
-from mlpengine.train.task import Classification, Part
+from mlpengine.train.task import Classification, Split
 
 CLASSES = 3
 
@@ -13,7 +13,7 @@ def part(rows, seed, *, noise=0.0, weights=False):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, 4)).astype("float32")
     y = (x[:, :CLASSES] + noise * rng.standard_normal((rows, CLASSES))).argmax(axis=1)
-    return Part(x, y, y, rng.uniform(0.5, 2, rows).astype("float32") if weights else None)
+    return Split(x, y, y, rng.uniform(0.5, 2, rows).astype("float32") if weights else None)
 
 
 def make_loop(

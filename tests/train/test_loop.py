@@ -19,7 +19,7 @@ from mlpengine.optim import PlateauSchedule
 from mlpengine.train.best import Best
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints
 from mlpengine.train.loop import HOOKS, Callback, Loop, SkipBudget
-from mlpengine.train.task import Part, Regression
+from mlpengine.train.task import Regression, Split
 
 
 class Watcher(Callback):
@@ -180,7 +180,7 @@ def odd_validation(value, *, place, **options):
     for rows in (60, 20):
         x = rng.standard_normal((rows, 2)).astype("float32")
         y = (x @ np.float32([[1.0], [-0.5]])).astype("float32")
-        parts.append(Part(x, y, y.astype("float64")))
+        parts.append(Split(x, y, y.astype("float64")))
     (parts[1].x if place == "feature" else parts[1].y)[7, 0] = value
     mlp = Mlp([2, 8, 1], seed=1)
     target = NumberTarget(["y"], [0.0], [1.0])

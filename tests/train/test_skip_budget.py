@@ -16,7 +16,7 @@ from mlpengine import (
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Callback, Loop, SkipBudget
-from mlpengine.train.runs import FEWEST, CompiledSteps
+from mlpengine.train.runs import MIN_STEPS, CompiledSteps
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.state import pack
 from mlpengine.train.task import Classification
@@ -209,11 +209,11 @@ def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
     wary = outcome(tmp_path / "wary.csv", [Wary(0.0)], every=1000)
     assert wary == whole
     loop = make(None, [], every=1000)
-    _, norms = loop.many.make(0, FEWEST)
+    _, norms = loop.many.make(0, MIN_STEPS)
     before, least = loop.step.mlp.params.flat.copy(), min(norms)
-    assert loop.many.make(0, FEWEST, least / 2) == ([], [])
+    assert loop.many.make(0, MIN_STEPS, least / 2) == ([], [])
     assert loop.step.mlp.params.flat.tobytes() == before.tobytes()
-    assert len(loop.many.make(0, FEWEST)[0]) == FEWEST, "the bound holds for one call"
+    assert len(loop.many.make(0, MIN_STEPS)[0]) == MIN_STEPS, "the bound holds for one call"
 
 
 def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
@@ -225,12 +225,12 @@ def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
 
 
 def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
-    assert make(None).many.most == ROWS // BATCH
+    assert make(None).many.max_steps == ROWS // BATCH
     assert make(None, backend="numpy").many is None
     data = part(ROWS, 1)
     strided = type(data)(np.asfortranarray(data.x), data.y, data.y)
     assert make(None, data=strided).many is None
-    few = type(data)(data.x[: BATCH * (FEWEST - 1)], data.y, data.y)
+    few = type(data)(data.x[: BATCH * (MIN_STEPS - 1)], data.y, data.y)
     assert make(None, data=few).many is None
     monkeypatch.setattr("mlpengine.train.runs.WORK_AT_ONCE", 6_000)  # a slow step
     assert make(None).many is None

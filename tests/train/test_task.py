@@ -20,8 +20,8 @@ from mlpengine.train.task import (
     BinaryClassification,
     Classification,
     MultiLabel,
-    Part,
     Regression,
+    Split,
     part_of,
     task_for,
 )
@@ -99,7 +99,7 @@ def test_full_metrics_of_classes(weights):
 
 def test_full_metrics_of_labels():
     truth = RNG.integers(0, 2, (40, 3)).astype("float32")
-    found = MultiLabel(3).metrics(LOGITS, Part(LOGITS, truth, truth), full=True)
+    found = MultiLabel(3).metrics(LOGITS, Split(LOGITS, truth, truth), full=True)
     assert found["accuracy"] == pytest.approx(reference.accuracy_score(truth, LOGITS > 0))
     assert set(found) == {"accuracy", "macro_f1", "weighted_f1", "roc_auc", "log_loss"}
 
@@ -130,7 +130,7 @@ def test_the_loss_of_a_split_is_that_of_all_rows_at_once(name, weighted, rows):
     truth = y if task.outputs > 1 else y.astype("int64").reshape(rows, -1)[:, 0]
     mlp = Mlp([4, 5, task.outputs], dropout=0.5)
     evaluator = Evaluator(mlp, loss, task)
-    found = evaluator.run(Part(x, y, truth, weights))
+    found = evaluator.run(Split(x, y, truth, weights))
     output = mlp.predict(x)
     assert found["loss"] == pytest.approx(loss(output, y, None, weights), rel=1e-5)
     np.testing.assert_allclose(evaluator.output, output, rtol=1e-5, atol=1e-6)
