@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from mlpengine import CheckpointError, Mlp, RunError
-from mlpengine.data import Preprocessor, read_table
+from mlpengine.data import Column, Preprocessor, Table, read_table
 from mlpengine.files import writing
 from mlpengine.nn.tensors import write_tensors
 from mlpengine.train import run_directory, threads
@@ -170,6 +170,18 @@ def test_a_model_comes_back_with_its_preprocessing(model, tmp_path):
     assert np.array_equal(again.mlp.predict(features), model.mlp.predict(features))
     assert isinstance(again.task, Classification)
     assert np.array_equal(Mlp.load(path).params.flat, model.mlp.params.flat)
+
+
+def test_columns_of_any_order_come_back_in_theirs(tmp_path):
+    names = ["zone", "size", "area"]
+    text = Column((np.arange(40) % 2).astype(np.int32), "text", ("a", "b"))
+    table = Table(dict.fromkeys(names, text) | {"y": Column(np.arange(40.0))})
+    preprocessor = Preprocessor("y").fit(table)
+    mlp = Mlp([preprocessor.n_features, 1])
+    Model(mlp, preprocessor, "mse").save(tmp_path / "m.safetensors")
+    again = Model.load(tmp_path / "m.safetensors").preprocessor
+    assert again.feature_names == preprocessor.feature_names
+    assert np.array_equal(again.transform(table).features, preprocessor.transform(table).features)
 
 
 def test_equal_models_give_equal_bytes(model, tmp_path):
