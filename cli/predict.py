@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,13 +10,14 @@ import click
 import numpy as np
 
 from mlpengine.data import Preprocessor, Table, read_blocks
+from mlpengine.data.categories import coded
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.model import Model, load_model
 from mlpengine.train.task import Classification, MultiLabel, Task
 from mlpengine.wording import plural
 
-from .tables import SUFFIXES, csv_text, plain, write_table
+from .tables import SUFFIXES, Coded, csv_text, plain, write_table
 
 EPILOG = """\b
 Examples:
@@ -95,14 +95,12 @@ def _blocks(
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:
     """Return the blocks of rows as one."""
-    columns = {name: [block[name] for block, _ in blocks] for name in blocks[0][0]}
-    return (
-        {
-            name: np.concatenate(parts) if isinstance(parts[0], np.ndarray) else list(chain(*parts))
-            for name, parts in columns.items()
-        },
-        np.concatenate([numbers for _, numbers in blocks]),
-    )
+    columns: dict[str, Any] = {}
+    for name, column in blocks[0][0].items():
+        parts = [block[name] for block, _ in blocks]
+        join = np.concatenate if isinstance(column, np.ndarray) else Coded.joined
+        columns[name] = join(parts)
+    return columns, np.concatenate([numbers for _, numbers in blocks])
 
 
 def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:
@@ -130,7 +128,8 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
         return {f"{name}_number" if name in taken else name: table.row_numbers()}
     if key in taken:
         raise UsageError(f"--id: {key!r} is what the model predicts; name another column")
-    return {key: table[key].cells()}
+    codes, texts = coded(table[key])
+    return {key: Coded(codes, [*texts, ""])}
 
 
 def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, Any]:
@@ -138,7 +137,7 @@ def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, 
     if isinstance(task, MultiLabel):
         return dict(zip(_targets(preprocessor), predicted.T, strict=True))
     classes = preprocessor.classes
-    return {_targets(preprocessor)[0]: [classes[number] for number in predicted]}
+    return {_targets(preprocessor)[0]: Coded(predicted, classes)}
 
 
 def _targets(preprocessor: Preprocessor) -> list[str]:

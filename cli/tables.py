@@ -1,8 +1,9 @@
 """Writing columns as CSV, Parquet or .npy, whole or not at all."""
 
-import csv
-from collections.abc import Iterator, Mapping
-from io import BytesIO, StringIO
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ import numpy as np
 from mlpengine.errors import MissingExtraError
 from mlpengine.files import write_atomically
 from mlpengine.spec import Array
+
+from .formatting import DIGITS, decimals, integers, lines, texts
+
+ROWS = 1 << 13
+"""Rows that become text at once."""
 
 SUFFIXES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -35,14 +41,63 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
     write_atomically(path, data)
 
 
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A column that repeats a few values: `labels[code]` for each code, the last one for -1."""
+
+    codes: Array
+    labels: Sequence[object]
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Coded]") -> "Coded":
+        """Return the rows of several columns as one."""
+        labels = list(chain(*(part.labels for part in parts)))
+        ends = accumulate((len(part.labels) for part in parts), initial=0)
+        codes = [
+            part.codes % len(part.labels) + end for part, end in zip(parts, ends, strict=False)
+        ]
+        return cls(np.concatenate(codes), labels)
+
+
 def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
     """Return columns as CSV; text that looks like a formula gets a ' before it."""
-    target = StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    if header:
-        writer.writerow([escaped(name) for name in columns])
-    writer.writerows(zip(*map(_cells, columns.values()), strict=True))
-    return target.getvalue()
+    fields = [
+        column if isinstance(column, np.ndarray | Coded) else Coded(np.arange(len(column)), column)
+        for column in columns.values()
+    ]
+    rows = max(len(f.codes if isinstance(f, Coded) else f) for f in fields)
+    parts = [b",".join(map(_label, columns)) + b"\n"] if header else []
+    parts += [
+        lines([_field(column, slice(start, start + ROWS)) for column in fields])
+        for start in range(0, rows, ROWS)
+    ]
+    return b"".join(parts).decode()
+
+
+def _field(column: Array | Coded, rows: slice) -> Array:
+    """Return some rows of a column as text."""
+    if isinstance(column, Coded):
+        used, codes = np.unique(column.codes[rows], return_inverse=True)
+        return texts(codes, [_label(column.labels[code]) for code in used.tolist()])
+    values = column[rows]
+    if values.dtype.kind == "f":
+        return decimals(values)
+    if values.dtype.kind == "b":
+        return texts(values.astype(np.int64), [b"false", b"true"])
+    return integers(values)
+
+
+def _label(value: object) -> bytes:
+    """Return a value as a cell of CSV."""
+    if isinstance(value, float):
+        text = f"{value:.{DIGITS}g}"
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    else:
+        text = escaped(value) if isinstance(value, str) else str(value)
+    if any(character in text for character in ',"\r\n'):
+        text = '"' + text.replace('"', '""') + '"'
+    return text.encode()
 
 
 def escaped(text: str) -> str:
@@ -52,17 +107,9 @@ def escaped(text: str) -> str:
 
 def plain(column: Any) -> list[Any]:
     """Return a column as plain Python values, ready for JSON."""
+    if isinstance(column, Coded):
+        return [column.labels[code] for code in column.codes.tolist()]
     return list(column.tolist() if isinstance(column, np.ndarray) else column)
-
-
-def _cells(column: Any) -> Iterator[str]:
-    for value in plain(column):
-        if isinstance(value, float):
-            yield f"{value:.9g}"  # as many digits as float32 has
-        elif isinstance(value, bool):
-            yield str(value).lower()
-        else:
-            yield escaped(value) if isinstance(value, str) else str(value)
 
 
 def _is_number(text: str) -> bool:

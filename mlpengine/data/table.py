@@ -66,15 +66,6 @@ class Column:
             return self.levels[value] if value >= 0 else ""
         return "" if value != value else number_text(self.kind, float(value))
 
-    def cells(self) -> list[str]:
-        """Return all cells as text, as `cell` gives them."""
-        if self.kind == "text":
-            texts = [*self.levels, ""]
-            return [texts[code] for code in self.values.tolist()]
-        _, rows, places = np.unique(self.values, return_index=True, return_inverse=True)
-        texts = [self.cell(int(row)) for row in rows]
-        return [texts[place] for place in places.tolist()]
-
 
 def number_text(kind: Kind, value: float) -> str:
     """Return a value of a number, boolean or date column as a person would write it."""

@@ -1,5 +1,6 @@
 """From a table to predictions: init, check, summary, train, evaluate, predict, compare, schema."""
 
+import csv
 import io
 import itertools
 import json
@@ -15,7 +16,7 @@ from mlpengine.data import _csv, _lines, read_table
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.progress import Meter
-from mlpengine_cli.tables import csv_text, escaped
+from mlpengine_cli.tables import Coded, csv_text, escaped
 
 RNG = np.random.default_rng(0)
 ROWS = 160
@@ -300,6 +301,40 @@ def test_formulas_are_escaped_and_numbers_are_not(text):
 def test_csv_text():
     columns = {"=a": ["x,y", "-b"], "n": np.array([-0.5, 1e-9]), "t": [True, False], "i": [-3, 4]}
     assert csv_text(columns) == "'=a,n,t,i\n\"x,y\",-0.5,true,-3\n'-b,1e-09,false,4\n"
+
+
+NUMBERS = {
+    "single precision": RNG.integers(0, 255 << 23, 20_000, np.uint32).view(np.float32),
+    "double precision": RNG.normal(size=5_000) * 10.0 ** RNG.integers(-20, 35, 5_000),
+    "shares": RNG.random(5_000).astype(np.float32),
+    "powers of ten": np.array([float(f"{sign}1e{n}") for n in range(-330, 309) for sign in "+-"]),
+    "next to powers": np.nextafter([10.0**n for n in range(-20, 35)], [[0.0], [np.inf]]).ravel(),
+    "halves": RNG.integers(0, 10**10, 5_000) / 2.0 ** RNG.integers(0, 30, 5_000),
+    "special": np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 999999999.5, 1048576.125, 5e-324]),
+    "whole": RNG.integers(-(2**62), 2**62, 5_000) >> RNG.integers(0, 62, 5_000),
+    "whole, few": np.array([0, -1, 9, 10, -10]),
+    "flags": np.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_columns_of_numbers_are_written_as_one_by_one(name):
+    values = NUMBERS[name].tolist()
+    form = {float: "{:.9g}", int: "{}"}.get(type(values[0]))
+    texts = [form.format(value) if form else str(value).lower() for value in values]
+    assert csv_text({"n": NUMBERS[name]}).split("\n")[1:-1] == texts
+
+
+def test_labels_are_quoted_as_the_csv_module_quotes_them():
+    labels = ["a", "b,c", 'say "so"', "two\nlines", "caf\u00e9", "", "x" * 300]
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerows(zip(labels, range(len(labels)), strict=True))
+    half = Coded(np.arange(4), labels[:4])
+    joined = Coded.joined([half, Coded(np.array([0, 1, -1]), labels[4:])])
+    for column in (labels, joined):
+        columns = {"text": column, "n": np.arange(len(labels))}
+        assert csv_text(columns, header=False) == target.getvalue()
 
 
 def test_compare(at):
