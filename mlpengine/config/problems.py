@@ -1,4 +1,4 @@
-"""What is wrong with a config, in words: pydantic's findings with key paths and suggestions."""
+"""Problems of a config as messages: pydantic's errors with key paths and suggestions."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _EXPECTED = {
 
 
 def report_all(error: ValidationError, document: Document, model: type[BaseModel]) -> None:
-    """Note every finding of `error` in `document`; several about one value become one."""
+    """Report every error of pydantic in `document`; several about one value become one."""
     expected: dict[KeyPath, list[str]] = {}
     names: dict[KeyPath, list[str]] = {}
     for issue in error.errors(include_url=False):

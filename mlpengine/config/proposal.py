@@ -1,4 +1,4 @@
-"""A first config for a new table: what to learn from, and a net of sensible size."""
+"""A first config for a new table: which columns to use, and a net of suitable size."""
 
 import json
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ SIZES = (
     Size(20_000, "[64, 32]", 0.05, "3e-3", "0.01", 100, 64, 25, 0.1),
     Size(float("inf"), "[256, 128]", 0.0, "2e-3", "0.01", 40, 256, 20, 0.05),
 )
-"""By number of rows: small tables get small nets that are held back, large ones the opposite."""
+"""By number of rows: small tables get small nets with much weight decay, large ones large nets."""
 
 
 def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str) -> str:
@@ -57,7 +57,7 @@ def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str
         *_missing(profile, target),
         *_formulas(profile, target),
         *_balance(profile),
-        f"  split: {{validation: {size.validation}, test: 0.2}}  # the rest trains"
+        f"  split: {{validation: {size.validation}, test: 0.2}}  # the other rows train"
         + ("; each class keeps its share" if profile.task == "classification" else ""),
         "",
         "model:",
@@ -121,7 +121,7 @@ def _missing(profile: Profile, target: Sequence[str]) -> list[str]:
     if not gaps:
         return []
     shown = ", ".join(gaps[:5]) + (", ..." if len(gaps) > 5 else "")
-    return [f"  missing: indicator  # the mean, and a feature that says so: {_one_line(shown)}"]
+    return [f"  missing: indicator  # the mean, and a 0/1 feature for: {_one_line(shown)}"]
 
 
 def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""YAML text to plain data that remembers on which line each key stands.
+"""YAML text to plain data, with the line of each key.
 
 The dialect is YAML 1.2: ``1e-3`` is a number and ``no`` is a string.  Everything that makes a
 document ambiguous or costly is refused before a value is looked at: duplicate keys, aliases, tags,

@@ -79,7 +79,7 @@ ALL_OR_NOTHING = Short(
 
 
 class SplitSection(Section):
-    """How rows are divided; what is left over trains."""
+    """How rows are divided; those in no other part train."""
 
     validation: Fraction = Field(
         default=0.15, description="Share of rows that choose the best epoch."
@@ -227,7 +227,7 @@ class CheckpointSection(Section):
 
 
 class TrainingSection(Section):
-    """How long and how the network learns."""
+    """Options of the training loop."""
 
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
@@ -279,7 +279,7 @@ Extra = Literal["auto", True, False]
 
 
 class ReportSection(Section):
-    """What a run leaves behind beside its tables."""
+    """Additional files of a run."""
 
     plots: Extra = Field(
         default="auto", description="Pictures in plots/; auto: if matplotlib is installed."

@@ -93,7 +93,7 @@ class Codes:
         self.levels: dict[str, int] = {}
 
     def __call__(self, cells: Sequence[str]) -> Array:
-        """Return the codes of these cells, learning the new ones."""
+        """Return the codes of these cells; new spellings get new codes."""
         known = self.known
         for cell in set(cells).difference(known):
             text = cell.strip()

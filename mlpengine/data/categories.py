@@ -1,4 +1,4 @@
-"""Category features: each text becomes a number, an unknown one included."""
+"""Category features: texts as codes, with a code for unknown texts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -85,7 +85,7 @@ class Category:
         return lookup[codes].astype(np.int64)
 
     def unknown_rows(self, table: Table) -> Array:
-        """Return the rows whose text training did not see, or saw too rarely."""
+        """Return the rows whose text was in no training row, or in too few."""
         return np.flatnonzero(self.encode(table) == len(self.levels))
 
     def state_dict(self) -> dict[str, Any]:

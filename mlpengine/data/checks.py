@@ -1,4 +1,4 @@
-"""What a table is like before anything is learned from it: types, gaps, leaks, balance."""
+"""Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,7 @@ MOSTLY_MISSING = 0.5
 SMALL_CLASS = 10
 RARE_CLASS = 0.02
 LEAK_ROWS = 100_000
-"""Leaks are looked for in this many evenly spaced rows of longer tables."""
+"""Of longer tables, leaks are searched in this many evenly spaced rows."""
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
@@ -30,7 +30,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class ColumnProfile:
-    """What one column holds; `summary` is its range or its most frequent levels."""
+    """Facts about one column; `summary` is its range or its most frequent levels."""
 
     name: str
     kind: FeatureKind
@@ -42,10 +42,10 @@ class ColumnProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The findings of `profile`.
+    """The result of `profile`.
 
-    `drop` says which columns to leave out, and why; `same` which ones tell what another tells;
-    `suspects` which ones nearly are the answer and stay, for a person to judge.
+    `drop` says which columns to leave out, and why; `same` which ones equal another under other
+    names; `suspects` which ones explain nearly all of the target and stay, for a person to judge.
     """
 
     source: str
@@ -69,7 +69,7 @@ class Profile:
         return asdict(self)
 
     def warnings(self, dropped: Collection[str] = ()) -> list[str]:
-        """Return one line per finding that a person should look at, but for `dropped` columns."""
+        """Return one line for each remarkable fact, `dropped` columns left out."""
         reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
         lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
         lines += [
@@ -99,7 +99,7 @@ class Profile:
         return lines
 
     def lines(self) -> list[str]:
-        """Return what the data are like as lines of text, without the warnings."""
+        """Return the facts as lines of text, without the warnings."""
         width = max((len(column.name) for column in self.columns), default=0)
         size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
         report = [f"{self.source}: {size}"]
@@ -122,9 +122,9 @@ def profile(
     task: Task | None = None,
     progress: Progress | None = None,
 ) -> Profile:
-    """Look at every column of a table, and at how the columns relate to the target.
+    """Describe every column of a table, and how the columns relate to the target.
 
-    Leaks are looked for when there is one target column, for classification and regression.
+    Leaks are searched when there is one target column, for classification and regression.
     `progress` is called with the share of the work that is done.
 
     Raises: DataError if a target column does not exist.
@@ -169,7 +169,7 @@ def _relations(
     if task == "classification":
         try:
             encoder = ClassTarget.fit(table, target)
-        except DataError:  # one class only: nothing can leak, training says so
+        except DataError:  # one class only: training reports it
             return {column.cell(0): table.n_rows}, []
         values = encoder.encode(table)
         counts = np.bincount(values, minlength=len(encoder.classes)).tolist()

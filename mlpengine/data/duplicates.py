@@ -1,4 +1,4 @@
-"""Rows and columns of a table that say the same twice."""
+"""Duplicate rows and columns of a table."""
 
 from hashlib import sha256
 
@@ -42,14 +42,14 @@ def _mix(hashes: Array, column: Column) -> None:
 
 
 def same_columns(table: Table) -> dict[str, str]:
-    """Return the columns that tell the same as an earlier one, each with that column.
+    """Return the columns that duplicate an earlier one, each with that column.
 
-    Two columns tell the same if their cells are equal in the same pairs of rows, under whatever
+    Two columns are duplicates if their cells are equal in the same pairs of rows, under whatever
     names, and values repeat: columns with more distinct values than half the rows are left out.
     """
     rows = slice(None, None, max(1, table.n_rows // SAMPLE_ROWS))
     by_sample: dict[bytes, list[str]] = {}
-    for name, column in table.columns.items():  # what differs in a sample differs in all rows
+    for name, column in table.columns.items():  # columns that differ in a sample differ
         by_sample.setdefault(_digest(column.take(rows)), []).append(name)
     twins = {name for names in by_sample.values() if len(names) > 1 for name in names}
     earlier: dict[bytes, str] = {}
@@ -66,7 +66,7 @@ def same_columns(table: Table) -> dict[str, str]:
 
 
 def _digest(column: Column) -> bytes:
-    """Return a hash that is equal for columns that tell the same."""
+    """Return a hash that is equal for duplicate columns."""
     return sha256(_pattern(codes_into(column.distinct(), column)).tobytes()).digest()
 
 

@@ -1,4 +1,4 @@
-"""What a column of a table means to a network, found out from its cells."""
+"""The kind of a column as a feature, and the task of a target, inferred from the cells."""
 
 from typing import Literal
 
@@ -22,7 +22,7 @@ MIXED_SHARE = 0.9
 
 
 SAMPLE = 2_000
-"""The share of numbers among more levels than this is judged from evenly spaced ones."""
+"""Of more levels than this, evenly spaced ones give the share of numbers."""
 
 
 def kind_of(column: Column) -> FeatureKind:

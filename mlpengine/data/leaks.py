@@ -1,4 +1,4 @@
-"""Columns that tell the target: those that are the target in another coding, and near answers."""
+"""Leaks: columns that are the target in another coding, or explain nearly all of it."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ EXACT = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A column that tells the target, the share it explains, and how.
+    """A column that explains the target, the share it explains, and how.
 
     `is_target` says that the column is the target in another coding and can be no feature. Any
     other leak may be an honest predictor: a person has to judge whether it is known in time.

@@ -15,7 +15,7 @@ CLIP = 3.0
 """Scaled features stay between -CLIP and CLIP where they are clipped."""
 
 FAR = 1e9
-"""From here on a clipped value is CLIP in float64; cutting there first keeps squares finite."""
+"""From here on the clipped value is CLIP in float64; bounding x by it keeps squares finite."""
 
 
 def smooth_clip(values: Array, workspace: Array) -> None:

@@ -1,4 +1,4 @@
-"""What a preprocessor is told to do."""
+"""The options of a preprocessor."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -13,7 +13,7 @@ DTYPES = ("float32", "float64")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a `Preprocessor` was told: see there."""
+    """The options of a `Preprocessor`, described there."""
 
     target: tuple[str, ...] = ()
     task: Task | None = None

@@ -130,7 +130,7 @@ class Preprocessor:
             self.row_filter = row_filter(self.options.where, known)
 
     def rows_in_use(self, table: Table) -> Array | None:
-        """Return a bool for each row, whether `where` holds; None without it or its columns."""
+        """Return for each row whether `where` holds; None without `where` or its columns."""
         if self.row_filter is None or not all(name in table for name in self.formula_columns):
             return None
         return rows_that_fulfil(self._own(table), self.row_filter, self.computed)

@@ -1,4 +1,4 @@
-"""Cutting the rows of a table into a training, a validation and a test part."""
+"""Split of the rows of a table into training, validation and test parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,9 +81,9 @@ def _shares(fractions: Sequence[float]) -> Array:
 
 
 def part_sizes(count: int, shares: Array) -> Array:
-    """Return how many of `count` rows each part gets: within one of its share, none starved.
+    """Return how many of `count` rows each part gets: within one of its share.
 
-    While rows last, every part with a share gets one, training first.
+    Every part with a share gets at least one row, training first, as long as there are rows.
     """
     sizes = np.floor(count * shares + 1e-9).astype(np.int64)
     remainders = count * shares - sizes

@@ -17,11 +17,11 @@ SAMPLE = 1_000_000
 """Quantiles of longer columns are taken from this many evenly spaced rows."""
 
 SAMPLE_NUMBERS = 1 << 25
-"""And from so few rows that the sample of all features together stays below this."""
+"""Most numbers in such a sample, over all features."""
 
 
 class Statistics:
-    """Mean, deviation, range and, when asked, quantiles of every feature, over the filled cells."""
+    """Mean, deviation, range and, on demand, quantiles of every feature, over the filled cells."""
 
     def __init__(
         self, table: Table, sources: Sequence[Source], strict: bool, rows: Array | None

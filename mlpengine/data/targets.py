@@ -1,4 +1,4 @@
-"""What is learned: target columns to arrays, and predictions back to labels and units."""
+"""Targets: columns to arrays, and predictions back to labels and units."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ class NumberTarget(Target):
 
 
 class MultiLabelTarget(Target):
-    """Several columns of 0 and 1, each a yes or no of its own."""
+    """Several columns of 0 and 1, one for each label."""
 
     task = "multilabel"
 

@@ -24,7 +24,7 @@ FLOAT32_ONLY = ("Erf", "Softplus")
 
 
 def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
-    """Add an input per column and what makes features of them; return float32 (rows, features).
+    """Add an input for each column and the nodes of the features; return float32 (rows, features).
 
     Numbers, booleans (0 and 1) and dates (seconds since 1970, UTC) are float64 columns with NaN
     where a cell is missing.  Categories whose levels are numbers are float64, too; others are text,
@@ -134,7 +134,7 @@ def _one_hot(graph: Graph, category: Category) -> list[str]:
 
 
 def _one_hot_numbers(graph: Graph, category: Category, levels: Array) -> list[str]:
-    """Return the same for numbers, by comparison: float64 has no encoder, and float32 merges."""
+    """Return the same for numbers, by comparison: there is no encoder of float64 levels."""
     x = category.column
     known = graph.cast(graph.node("Equal", x, graph.constant(levels[None, :])), "float32")
     axis = graph.constant(np.array([1], np.int64))

@@ -12,7 +12,7 @@ from mlpengine.data.kinds import FeatureKind
 from mlpengine.spec import Array
 
 ROWS = 512
-"""Rows of a table that is made up to compare two models on."""
+"""Rows of the random table on which two models are compared."""
 
 
 def onnx_inputs(preprocessor: Preprocessor, table: Table) -> dict[str, Array]:
@@ -52,7 +52,7 @@ def _number(text: str) -> float:
 
 
 def probe_table(preprocessor: Preprocessor) -> Table:
-    """Return made-up rows that use every level, an unseen one, and missing cells where allowed."""
+    """Return random rows with every level, an unknown one, and missing cells where allowed."""
     rng = np.random.default_rng(0)
     numbers = preprocessor.numbers
     if numbers is None:
@@ -90,7 +90,7 @@ def _probe_numbers(
 
 
 def _in_domain(table: Table, computed: Sequence[ComputedColumn]) -> Table:
-    """Return the rows of a table in which no formula has a cell and yet no value."""
+    """Return the rows of a table in which every formula is finite or reads a missing cell."""
     whole = with_columns(table, computed, strict=False)
     valid = np.ones(table.n_rows, bool)
     for column in computed:

@@ -1,4 +1,4 @@
-"""An ONNX graph while it is written."""
+"""A builder of ONNX graphs."""
 
 from collections.abc import Iterable
 from itertools import count
@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mlpengine.spec import Array
 
 OPSET, ML_OPSET, IR = 17, 3, 8
-"""Old enough for every runtime in use; onnx would take its newest, which runtimes refuse."""
+"""Versions that every runtime in use reads; the newest ones of onnx are refused by some."""
 
 ML = "ai.onnx.ml"
 
@@ -67,7 +67,7 @@ class Graph:
         return name
 
     def unique(self, name: str, *, plain: bool = False) -> str:
-        """Return a name that nothing has yet: `name`, or with a number or underscores behind."""
+        """Return an unused name: `name`, or with a number or underscores appended."""
         free = name if plain or "." in name else f"{name}/{next(self._numbers)}"
         while free in self._taken:
             free += "_"

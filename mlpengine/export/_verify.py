@@ -1,4 +1,4 @@
-"""Runs an ONNX model beside our own forward, on rows made up for the purpose."""
+"""Comparison of an ONNX model with our own forward on random rows."""
 
 from typing import Any
 
