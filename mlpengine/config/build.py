@@ -147,7 +147,7 @@ def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experim
     )
     if short := len(parts["train"]) % batch_size:
         step.bound(short)  # from here on `step.executor` is that of the whole run
-    formula = loss.formula if isinstance(loss, FormulaLoss) else None
+    formula = loss.text if isinstance(loss, FormulaLoss) else None
     model = Model(mlp, tables.preprocessor, name, formula)
     return Experiment(file, tables, task, parts, model, loss, step, threads)
 

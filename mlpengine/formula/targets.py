@@ -32,6 +32,7 @@ SCALARS = """\
 #define v_pow M(pow)
 #define v_sigmoid(x) \\
   ((x) < 0 ? v_exp(x) / (splat(1) + v_exp(x)) : splat(1) / (splat(1) + v_exp(-(x))))
+#define v_log1p_exp_of_minus_abs(x) v_log1p(v_exp(-v_abs(x)))
 #define v_softplus(x) (vmax(x, splat(0)) + v_log1p(v_exp(-v_abs(x))))
 #define v_normal_cdf(x) (splat(0.5) * M(erfc)((x) * splat(-0.70710678118654752440)))
 """

@@ -1,6 +1,7 @@
 """Every op, grouped as its file groups it."""
 
 from mlpengine.ops._elementwise import Activation, Elementwise
+from mlpengine.ops._entry_loss import EntryLoss
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.ops._op import REGISTRY, GradOp
 from mlpengine.ops.activations import (
@@ -46,9 +47,15 @@ from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, St
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.losses import (
     BinaryCrossEntropyWithLogits,
+    BinaryFocal,
+    Gamma,
+    GaussianNll,
     Huber,
+    LogCosh,
     MeanAbsoluteError,
     MeanSquaredError,
+    Poisson,
+    Quantile,
 )
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
 from mlpengine.ops.random import Dropout
@@ -66,6 +73,7 @@ __all__ = [
     "BatchMatMul",
     "BatchNorm",
     "BinaryCrossEntropyWithLogits",
+    "BinaryFocal",
     "BoundLoss",
     "Cat",
     "Chunk",
@@ -77,10 +85,13 @@ __all__ = [
     "Elementwise",
     "Elu",
     "Embedding",
+    "EntryLoss",
     "Exp",
     "FormulaActivation",
     "FormulaLoss",
+    "Gamma",
     "Gather",
+    "GaussianNll",
     "Gelu",
     "GradOp",
     "Hardswish",
@@ -91,6 +102,7 @@ __all__ = [
     "Linear",
     "Log",
     "Log2",
+    "LogCosh",
     "LogEps",
     "LogSoftmax",
     "LogSumExp",
@@ -108,7 +120,9 @@ __all__ = [
     "Mish",
     "Mul",
     "Neg",
+    "Poisson",
     "Pow",
+    "Quantile",
     "Relu",
     "Reshape",
     "Rsqrt",

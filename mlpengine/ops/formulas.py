@@ -1,19 +1,12 @@
 """An activation and a loss that the text of a formula defines."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
-
 from mlpengine.errors import FormulaError
-from mlpengine.formula import Expr, Plan, constant, gradients, parse, plan, variable, variables
+from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
-from mlpengine.ops._entry_loss import EntryLoss, weighted
-from mlpengine.spec import Array, Calls, Slots, Spec, call
-
-OUTPUT, TARGET = variable("y"), variable("t")
+from mlpengine.ops._entry_loss import EntryLoss
 
 
 @dataclass(frozen=True)
@@ -42,69 +35,15 @@ class FormulaLoss(EntryLoss, name="formula"):
     Raises: FormulaError for a text that cannot be read, or that does not depend on y.
     """
 
-    formula: str
+    text: str
 
     def __post_init__(self) -> None:
-        _need_number(self._value, "y", self.formula)
+        _need_number(self.formula(variable("y"), variable("t")), "y", self.text)
 
-    @cached_property
-    def _value(self) -> Expr:
-        return parse(self.formula, ["y", "t"])
-
-    @cached_property
-    def _forward(self) -> Plan:
-        slopes = gradients(self._value, constant(1), [OUTPUT])
-        return plan([self._value, *slopes], [OUTPUT, TARGET])
-
-    @cached_property
-    def _target_slope(self) -> Plan:
-        return plan(gradients(self._value, constant(1), [TARGET]), [OUTPUT, TARGET])
-
-    def room(self, output: Spec) -> Spec:
-        return _room(self._forward, output)
-
-    def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
-        aside = _room(self._target_slope, output)
-        return {**super().work(output, target, weight), "aside": aside}
-
-    def entries(
-        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
-    ) -> Calls:
-        yield from _calls(self._forward, [output, target], [entry, slope], room)
-
-    def backward(
-        self,
-        dy: Array | None,
-        output: Array,
-        target: Array,
-        weight: Array | None,
-        *,
-        out: Slots,
-        slope: Array,
-        rows: Array,
-        factor: Array,
-        aside: Array,
-    ) -> Calls:
-        yield from self.gradients(dy, weight, out, slope, rows, factor)
-        if out[1] is not None:
-            yield from _calls(self._target_slope, [output, target], [out[1]], aside)
-            yield call(np.multiply, out[1], factor, out[1])
-            yield from weighted(out[1], weight)
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return parse(self.text, [str(y.leaf), str(t.leaf)])
 
 
 def _need_number(formula: Expr, name: str, text: str) -> None:
     if formula.is_mask or name not in variables(formula):
         raise FormulaError(f"formula: must be a number that depends on {name} (got {text!r})", 0)
-
-
-def _room(planned: Plan, output: Spec) -> Spec:
-    """Return the spec of the work buffers of a plan as one array, a buffer a row."""
-    return Spec((planned.floats + planned.masks, *output.shape), output.dtype)
-
-
-def _calls(planned: Plan, given: Sequence[Array], outputs: Sequence[Array], room: Array) -> Calls:
-    """Yield the calls of a plan; a mask takes a part of a row of `room`."""
-    floats = [room[i, ...] for i in range(planned.floats)]
-    shape, size = outputs[0].shape, outputs[0].size
-    masks = [row.reshape(-1).view(np.bool_)[:size].reshape(shape) for row in room[planned.floats :]]
-    yield from planned.calls(given, outputs, floats, masks)

@@ -1,50 +1,55 @@
 """Losses that are means over entries, each an op and a callable (see `Loss`)."""
 
 from dataclasses import dataclass
+from math import log
+from typing import Any
 
 import numpy as np
 
-from mlpengine.errors import IndexRangeError, UsageError
-from mlpengine.formula.pieces import bounded, constant, log1p_exp_of_minus_abs
-from mlpengine.ops._entry_loss import DistanceLoss, EntryLoss, weighted
-from mlpengine.spec import Array, Calls, Slots, Spec, call
+from mlpengine.errors import UsageError
+from mlpengine.formula import (
+    Expr,
+    clip,
+    exp,
+    maximum,
+    minimum,
+    sigmoid,
+    sign,
+    softplus_tail,
+    tanh,
+)
+from mlpengine.ops._entry_loss import EntryLoss
 
 
-class MeanSquaredError(DistanceLoss, name="mse"):
+class MeanSquaredError(EntryLoss, name="mse"):
     """Mean over all entries of (output - target)**2.
 
     Backward: d_output = dy * 2 (output - target) / entries, d_target its negative.
     """
 
-    slope_scale = 2.0
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return (y - t) * (y - t)
 
-    def entries(
-        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
-    ) -> Calls:
-        yield call(np.subtract, output, target, slope)
-        yield call(np.square, slope, entry)
+    def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
+        return (y - t) * 2, (y - t) * -2
 
 
-class MeanAbsoluteError(DistanceLoss, name="mae"):
+class MeanAbsoluteError(EntryLoss, name="mae"):
     """Mean over all entries of abs(output - target).
 
     Backward: d_output = dy * sign(output - target) / entries, 0 where they are equal; d_target
     its negative.
     """
 
-    def entries(
-        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
-    ) -> Calls:
-        yield call(np.subtract, output, target, slope)
-        yield call(np.abs, slope, entry)
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return abs(y - t)
 
-    def derivative(self, slope: Array, factor: Array, out: Array) -> Calls:
-        yield call(np.sign, slope, out)  # not in place, which is ten times as slow
-        yield call(np.multiply, out, factor, out)
+    def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
+        return sign(y - t), -sign(y - t)
 
 
 @dataclass(frozen=True)
-class Huber(DistanceLoss, name="huber"):
+class Huber(EntryLoss, name="huber"):
     """Mean over all entries of d**2 / 2 within delta, delta (abs(d) - delta / 2) beyond it.
 
     d is output - target; with c the d clipped to delta, both are c (2 d - c) / 2.
@@ -55,23 +60,63 @@ class Huber(DistanceLoss, name="huber"):
 
     delta: float = 1.0
 
-    value_scale = 0.5
-
     def __post_init__(self) -> None:
         if not self.delta > 0:
             raise UsageError(f"huber: delta must be positive (delta {self.delta})")
 
-    def entries(
-        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
-    ) -> Calls:
-        yield call(np.subtract, output, target, entry)
-        yield call(entry.clip, constant(-self.delta, entry), constant(self.delta, entry), slope)
-        yield call(np.add, entry, entry, entry)
-        yield call(np.subtract, entry, slope, entry)
-        yield call(np.multiply, entry, slope, entry)
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        near = clip(y - t, -self.delta, self.delta)
+        return ((y - t) + (y - t) - near) * near * 0.5
+
+    def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
+        near = clip(y - t, -self.delta, self.delta)
+        return near, -near
 
 
-_UNSIGNED = {4: np.uint32, 8: np.uint64}
+class LogCosh(EntryLoss, name="log_cosh"):
+    """Mean over all entries of log(cosh(d)), d = output - target: quadratic near 0, linear far off.
+
+    Backward: d_output = dy * tanh(d) / entries, d_target its negative.
+    """
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return softplus_tail((y - t) * 2) + abs(y - t) - log(2)
+
+    def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
+        return tanh(y - t), -tanh(y - t)
+
+
+@dataclass(frozen=True)
+class Quantile(EntryLoss, name="quantile"):
+    """Pinball loss of quantiles, max(level * d, (level - 1) * d) with d = target - output.
+
+    The mean over all entries of the target of the sum over the levels.
+    Shapes: output (batch, targets * levels), the levels of a target next to each other; with one
+    level (batch, ...), target as output.
+    Backward: by an output, dy * (1 - level) / entries where it is too large and -dy * level /
+    entries where it is too small; the mean of both where it is equal.
+    Raises: UsageError unless the levels lie between 0 and 1.
+    Source: Koenker and Bassett 1978, equation 2.1.
+    """
+
+    levels: tuple[float, ...] = (0.5,)
+
+    def __post_init__(self) -> None:
+        if not self.levels or not all(0 < level < 1 for level in self.levels):
+            raise UsageError(f"quantile: levels must lie between 0 and 1 ({self.levels})")
+
+    @property
+    def columns(self) -> int:
+        """Columns of the output for each of the target."""
+        return len(self.levels)
+
+    def formula(self, *ys_and_t: Any) -> Any:
+        *ys, t = ys_and_t
+        terms = [
+            maximum((t - y) * level, (t - y) * (level - 1))
+            for y, level in zip(ys, self.levels, strict=True)
+        ]
+        return sum(terms[1:], terms[0])
 
 
 @dataclass(frozen=True)
@@ -88,93 +133,99 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 
     positive_weight: float = 1.0
 
+    target_range = (0.0, 1.0)
+
     def __post_init__(self) -> None:
         if not self.positive_weight > 0:
             raise UsageError(f"{self.name}: positive_weight must be positive ({self})")
 
-    def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
-        aside = Spec((2, *output.shape) if self.positive_weight != 1 else (0,), output.dtype)
-        return {**super().work(output, target, weight), "room": output, "aside": aside}
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        log_p, minus_log_q = _log_probabilities(y)
+        return (1 - t) * minus_log_q - t * log_p * self.positive_weight
 
-    def entries(
-        self, output: Array, target: Array, entry: Array, slope: Array, room: Array
-    ) -> Calls:
-        unsigned = _UNSIGNED[target.itemsize]
-        one = int(np.ones(1, target.dtype).view(unsigned)[0])
-        yield call(_check_probabilities, self.name, target, target.view(unsigned), one)
-        yield from log1p_exp_of_minus_abs(output, entry, slope, room)
-        yield from bounded(np.minimum, output, 0.0, room)
-        yield call(np.subtract, room, entry, room)  # log(p)
-        yield from bounded(np.maximum, output, 0.0, slope)
-        yield call(np.add, slope, entry, slope)  # -log(1 - p)
-        yield from _binary_terms(target, self.positive_weight, entry, slope, room)
-
-    def backward(
-        self,
-        dy: Array | None,
-        output: Array,
-        weight: Array | None,
-        *,
-        out: Slots,
-        slope: Array,
-        rows: Array,
-        factor: Array,
-        aside: Array,
-    ) -> Calls:
-        yield from self.gradients(dy, weight, out, slope, rows, factor)
-        if out[1] is not None:
-            yield from _target_slope(output, self.positive_weight, out[1], aside)
-            yield call(np.multiply, out[1], factor, out[1])
-            yield from weighted(out[1], weight)
+    def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
+        log_p, _ = _log_probabilities(y)
+        p, extra = exp(log_p), self.positive_weight - 1
+        if not extra:
+            return p - t, -y
+        return p - t + (p - 1) * t * extra, -(log_p * extra + y)
 
 
-def _check_probabilities(where: str, target: Array, bits: Array, one: int) -> None:
-    """Raise IndexRangeError unless all targets lie in 0 to 1; NaN is for the check of the loss.
+@dataclass(frozen=True)
+class BinaryFocal(EntryLoss, name="binary_focal"):
+    """Cross entropy with logits that counts sure answers less: (1 - c)**gamma times it.
 
-    As unsigned integers the `bits` of 0 to 1 are at most those of 1, and all others are larger: one
-    `argmax`, 0.4 us for a small batch, where two comparisons cost 2 us.
+    c is the probability given to the class that is true: p = sigmoid(output) for a target of 1 and
+    1 - p for 0.  With `alpha` the loss of a 1 is multiplied by alpha, that of a 0 by 1 - alpha.
+    Raises: UsageError unless gamma is 0 or at least 1 and alpha lies in 0 to 1; IndexRangeError,
+    when replayed, naming row and value of a target outside 0 to 1.
+    Source: Lin et al. 2017, equation 5.
     """
-    if target.size and bits.item(bits.argmax()) > one:
-        outside = (target < 0) | (target > 1)
-        if outside.any():
-            place = tuple(int(i[0]) for i in outside.nonzero())
-            raise IndexRangeError(
-                f"{where}: a target must lie in 0 to 1 "
-                f"(row {place[0] if place else 0} has {target[place]:g})"
+
+    gamma: float = 2.0
+    alpha: float | None = 0.25
+
+    target_range = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        alpha = 0.5 if self.alpha is None else self.alpha
+        if not ((self.gamma == 0 or self.gamma >= 1) and 0 <= alpha <= 1):
+            raise UsageError(
+                f"binary_focal: gamma must be 0 or at least 1, alpha lie in 0 to 1 ({self})"
             )
 
-
-def _target_slope(output: Array, positive_weight: float, out: Array, aside: Array) -> Calls:
-    """Yield the calls that write -(output + (positive_weight - 1) log(p)) into `out`."""
-    if positive_weight == 1:
-        yield call(np.negative, output, out)
-        return
-    log_p, room = aside[0, ...], aside[1, ...]
-    yield from log1p_exp_of_minus_abs(output, log_p, room, out)
-    yield from bounded(np.minimum, output, 0.0, room)
-    yield call(np.subtract, log_p, room, log_p)  # -log(p)
-    yield call(np.multiply, log_p, constant(positive_weight - 1, log_p), log_p)
-    yield call(np.subtract, log_p, output, out)
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        log_p, minus_log_q = _log_probabilities(y)
+        wrong = sigmoid(y) * (1 - t) + sigmoid(-y) * t
+        loss = ((1 - t) * minus_log_q - t * log_p) * wrong**self.gamma
+        if self.alpha is None:
+            return loss
+        return loss * (t * (2 * self.alpha - 1) + (1 - self.alpha))
 
 
-def _binary_terms(
-    target: Array, positive_weight: float, entry: Array, slope: Array, room: Array
-) -> Calls:
-    """Yield the entry (1 - t) slope - positive_weight t room, and its derivative into `slope`.
+def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
+    """Return log(p) and -log(1 - p) of the logit y."""
+    return minimum(y, 0) - softplus_tail(y), maximum(y, 0) + softplus_tail(y)
 
-    `slope` holds -log(1 - p) and `room` log(p) before.
+
+class Poisson(EntryLoss, name="poisson"):
+    """Negative log-likelihood of counts, exp(output) - target * output.
+
+    output is the log of the mean of a Poisson distribution.  The mean over all entries; the term
+    log(target!), which no output changes, is left out.
+    Backward: d_output = dy * (exp(output) - target) / entries.
+    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
     """
-    one, extra = constant(1.0, target), positive_weight - 1
-    yield call(np.subtract, one, target, entry)
-    yield call(np.multiply, entry, slope, entry)
-    yield call(np.multiply, target, room, slope)
-    if extra:
-        yield call(np.multiply, slope, constant(positive_weight, slope), slope)
-    yield call(np.subtract, entry, slope, entry)
-    yield call(np.exp, room, room)  # p
-    yield call(np.subtract, room, target, slope)
-    if extra:
-        yield call(np.subtract, room, one, room)
-        yield call(np.multiply, room, target, room)
-        yield call(np.multiply, room, constant(extra, room), room)
-        yield call(np.add, slope, room, slope)
+
+    target_range = (0.0, np.inf)
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return exp(y) - t * y
+
+
+class Gamma(EntryLoss, name="gamma"):
+    """Negative log-likelihood of positive numbers, output + target * exp(-output).
+
+    output is the log of the mean of a gamma distribution; the mean is over all entries, and terms
+    that no output changes are left out.
+    Backward: d_output = dy * (1 - target * exp(-output)) / entries.
+    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
+    """
+
+    target_range = (0.0, np.inf)
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return y + t * exp(-y)
+
+
+class GaussianNll(EntryLoss, name="gaussian_nll"):
+    """Negative log-likelihood of a normal distribution, (s + (mean - target)**2 exp(-s)) / 2.
+
+    The mean over all entries of the target; log(2 pi) / 2 is left out.
+    Shapes: output (batch, 2 * targets), for each target its mean and s, the log of its variance;
+    target (batch, targets).
+    Source: Nix and Weigend 1994, equation 2.
+    """
+
+    def formula(self, mean: Expr, s: Expr, t: Expr) -> Expr:
+        return (s + (mean - t) * (mean - t) * exp(-s)) * 0.5

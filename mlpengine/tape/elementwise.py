@@ -1,11 +1,12 @@
-"""Element-wise ops as functions of nodes or tensors, by the names of the registry.
+"""Element-wise ops and losses as functions of nodes or tensors, by the names of the registry.
 
 `tanh` and the others are made from the ops: the operands first, then the op's options.
 """
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import cache
-from inspect import Parameter, Signature, signature
+from inspect import Signature, signature
 from typing import Any
 
 from mlpengine import ops
@@ -14,8 +15,9 @@ from mlpengine.tape.operand import X, apply, unary
 
 
 def names() -> list[str]:
-    """Return the names of the element-wise ops that are registered now."""
-    return [name for name, op in ops.REGISTRY.items() if issubclass(op, ops.Elementwise)]
+    """Return the names of the element-wise ops and losses that are registered now."""
+    kinds = ops.Elementwise | ops.EntryLoss
+    return [name for name, op in ops.REGISTRY.items() if issubclass(op, kinds)]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -26,18 +28,22 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 @cache
-def _function(op: type[ops.Elementwise]) -> Callable[..., Any]:
-    """Return the function of an op's operands and options."""
-    operands = [Parameter(p.name, p.POSITIONAL_ONLY) for p in parameters_of(op.formula)]
+def _function(op: Any) -> Callable[..., Any]:
+    """Return the function of an op's operands and options; those of a loss go by keyword."""
+    init: Callable[..., Any] = op
+    options = list(signature(init).parameters.values()) if is_dataclass(op) else []
+    is_loss = issubclass(op, ops.EntryLoss)
+    operands = list(parameters_of(op.infer if is_loss else op.formula))
+    if is_loss:
+        options = [p.replace(kind=p.KEYWORD_ONLY) for p in options]
     count = len(operands)
 
-    def function(*args: Any, **options: Any) -> Any:
-        return apply(op(*args[count:], **options), *args[:count])
+    def function(*args: Any, **named: Any) -> Any:
+        return apply(op(*args[count:], **named), *args[:count])
 
     function.__name__ = function.__qualname__ = op.name
     function.__doc__ = op.__doc__
-    init = signature(op) if op.__init__ is not object.__init__ else Signature()
-    function.__signature__ = Signature([*operands, *init.parameters.values()])  # type: ignore[attr-defined]
+    function.__signature__ = Signature([*operands, *options])  # type: ignore[attr-defined]
     return function
 
 

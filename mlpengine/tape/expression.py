@@ -103,10 +103,6 @@ class Expression(Operand):
     batch_norm = functions.batch_norm
     dropout = functions.dropout
     ssm_scan = functions.ssm_scan
-    mse = functions.mse
-    mae = functions.mae
-    huber = functions.huber
-    bce_with_logits = functions.bce_with_logits
     softmax_cross_entropy = functions.softmax_cross_entropy
 
 

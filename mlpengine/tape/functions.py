@@ -171,28 +171,6 @@ def ssm_scan(a: Any, b: Any, x: Any, h0: Any = None) -> Any:
     return apply(ops.SsmScan(), a, b, x, h0)
 
 
-def mse(output: Any, target: Any, weight: Any = None) -> Any:
-    """Return the mean squared error."""
-    return apply(ops.MeanSquaredError(), output, target, weight)
-
-
-def mae(output: Any, target: Any, weight: Any = None) -> Any:
-    """Return the mean absolute error."""
-    return apply(ops.MeanAbsoluteError(), output, target, weight)
-
-
-def huber(output: Any, target: Any, weight: Any = None, *, delta: float = 1.0) -> Any:
-    """Return the mean of an error that is quadratic within delta and linear beyond it."""
-    return apply(ops.Huber(delta), output, target, weight)
-
-
-def bce_with_logits(
-    output: Any, target: Any, weight: Any = None, *, positive_weight: float = 1.0
-) -> Any:
-    """Return the mean binary cross-entropy of logits, in nats."""
-    return apply(ops.BinaryCrossEntropyWithLogits(positive_weight), output, target, weight)
-
-
 def softmax_cross_entropy(
     output: Any,
     target: Any,

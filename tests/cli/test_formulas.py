@@ -166,7 +166,7 @@ def test_wrong_losses_name_the_place(loss, folder, mlpengine):
 def test_hostile_losses_in_a_model_file_are_refused(formula, tmp_path):
     model = Model(Mlp([4, 1], seed=0), fitted(), "formula", "(y - t) ** 2")
     model.save(tmp_path / "m.safetensors")
-    assert Model.load(tmp_path / "m.safetensors").plain_loss.formula == "(y - t) ** 2"
+    assert Model.load(tmp_path / "m.safetensors").plain_loss.text == "(y - t) ** 2"
     header = {**model.to_dict(), "formula": formula}
     write_tensors(tmp_path / "m.safetensors", model.mlp.params.views, header)
     with pytest.raises(CheckpointError):

@@ -2,14 +2,20 @@
 
 import numpy as np
 from case import Case, away_from, normal, positive
-from scipy import special
+from scipy import special, stats
 
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
+    BinaryFocal,
     FormulaLoss,
+    Gamma,
+    GaussianNll,
     Huber,
+    LogCosh,
     MeanAbsoluteError,
     MeanSquaredError,
+    Poisson,
+    Quantile,
     SoftmaxCrossEntropy,
 )
 
@@ -138,6 +144,42 @@ def logits(name, op, formula, *shape, weighted=False, plain=None):
     return Case(name, op, make, formula, extremes=(1e-30, 1e30), scaled=1, plain=plain, empty=False)
 
 
+def focal(gamma, alpha):
+    def value(x, t, weight=None):
+        p = special.expit(x)
+        entropy = -t * special.log_expit(x) - (1 - t) * special.log_expit(-x)
+        balance = 1 if alpha is None else alpha * t + (1 - alpha) * (1 - t)
+        return mean(balance * (1 - (p * t + (1 - p) * (1 - t))) ** gamma * entropy, weight)
+
+    return value
+
+
+def pinball(output, target, weight=None):
+    d = target[:, :, None] - output.reshape(*target.shape, 3)
+    levels = np.array([0.1, 0.5, 0.9])
+    return mean(np.where(d > 0, levels * d, (levels - 1) * d).sum(axis=2), weight)
+
+
+def gaussian(output, target, weight=None):
+    center, s = output.reshape(*target.shape, 2).transpose(2, 0, 1)
+    return mean(-stats.norm.logpdf(target, center, np.exp(s / 2)) - np.log(2 * np.pi) / 2, weight)
+
+
+def several(name, op, formula, columns, *, weighted=False):
+    """A row of a loss with several columns of the output for each of two targets."""
+
+    def make(n):
+        operands = (normal(n, 2 * columns), 3 * normal(n, 2) + 0.01)
+        return (*operands, positive(n)) if weighted else operands
+
+    return Case(name, op, make, formula, rtol=1e-4, extremes=(1e-12, 1e3), scaled=0, empty=False)
+
+
+def of_positive(name, op, formula):
+    make = lambda n: (normal(n, 3), positive(n, 3))  # noqa: E731
+    return Case(name, op, make, formula, extremes=(1e-12, 10), empty=False)
+
+
 def plain_squares(output, target, weight=None):
     return np.mean(np.square(output - target))
 
@@ -184,6 +226,29 @@ CASES = [
         3,
         weighted=True,
     ),
+    *distance_rows(
+        "log_cosh",
+        LogCosh(),
+        lambda y, t, w=None: mean(np.logaddexp(y - t, t - y) - np.log(2), w),
+        [],
+        gradient_tolerance=1e-3,
+    ),
+    *distance_rows(
+        "quantile",
+        Quantile((0.9,)),
+        lambda y, t, w=None: mean(np.where(t > y, 0.9 * (t - y), 0.1 * (y - t)), w),
+        [0],
+        rtol=1e-4,
+    ),
+    several("quantile of 3 levels", Quantile((0.1, 0.5, 0.9)), pinball, 3),
+    several("quantile of 3 levels, weighted", Quantile((0.1, 0.5, 0.9)), pinball, 3, weighted=True),
+    several("gaussian_nll", GaussianNll(), gaussian, 2),
+    several("gaussian_nll weighted", GaussianNll(), gaussian, 2, weighted=True),
+    of_positive("poisson", Poisson(), lambda y, t, w=None: mean(np.exp(y) - t * y, w)),
+    of_positive("gamma", Gamma(), lambda y, t, w=None: mean(y + t / np.exp(y), w)),
+    logits("binary_focal", BinaryFocal(), focal(2.0, 0.25), 3),
+    logits("binary_focal weighted", BinaryFocal(1.0, None), focal(1.0, None), 3, weighted=True),
+    logits("binary_focal of gamma 0", BinaryFocal(0.0, 0.6), focal(0.0, 0.6), 2),
     by_class("of classes", plain=plain_cross_entropy),
     by_class("of classes, weighted", weighted=True),
     by_class("of two classes", 2),

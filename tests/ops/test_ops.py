@@ -17,7 +17,8 @@ OTHERS = (
     "softmax log_softmax matmul batch_matmul linear conv2d max_pool2d transpose "
     "sum mean max min logsumexp reshape cat chunk slice gather index_select embedding "
     "struct_field map_lookup layer_norm batch_norm dropout ssm_scan "
-    "mse mae huber bce_with_logits softmax_cross_entropy"
+    "mse mae huber bce_with_logits softmax_cross_entropy "
+    "log_cosh quantile binary_focal poisson gamma gaussian_nll formula"
 )
 """The ops that the project promises, the three kinds of leaves aside."""
 

@@ -110,6 +110,24 @@ def binary_entropy(x, t, weight):
     return nnf.binary_cross_entropy_with_logits(x, t, reduction="none", pos_weight=pos_weight)
 
 
+def focal(x, t, _):
+    p = torch.sigmoid(x)
+    entropy = nnf.binary_cross_entropy_with_logits(x, t, reduction="none")
+    wrong = 1 - (p * t + (1 - p) * (1 - t))
+    return (0.3 * t + 0.7 * (1 - t)) * wrong**2 * entropy
+
+
+def gaussian(rng, dtype):
+    n, m = int(rng.integers(1, 9)), int(rng.integers(1, 4))
+
+    def theirs(x, t):
+        return nnf.gaussian_nll_loss(x[:, ::2], t, torch.exp(x[:, 1::2]), eps=0)
+
+    return Draw(
+        ours.gaussian_nll, theirs, [normal(rng, (n, 2 * m), dtype), normal(rng, (n, m), dtype)]
+    )
+
+
 def cross_entropy(rng, dtype):
     batch, classes = int(rng.integers(1, 9)), int(rng.integers(2, 7))
     x = normal(rng, (batch, classes), dtype)
@@ -197,5 +215,25 @@ ROWS: dict[str, Row] = {
         binary_entropy,
         probabilities,
     ),
+    "log_cosh": rows_loss(
+        lambda *xs: ours.log_cosh(*xs[:-1]), lambda x, t, _: torch.log(torch.cosh(x - t))
+    ),
+    "quantile": rows_loss(
+        lambda *xs: ours.quantile(*xs[:-1], levels=(0.3,)),
+        lambda x, t, _: torch.maximum(0.3 * (t - x), -0.7 * (t - x)),
+        steps,
+    ),
+    "poisson": rows_loss(
+        lambda *xs: ours.poisson(*xs[:-1]),
+        lambda x, t, _: nnf.poisson_nll_loss(x, t, reduction="none"),
+        positive,
+    ),
+    "gamma": rows_loss(
+        lambda *xs: ours.gamma(*xs[:-1]), lambda x, t, _: x + t * torch.exp(-x), positive
+    ),
+    "binary_focal": rows_loss(
+        lambda *xs: ours.binary_focal(*xs[:-1], gamma=2.0, alpha=0.3), focal, probabilities
+    ),
+    "gaussian_nll": gaussian,
     "softmax_cross_entropy": cross_entropy,
 }

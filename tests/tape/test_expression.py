@@ -80,6 +80,12 @@ PROMISED = [
     "mae",
     "huber",
     "bce_with_logits",
+    "log_cosh",
+    "quantile",
+    "binary_focal",
+    "poisson",
+    "gamma",
+    "gaussian_nll",
     "softmax_cross_entropy",
 ]
 

@@ -4,57 +4,28 @@ The value of a row goes into ``row_loss``, in double; the program adds them up i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import isfinite, isinf, nan
 
 import numpy as np
 
 from mlpengine.backends.compiled.kernels import LossRows
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.numbers import literal, with_options
+from mlpengine.backends.compiled.numbers import literal
 from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
 from mlpengine.backends.compiled.values import padded_length
+from mlpengine.formula import c_statements, where
+from mlpengine.ops import EntryLoss, GradOp
 
 
-@dataclass(frozen=True)
-class EntryRule:
-    """A mean over entries: statements from vectors ``o`` and ``t`` to ``entry`` and ``slope``.
-
-    Both are then multiplied by their scales over the number of entries.
-    """
-
-    code: str
-    value_scale: float = 1.0
-    slope_scale: float = 1.0
-
-
-ENTRIES = {
-    "mse": EntryRule("slope = o - t; entry = slope * slope;", slope_scale=2.0),
-    "mae": EntryRule("entry = v_abs(o - t); slope = select(o == t, splat(0), (o - t) / entry);"),
-    "huber": EntryRule(
-        "const vec d = o - t; "
-        "slope = vmax(vmin(d, splat(@delta)), splat(-@delta)); "
-        "entry = slope * (d + d - slope);",
-        value_scale=0.5,
-    ),
-    "bce_with_logits": EntryRule(
-        "const vec soft = v_log1p_exp_of_minus_abs(o); "
-        "const vec log_p = vmin(o, splat(0)) - soft; "
-        "const vec log_q = vmax(o, splat(0)) + soft; "
-        "entry = (splat(1) - t) * log_q - splat(@positive_weight) * t * log_p; "
-        "const vec p = v_exp(log_p); "
-        "slope = p - t + splat(@positive_weight - 1) * (p - splat(1)) * t; "
-        "entry = select((t < splat(0)) | (t > splat(1)), splat(NAN), entry);"
-    ),
-}
-
-LOSSES = (*ENTRIES, "softmax_cross_entropy")
-"""Names of the losses that have compiled rows."""
+def has_rows(op: GradOp) -> bool:
+    """Return whether the loss has compiled rows."""
+    return op.name == "softmax_cross_entropy" or (isinstance(op, EntryLoss) and op.columns == 1)
 
 
 def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     """Return the loop over rows `first` to `last` of a loss."""
-    if kernel.op.name in ENTRIES:
-        row = _entry_loss(kernel, layout, ENTRIES[kernel.op.name])
+    if isinstance(kernel.op, EntryLoss):
+        row = _entry_loss(kernel, layout, kernel.op)
     else:
         row = _cross_entropy(kernel, layout)
     return [*_column_scale(kernel, layout), Loop("i", "first", "last", row)]
@@ -76,22 +47,29 @@ def _masked(name: str, value: str) -> Statement:
     return If("n < LANES", [f"{name} = select(first_lanes(n), {name}, splat({value}));"])
 
 
-def _entry_loss(kernel: LossRows, layout: Layout, rule: EntryRule) -> Sequence[Statement]:
+def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[Statement]:
     output, target, slot = kernel.output, kernel.target, kernel.d_output
     entries = max(output.rows * output.columns, 1)
     share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
+    f, (low, high) = loss.formulas, loss.target_range
+    (o,), t = f.outputs, f.target
+    value = f.entry
+    if isfinite(low):  # a target out of range makes the loss NaN, and NumPy says which it was
+        outside = t < low if isinf(high) else (t < low) | (t > high)
+        value = where(outside, nan, value)
+    outputs = {"value": value} if slot is None else {"value": value, "slope": f.slopes[0]}
     body: list[Statement] = [
-        f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
-        f"vec t = {load(layout.at(target, 'i', 'j'), 'n')};",
-        "vec entry, slope;",
-        with_options(rule.code, kernel.op),
+        f"const vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
+        f"const vec t = {load(layout.at(target, 'i', 'j'), 'n')};",
+        *c_statements(outputs, {o: "o", t: "t"}, layout.itemsize, prefix="e"),
+        "vec entry = value;",
         _masked("entry", "0"),
         # Shares of the mean: no sum of entries that are near the largest number overflows.
         "row += (double)sum_lanes(entry * splat((real)1 / LANES))"
-        f" * ({rule.value_scale / entries!r} * LANES);",
+        f" * ({f.value_scale / entries!r} * LANES);",
     ]
     if slot is not None:
-        scale = literal(np.float64(rule.slope_scale / entries), layout.itemsize)
+        scale = literal(np.float64(f.scales[0] / entries), layout.itemsize)
         body.append(store(layout.at(slot, "i", "j"), f"slope * splat({scale}{share})", "n"))
     loops = _columns(output.columns, layout.lanes, body)
     return ["double row = 0;", *loops, f"row_loss[i] = row{share};"]

@@ -14,7 +14,7 @@ from mlpengine.backends.compiled.kernels import (
     mark_stored,
     read_by_vectors,
 )
-from mlpengine.backends.compiled.losses import LOSSES
+from mlpengine.backends.compiled.losses import has_rows
 from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
 from mlpengine.ops._op import Direction, GradOp
@@ -92,7 +92,7 @@ def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:
 
 
 def _loss(instruction: InstructionLike, op: GradOp, values: Values) -> LossRows:
-    if op.name not in LOSSES:
+    if not has_rows(op):
         raise UnsupportedError(op.name)
     output, target, weight = (
         None if array is None else values.read(array) for array in instruction.reads
