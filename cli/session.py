@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import click
 
@@ -19,9 +19,16 @@ from mlpengine.config.build import Experiment
 from mlpengine.config.columns import column_verdicts
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict
-from mlpengine.errors import MissingExtraError, NumericalError, RunError, UsageError
+from mlpengine.errors import (
+    CheckpointError,
+    MissingExtraError,
+    NumericalError,
+    RunError,
+    UsageError,
+)
 from mlpengine.files import read_file, remove_unfinished
 from mlpengine.spec import Array
+from mlpengine.structure import conform
 from mlpengine.train.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
@@ -81,6 +88,33 @@ class EpochLogs(Callback):
         """Close both files; a second call does nothing."""
         while self._logs:
             self._logs.pop().close()
+
+
+class CheckpointEnvironment(TypedDict):
+    """What a checkpoint knows of the machine that wrote it."""
+
+    blas: Any
+    cores: int
+    executor: str
+    machine: str
+    packages: dict[str, Any]
+    platform: str
+    python: str
+    threads: int
+
+
+class CheckpointHeader(TypedDict):
+    """What goes with the state of a loop in the checkpoints of a run."""
+
+    format: int
+    model: dict[str, Any]
+    environment: CheckpointEnvironment
+    data: dict[str, int]
+    config_sha256: NotRequired[str]
+
+
+MAX_THREADS = 1_024
+"""That a checkpoint may ask for."""
 
 
 class Session:
@@ -263,7 +297,13 @@ def check_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None
 
 
 def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
-    """Return the preprocessing of a checkpoint, which a resumed run uses unchanged."""
+    """Return the preprocessing of a checkpoint, which a resumed run uses unchanged.
+
+    Raises: CheckpointError if the checkpoint is not one of a run.
+    """
+    conform(checkpoint.header, CheckpointHeader, str(checkpoint.path))
+    if not 1 <= checkpoint.header["environment"]["threads"] <= MAX_THREADS:
+        raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")
     description, state = checkpoint.header.get("model", {}), checkpoint.state.get("weights", {})
     return Model.restored(description, state, checkpoint.path).preprocessor
 

@@ -273,8 +273,8 @@ class Diagnostics:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned.  Then load the parameters and call `begin`."""
-        self.sampled, self.clipped = state["sampled"], state["clipped"]
-        self._schedule.stretch = state["stretch"]
+        self.sampled, self.clipped = int(state["sampled"]), int(state["clipped"])
+        self._schedule.stretch = int(state["stretch"])
         self.first_loss = float(state["first_loss"])
         self.noise.load_state_dict(state["noise"])
         self.spikes.load_state_dict(state["spikes"])

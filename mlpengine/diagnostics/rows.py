@@ -153,7 +153,8 @@ class NoiseScale:
         """Restore what `state_dict` returned; version 0.1.0 stored one array."""
         if isinstance(state, np.ndarray):
             state = dict(zip(("variance", "squared_norm"), state.tolist(), strict=True))
-        self.variance, self.squared_norm = state["variance"], state["squared_norm"]
+        self.variance = float(state["variance"])
+        self.squared_norm = float(state["squared_norm"])
 
 
 ROWS_AT_ONCE = 256

@@ -134,4 +134,4 @@ class Series:
         self._length = len(state["steps"])
         self._steps[: self._length] = state["steps"]
         self._values[: self._length] = state["values"]
-        self._stride, self._appended = state["stride"], state["met"]
+        self._stride, self._appended = max(1, int(state["stride"])), int(state["met"])

@@ -102,5 +102,5 @@ class Spikes:
             numbers = {"count": count, "steps": steps, "limit": limit}
             state = {**numbers, "sums": state[3:6], "pending": state[6:]}
         self.count, self.steps = int(state["count"]), int(state["steps"])
-        self.limit = state["limit"]
+        self.limit = float(state["limit"])
         self._sums[:], self.pending[:] = state["sums"], state["pending"].tolist()

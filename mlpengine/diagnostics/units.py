@@ -62,4 +62,4 @@ class UnitWindow:
         """Restore what `state_dict` returned."""
         self.fired[...] = state["fired"]
         self.dead = None if state["dead"] is None else np.array(state["dead"], np.bool_)
-        self.began, self.rows = state["began"], state["rows"]
+        self.began, self.rows = int(state["began"]), int(state["rows"])

@@ -266,6 +266,8 @@ def _check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> Non
         spec = specs.get(name)
         if spec is None:
             problems.append(f"{name} is unknown")
+        elif not isinstance(array, np.ndarray):
+            problems.append(f"{name} must be an array")
         elif array.shape != spec.shape:
             problems.append(f"{name} must be {spec.shape} (got {array.shape})")
         elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
+from mlpengine.train.state import restoring
 from mlpengine.train.task import Split
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
@@ -84,11 +86,12 @@ class LoopDiagnostics(Callback):
             steps_per_epoch=len(loop.batches),
             **facts(loop.step.loss, loop.step.mlp.sizes[-1], loop.train, loop.validation),
         )
-        if self._state is not None:
-            self.core.load_state_dict(self._state)
-        self.core.begin(loop.steps)
-        if self._path is not None:
-            self._log = self._open(self._path)
+        with restoring() if self._state is not None else nullcontext():
+            if self._state is not None:
+                self.core.load_state_dict(self._state)
+            self.core.begin(loop.steps)
+            if self._path is not None:
+                self._log = self._open(self._path)
         self._spikes, self._pending = self.core.spikes, self.core.pending
         self._optimizer = loop.step.optimizer
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from mlpengine.data import Batches, gather
-from mlpengine.errors import CheckpointError, DataError, NumericalError, UsageError
+from mlpengine.errors import NumericalError, UsageError
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
@@ -20,6 +20,7 @@ from mlpengine.train.history import EpochRow, History
 from mlpengine.train.nonfinite import bad_rows
 from mlpengine.train.runs import MIN_STEPS, CompiledSteps, compiled_steps
 from mlpengine.train.skipping import NonfiniteRule
+from mlpengine.train.state import restoring
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Split, Task
 from mlpengine.wording import suggestion
@@ -389,7 +390,7 @@ class Loop:
         Raises: CheckpointError if the state is one of another network, optimizer or data.
         """
         step = self.step
-        try:
+        with restoring():
             step.mlp.load_state_dict(state["weights"])
             step.optimizer.load_state_dict(state["optimizer"])
             if step.clip:
@@ -398,7 +399,8 @@ class Loop:
             self.best.load_state_dict(state["best"])
             self.history.load(state["history"])
             epoch = state["epoch"]
-            self._sums[:] = map(float, epoch["sums"])
+            loss, norm, rows, steps = map(float, epoch["sums"])
+            self._sums[:] = [loss, norm, rows, steps]
             self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
             step.mlp.rng.bit_generator.state = state["dropout"]
             states = (
@@ -406,10 +408,6 @@ class Loop:
             )  # the key in 0.1
             for name in self._states.keys() & states.keys():
                 self._states[name].load_state_dict(states[name])
-        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
-            if isinstance(error, CheckpointError):
-                raise
-            raise CheckpointError(f"checkpoint: does not fit this run ({error!r})") from error
 
     def _overriding(self, hook: str) -> list[Callable[..., Any]]:
         return [getattr(c, hook) for c in self.callbacks if _overrides(c, hook)]

@@ -61,6 +61,8 @@ class Model:
 
         Raises: CheckpointError, naming `where`, if the description or the parameters are none.
         """
+        if not isinstance(description, Mapping) or not isinstance(state, Mapping):
+            raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
         missing = {"mlp", "preprocessing", "loss"} - description.keys()
         if missing:
             names = ", ".join(sorted(missing))

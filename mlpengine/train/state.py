@@ -1,15 +1,27 @@
 """Nested state as a flat set of named arrays and plain JSON, and back, exactly."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from mlpengine.errors import CheckpointError
+from mlpengine.errors import CheckpointError, NumericalError
 from mlpengine.spec import Array
 
 _ARRAY, _FLOAT = "$array", "$float"
+
+
+@contextmanager
+def restoring() -> Iterator[None]:
+    """Turn what a saved state of another structure raises into a CheckpointError."""
+    try:
+        yield
+    except (CheckpointError, NumericalError):
+        raise
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise CheckpointError(f"checkpoint: does not fit this run ({error!r})") from error
 
 
 def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -43,9 +55,10 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
     if not isinstance(plain, dict):
         return plain
     if plain.keys() == {_FLOAT}:
-        return float(plain[_FLOAT])
+        with restoring():
+            return float(plain[_FLOAT])
     if plain.keys() == {_ARRAY}:
-        if plain[_ARRAY] not in arrays:
+        if not isinstance(plain[_ARRAY], str) or plain[_ARRAY] not in arrays:
             raise CheckpointError(f"checkpoint: the array {plain[_ARRAY]!r} is missing")
         return arrays[plain[_ARRAY]]
     return {key: unpack(arrays, below) for key, below in plain.items()}

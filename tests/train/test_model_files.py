@@ -1,16 +1,15 @@
 """Model files whose hash is right and whose contents are hostile: refused in a line, or usable."""
 
-import copy
 import json
 import re
 import tracemalloc
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
+from hostile import mutations, write
 from safetensors.numpy import save
 
 import mlpengine.data.preprocessing
@@ -19,7 +18,7 @@ from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.errors import CheckpointError, MlpEngineError
 from mlpengine.export import FORMATS
 from mlpengine.nn.mlp import Architecture
-from mlpengine.nn.tensors import METADATA_KEY, digest
+from mlpengine.nn.tensors import METADATA_KEY
 from mlpengine.ops import LeakyRelu
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import Checkpoints
@@ -29,12 +28,6 @@ from mlpengine_cli.evaluate import measure
 from mlpengine_cli.predict import predictions
 
 LOSSES = {"one": "softmax_cross_entropy", "two": "bce_with_logits", "value": "huber"}
-
-VALUES: list[Any] = [
-    *(None, True, -1, 0, 2, 1.5, 1e300, 10**400, "", "x", "\ud800", "none", [], [[]], {}, [None]),
-    *(["size", "", ""], {"name": "dropout"}, {"x": 1}, [2, 20000, 20000, 3], "float64", "number"),
-    *("size * nothing", "size.__class__", "(" * 5_000, "gap + 1", "size > 0", "size / 0"),
-]
 
 
 @cache
@@ -78,43 +71,6 @@ def model(target: str) -> Model:
     sizes = [preprocessor.n_features, 4, 3, outputs]
     mlp = Mlp(sizes, activation=["gelu", LeakyRelu(0.2)], dropout=0.1, seed=1)
     return Model(mlp, preprocessor, LOSSES[target])
-
-
-def nodes(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every node below the root of a JSON tree."""
-    keys = tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
-    for key in keys:
-        yield (*path, key)
-        yield from nodes(tree[key], (*path, key))
-
-
-def mutations(
-    header: dict[str, Any], start: int, each: int = 3
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield changed headers: at each node a deletion, a copy, and the next few of the values."""
-    for i, (*above, key) in enumerate(nodes(header)):
-        chosen = [VALUES[(start + each * i + j) % len(VALUES)] for j in range(each)]
-        for change in ("drop", "double", *chosen):
-            changed = copy.deepcopy(header)
-            parent = changed
-            for step in above:
-                parent = parent[step]
-            if change == "drop":
-                del parent[key]
-            elif change == "double" and isinstance(parent, list):
-                parent.append(copy.deepcopy(parent[key]))
-            elif change == "double":
-                parent[f"{key}s"] = parent[key]
-            else:
-                parent[key] = change
-            yield f"{'.'.join(map(str, (*above, key)))} = {change!r}", changed
-
-
-def write(path, arrays, header):
-    """Write a file as `write_tensors` does, whatever it holds, without waiting for the disk."""
-    text = json.dumps({"header": header, "sha256": digest(arrays, header)}, sort_keys=True)
-    path.write_bytes(save(arrays, {METADATA_KEY: text}))
-    return path
 
 
 def use(path) -> bool:
