@@ -34,10 +34,11 @@ from mlpengine import (
     errors,
 )
 from mlpengine.data import Batches
+from mlpengine.diagnostics import Diagnostics
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.ops import REGISTRY, Loss, RunningStatistics
 from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
-from mlpengine.spec import call
+from mlpengine.spec import Spec, call
 from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
 from mlpengine.tape.norm import GlobalNorm
 
@@ -72,15 +73,18 @@ class Grads:
         self.flat = flat
 
 
-def loss_row(cls: type[Loss]) -> Row:
-    labels = cls.name == "softmax_cross_entropy"
+FORMULAS = {"formula": "abs(y - t) ** 1.5"}
+"""Of the losses that are made from one."""
 
+
+def loss_row(cls: type[Loss]) -> Row:
     def use(loss: Loss) -> Any:
-        output, d_output = floats(4, 3), np.empty((4, 3), "f4")
-        target = np.arange(4) % 3 if labels else (floats(4, 3) > 0).astype("f4")
+        output, d_output = floats(4, 4), np.empty((4, 4), "f4")
+        spec = loss.target_spec(Spec.of(output))
+        target = np.ones(spec.shape, spec.dtype)
         return loss(output, target, d_output), d_output, loss(output, target, d_output)
 
-    return Row(cls, use)
+    return Row(lambda: cls(*[FORMULAS[n] for n in [cls.name] if n in FORMULAS]), use)
 
 
 def optimizer_row(cls: type, **options: Any) -> Row:
@@ -253,6 +257,9 @@ ROWS = {
     "Mlp, activation with options": Row(
         lambda: Mlp([3, 4, 2], activation=mlpengine.ops.LeakyRelu(0.2), dtype="f8"), predicted
     ),
+    "Mlp, activation by formula": Row(
+        lambda: Mlp([3, 4, 2], activation="x * tanh(softplus(x))"), predicted
+    ),
     "Scratch, Gradients": Row(network, trained),
     "Mlp.compile": compiled_row(),
     "TrainingStep": Row(new_step, steps_made),
@@ -421,6 +428,7 @@ REFUSED = {
     "BoundStep": lambda: bound_step().bound(4),
     "BoundLoss": lambda: bound_step().bound(4).loss,
     "Instruction": lambda: new_program().instructions[0],
+    "Diagnostics": lambda: Diagnostics(Mlp([2, 1])),
     "Forward": lambda: Mlp([2, 1]).scratch(2).program,
     "a bound AdaptiveClip": lambda: AdaptiveClip().bind(*[Flat.pack({"w": floats(2, 2)})] * 2),
 }

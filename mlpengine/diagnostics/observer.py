@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import replay
+from mlpengine.buffers import Uncopyable, replay
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.probes import RECTIFIERS, BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
@@ -24,7 +24,7 @@ NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes
 LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_INDEX[name] for name in NAMES)
 
 
-class Diagnostics:
+class Diagnostics(Uncopyable):
     """Measures the gradients, updates and activations of an `Mlp` while it learns.
 
     Call `observe` after each step of the optimizer.  Most calls only compare the norm with a limit,

@@ -84,12 +84,12 @@ class Gradients:
 
     def bind(self, scratch: Scratch) -> Backward:
         """Return the backward program that reads `scratch` and writes here; it is made once."""
-        known = self._bound.get(id(scratch))
-        if known is None:
-            known = scratch, self._bind(scratch)
-            self._bound[id(scratch)] = known
-        self._last = known
-        return known[1]
+        bound = self._bound.get(id(scratch))
+        if bound is None:
+            bound = scratch, self._bind(scratch)
+            self._bound[id(scratch)] = bound  # which keeps the scratch, so that its id is its own
+        self._last = bound
+        return bound[1]
 
     def _bind(self, scratch: Scratch) -> Backward:
         scratch.require_training()

@@ -37,7 +37,7 @@ SHOWN = 20
 """Parameters that a message lists."""
 
 PREDICT_ROWS = 256
-"""Rows that `Mlp.predict` passes through the net at once."""
+"""Rows of one forward pass of `Mlp.predict`."""
 
 
 class Mlp(Network):

@@ -1,4 +1,4 @@
-"""What every loss is: an op whose value is one number, and a callable for hand-written loops."""
+"""The base of all losses: ops whose value is one number, callable in hand-written loops."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -55,15 +55,15 @@ class Loss(GradOp):
     """Base of the losses: operands output, target and one optional weight per row.
 
     As a callable, ``loss(output, target, d_output)`` returns the value as a Python float and
-    overwrites `d_output` with the gradient by `output`.  It binds itself to those two arrays once,
-    so a loop that calls it with the same two allocates nothing.
+    overwrites `d_output` with the gradient by `output`.  It is bound to those two arrays at the
+    first call, so a loop that calls it with the same two allocates nothing.
 
-    The rules take ``dy=None`` for the loss that nothing follows, whose gradient is 1.
+    The rules take ``dy=None`` for a loss that is the result, whose gradient is 1.
     """
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        """Return the spec of the target buffer, given what the caller brings (None: the usual).
+        """Return the spec of the target buffer for the caller's target (None: the usual kind).
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
@@ -87,9 +87,8 @@ class Loss(GradOp):
         if bound is None:
             if len(bindings) >= MAX_BINDINGS:
                 del bindings[next(iter(bindings))]
-            brought = Spec.of(target)
-            bound = self.bind(output, d_output, weighted=weighted, target=brought)
-            bindings[key] = bound  # it holds the arrays, so their ids stay theirs
+            bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
+            bindings[key] = bound  # which keeps the arrays, so that their ids are not reused
         write_into(bound.target, target, f"{self.name}: target")
         if bound.sample_weight is not None:
             weights = np.asarray(sample_weight)
@@ -109,7 +108,7 @@ class Loss(GradOp):
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
-        `target` tells which of several kinds of targets will come; left out, the usual one.
+        `target` is the spec of the targets to come, where there are several kinds.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:

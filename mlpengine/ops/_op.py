@@ -49,7 +49,7 @@ class Signature:
         required: how many of them, the first ones, must not be left out.
         is_variadic: whether there may be any number, as ``infer(self, *xs)`` says.
         residuals: what `backward` reads, in the order it takes it, from ``dy`` on.
-        work: the names of the work buffers that the rule of each direction asks for.
+        work: the names of the work buffers of the rule of each direction.
     """
 
     operands: tuple[str, ...]
@@ -62,8 +62,8 @@ class Signature:
 class GradOp:
     """A differentiable function of arrays that writes into buffers it is given.
 
-    Subclasses say ``class Tanh(GradOp, name="tanh")``.  Hyper-parameters are the fields of a
-    ``@dataclass(frozen=True)``.  What the signatures say is what the planner does:
+    A subclass is declared as ``class Tanh(GradOp, name="tanh")``.  Hyper-parameters are the fields
+    of a ``@dataclass(frozen=True)``.  The planner reads the signatures:
 
     * The parameters of `infer` are the operands.  A parameter with the default None is an operand
       that may be left out; then every rule gets None in its place.
@@ -77,7 +77,7 @@ class GradOp:
 
     * It overwrites all of `out` and writes nothing else but its work buffers.  Adding up the
       gradients of several consumers is the program's job.
-    * A None slot of `out` is a gradient that nobody wants; it is not computed.
+    * A None slot of `out` is a gradient that is not wanted; it is not computed.
     * Its calls allocate nothing that grows with the operands.
     * `out` shares no memory with an operand, except as `in_place` allows.
     """
@@ -113,7 +113,7 @@ class GradOp:
 
     @property
     def signature(self) -> Signature:
-        """What the parameters of the rules say."""
+        """The parameters of the rules."""
         kind: Any = type(self)  # to mypy a class of ops is not hashable
         return _signature_of(kind)
 
@@ -122,7 +122,7 @@ class GradOp:
         raise NotImplementedError
 
     def work(self, *operands: Any) -> dict[str, Spec]:
-        """Return the work buffers by the names under which the rules ask for them."""
+        """Return the work buffers by their names in the rules."""
         return {}
 
     def forward(self, *operands: Any, **buffers: Any) -> Calls:

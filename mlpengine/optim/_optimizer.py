@@ -232,7 +232,7 @@ class Optimizer(ABC):
         return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {size})"
 
     def describe_update(self) -> UpdateDescription | None:
-        """Return the step as data; None for an optimizer that only NumPy knows.
+        """Return the step as data; None for an optimizer without compiled code.
 
         A subclass that updates in another way than the class that describes it is such a one.
         """

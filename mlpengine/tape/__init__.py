@@ -1,4 +1,4 @@
-"""Record a computation, plan its memory, replay it; or compute at once and go back.
+"""Recorded computations, planned and replayed; and eager ones, with their gradients.
 
 Every op is a function here under its registry name, and a method of nodes and tensors.
 """

@@ -1,7 +1,7 @@
 """Eager mode: ops compute at once, and Python is the control flow.
 
 A `Tensor` refers to the op that made it; `backward` makes the same steps as a `Program` of the
-same ops, on memory of its own, and returns the gradients.  Graphs hold no reference cycles, so
+same ops, in separate memory, and returns the gradients.  Graphs hold no reference cycles, so
 they are freed with the last tensor.
 
 Example:

@@ -163,7 +163,7 @@ class _Memory:
             self._ends[storage.last].append(storage)
 
     def resolve(self, buffer: Buffer) -> Array:
-        """Return the array of a buffer: the trace's, or one on memory of its own."""
+        """Return the array of a buffer: that of the trace, or one in separate memory."""
         if buffer.storage is None:
             return self._arrays[buffer]
         arena = self._arenas.get(buffer.storage)

@@ -8,7 +8,7 @@ from mlpengine.errors import ShapeError
 from mlpengine.spec import Array, call
 
 CHUNK = 8192
-"""Elements that are summed in the vector's own dtype before float64 takes over.
+"""Elements that are summed in the vector's own dtype before they are added in float64.
 
 At 8,192 a float32 norm is accurate to 1e-7 and `np.vecdot` costs a seventh more than one dot over
 235,146 elements; above 10,000 OpenBLAS would wake its threads for every chunk."""
@@ -77,7 +77,7 @@ class GlobalNorm:
         return norm
 
     def _scaled_norm(self, chunk: Array) -> float:
-        """Return the norm of a chunk by way of its largest entry, in float64."""
+        """Return the norm of a chunk scaled by its largest entry, in float64."""
         if not chunk.size:
             return 0.0
         wide = self._wide[: chunk.size]

@@ -1,4 +1,4 @@
-"""Arrays of 8-bit integers that stand for floats: value = scale * (integer - zero point)."""
+"""Arrays of floats quantized to 8-bit integers: value = scale * (integer - zero point)."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class QuantizedArray:
         return self.values.nbytes + self.scale.nbytes + self.zero_point.nbytes
 
     def dequantize(self) -> Array:
-        """Return the floats it stands for, each within half a scale of what was quantized."""
+        """Return the floats, each within half a scale of the one that was quantized."""
         steps = self.values.astype(self.scale.dtype) - self.zero_point.astype(self.scale.dtype)
         return np.asarray(steps * self.scale)
 

@@ -115,11 +115,11 @@ def _connected(steps: Sequence[_Step], items: set[Item]) -> list[set[Item]]:
     """Return `items` in groups that steps connect."""
     groups: list[set[Item]] = []
     for step in steps:
-        touched = (step.sources | step.made.keys()) & items
-        if touched:
-            joined = [group for group in groups if group & touched]
-            groups = [group for group in groups if not group & touched]
-            groups.append(touched.union(*joined))
+        connected = (step.sources | step.made.keys()) & items
+        if connected:
+            joined = [group for group in groups if group & connected]
+            groups = [group for group in groups if not group & connected]
+            groups.append(connected.union(*joined))
     return groups
 
 

@@ -33,8 +33,8 @@ class Node(Value, Expression):
         return f"Node({self.index} {self.name!r} {self.spec} {self.kind})"
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
-        known = Node, NoneType
-        nodes = [x if isinstance(x, known) else self._constant(x) for x in operands]
+        accepted = Node, NoneType
+        nodes = [x if isinstance(x, accepted) else self._constant(x) for x in operands]
         return self.tape.apply(op, *nodes)
 
     def _constant(self, value: ArrayLike) -> "Node":
@@ -67,7 +67,7 @@ class Tape:
         name: str | None = None,
         wants_grad: bool = False,
     ) -> Node:
-        """Record external data.  Its leading axis is the batch where a program asks for one."""
+        """Record external data.  The leading axis is the batch, which a program may resize."""
         spec = Spec(tuple(shape), np.dtype(dtype))
         if wants_grad and not spec.is_float:
             raise DtypeError(f"input: only float32 and float64 have gradients (got {spec})")
@@ -76,7 +76,7 @@ class Tape:
     def parameter(self, array: ArrayLike, *, name: str | None = None) -> Node:
         """Record a trainable array, a copy of which goes into the tape's flat vector `params`.
 
-        On a tape made by `over` it stands for the view of that name, and the array is not read.
+        On a tape made by `over` it is the view of that name, and the array is not read.
         Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use;
         ShapeError for another shape than that of the view.
         """
@@ -84,14 +84,14 @@ class Tape:
         if not Spec.of(value).is_float:
             raise DtypeError(f"parameter: must be float32 or float64 (got {Spec.of(value)})")
         if self._params is not None:
-            known = self._params.specs.get(name or "")
-            if known is None:
+            expected = self._params.specs.get(name or "")
+            if expected is None:
                 raise TapeError(
                     f"parameter: all parameters must be recorded before the first program is bound "
                     f"(got {name!r} after that)"
                 )
-            if known != Spec.of(value):
-                raise ShapeError(f"parameter: {name} must be {known} (got {Spec.of(value)})")
+            if expected != Spec.of(value):
+                raise ShapeError(f"parameter: {name} must be {expected} (got {Spec.of(value)})")
         unpacked = value if self._params is None else None
         return self._leaf("parameter", Spec.of(value), name, wants_grad=True, array=unpacked)
 
