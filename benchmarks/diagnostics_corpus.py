@@ -1,8 +1,8 @@
-"""Whether verdicts speak when they should: 20 healthy and 20 broken set-ups on real data.
+"""Whether verdicts are right: 30 healthy and 30 broken set-ups on real data.
 
 Run ``python benchmarks/diagnostics_corpus.py`` (``--smoke`` for a few of them, ``-v`` for what the
-verdicts say).  A healthy set-up should draw no verdict; a broken one should draw one of those that
-name what is wrong with it.
+verdicts say).  A healthy set-up must draw no verdict; a broken one must draw one of those that name
+its cause.
 """
 
 import argparse
@@ -141,6 +141,12 @@ def shuffled(_mlp: Mlp, train: Split) -> Split:
     return Split(train.x, np.ascontiguousarray(train.y[order]), train.truth[order], train.weights)
 
 
+def rare_class(_mlp: Mlp, train: Split) -> Split:
+    """Return the part with few rows of one class."""
+    kept = np.flatnonzero((train.y != 8) | (np.arange(len(train)) % 25 == 0))
+    return Split(train.x[kept], train.y[kept], train.truth[kept])
+
+
 def one_row(value: float) -> Callable[[Mlp, Split], Split]:
     """Return what puts a number into the features of one row."""
 
@@ -220,6 +226,33 @@ HEALTHY = (
     SetUp("waves, tanh", "waves", (64, 64), "tanh", lr=3e-3, epochs=60, **BCE),
     SetUp("waves, gelu, cosine", "waves", (32, 32), "gelu", lr=1e-2, epochs=60, cosine=True, **BCE),
 )
+
+HEALTHY_SETTINGS = (
+    SetUp("digits, batch 32 of 20 epochs", "digits", (64,), epochs=20),
+    SetUp("diabetes, stopped in time", "diabetes", (64, 64), loss="mse", epochs=8),
+    SetUp("waves, enough epochs", "waves", (32, 32), "gelu", lr=1e-2, epochs=80, **BCE),
+    SetUp(
+        "digits, momentum 0.95",
+        "digits",
+        (64,),
+        optimizer="sgd",
+        lr=0.02,
+        optimizer_options={"momentum": 0.95},
+    ),
+    SetUp(
+        "digits, decay 0.01",
+        "digits",
+        (64,),
+        optimizer="adamw",
+        optimizer_options={"weight_decay": 0.01},
+    ),
+    SetUp("digits, dropout 0.5", "digits", (128,), options={"dropout": 0.5}),
+    SetUp("digits, eps 1e-6", "digits", (64,), optimizer_options={"eps": 1e-6}),
+    SetUp("diabetes, identity output", "diabetes", (16,), loss="mse", epochs=40),
+    SetUp("penguins, three classes", "penguins", (16,), lr=5e-3, batch=16, epochs=40),
+    SetUp("digits, batch 256", "digits", (64,), batch=256, lr=5e-3, epochs=60),
+)
+"""For each verdict about curves and settings a set-up whose setting is sound."""
 
 FAST, SLOW = frozenset({"lr_high"}), frozenset({"lr_low"})
 BROKEN = (
@@ -361,6 +394,93 @@ BROKEN = (
 )
 
 
+BROKEN_SETTINGS = (
+    SetUp(
+        "digits, full batch",
+        "digits",
+        (64,),
+        batch=1258,
+        epochs=20,
+        reasons=frozenset({"few_steps"}),
+    ),
+    SetUp(
+        "diabetes, 200 epochs",
+        "diabetes",
+        (128, 128),
+        loss="mse",
+        epochs=200,
+        reasons=frozenset({"overfitting"}),
+    ),
+    SetUp(
+        "digits, 20 epochs at lr 1e-4",
+        "digits",
+        (32, 32, 32),
+        lr=1e-4,
+        reasons=frozenset({"unfinished"}),
+    ),
+    SetUp(
+        "digits, momentum 0.999",
+        "digits",
+        (64,),
+        optimizer="sgd",
+        lr=0.05,
+        optimizer_options={"momentum": 0.999},
+        reasons=frozenset({"momentum_high"}),
+    ),
+    SetUp(
+        "digits, decay 100",
+        "digits",
+        (64,),
+        optimizer="adamw",
+        optimizer_options={"weight_decay": 100.0},
+        reasons=frozenset({"decay_high"}),
+    ),
+    SetUp(
+        "digits, dropout 0.9",
+        "digits",
+        (64, 64),
+        options={"dropout": 0.9},
+        reasons=frozenset({"dropout_high"}),
+    ),
+    SetUp(
+        "digits, eps 1",
+        "digits",
+        (64,),
+        optimizer_options={"eps": 1.0},
+        reasons=frozenset({"eps_large"}),
+    ),
+    SetUp(
+        "diabetes, relu on the output",
+        "diabetes",
+        (16,),
+        loss="mse",
+        epochs=40,
+        options={"output_activation": "relu"},
+        reasons=frozenset({"output_clamped"}),
+    ),
+    SetUp(
+        "digits, a rare class",
+        "digits",
+        (16,),
+        optimizer="sgd",
+        lr=0.01,
+        spoil=rare_class,
+        reasons=frozenset({"imbalance"}),
+    ),
+    SetUp(
+        "digits, full batch, sgd",
+        "digits",
+        (64,),
+        optimizer="sgd",
+        lr=0.02,
+        batch=1258,
+        epochs=200,
+        reasons=frozenset({"noise_scale"}),
+    ),
+)
+"""Verdicts about curves and settings: thresholds were set looking at these and those above."""
+
+
 def judge(setup: SetUp, seed: int = 1) -> tuple[bool, list[Verdict]]:
     """Return whether the verdicts are as they should be, and the verdicts."""
     _, verdicts = run(setup, seed)
@@ -382,7 +502,8 @@ def main() -> None:
 def judge_all(step: int, seed: int, *, verbose: bool) -> bool:
     """Print a line for every `step`-th set-up; return whether too many are wrong."""
     failed = 0
-    for title, setups in (("healthy", HEALTHY[::step]), ("broken", BROKEN[::step])):
+    healthy, broken = HEALTHY + HEALTHY_SETTINGS, BROKEN + BROKEN_SETTINGS
+    for title, setups in (("healthy", healthy[::step]), ("broken", broken[::step])):
         right = 0
         for setup in setups:
             good, verdicts = judge(setup, seed)

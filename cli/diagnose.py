@@ -24,7 +24,7 @@ from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.errors import UsageError
-from mlpengine.train.diagnose import facts
+from mlpengine.train.diagnose import facts, measure_recalls
 from mlpengine.train.model import Model, load_model
 from mlpengine.train.samples import read_diagnostics
 from mlpengine.train.threads import pinned
@@ -131,14 +131,15 @@ def _after(
     model = load_model(run)
     experiment = build(load_config(run / RESOLVED), model.preprocessor)
     mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
-    known = facts(loss, mlp.sizes[-1], part, experiment.parts.get("validation"))
-    diagnostics = read_diagnostics(run, mlp, known)
+    validation = experiment.parts.get("validation")
+    diagnostics = read_diagnostics(run, mlp, facts(experiment.step, part, validation))
     diagnostics.batch_size = experiment.step.batch_size
-    reported = verdicts(diagnostics)
     shapes = spectra(mlp, experiment.model.mlp)
     with np.errstate(all="ignore"):  # a run that failed may have any weights
+        measure_recalls(diagnostics, experiment.task, part, validation)
         hardest = _hardest(experiment, model, count)
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
+    reported = verdicts(diagnostics)
     if plot is not None:
         save_dashboard(diagnostics, plot, dark=dark, title=str(run))
     found = {
@@ -198,8 +199,13 @@ def _known(value: float) -> float | None:
 
 def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
     if verdicts:
-        return ["", *(f"LOOK  {verdict}" for verdict in verdicts)]
+        return ["", *(line for verdict in verdicts for line in _verdict_lines(verdict))]
     return [] if any(not c.good for c in checks) else ["", "nothing unusual"]
+
+
+def _verdict_lines(verdict: Verdict) -> list[str]:
+    settings = (f"--set {key}={json.dumps(value)}" for key, value in (verdict.fix or {}).items())
+    return [f"LOOK  {verdict}", *([f"      fix: {' '.join(settings)}"] if verdict.fix else [])]
 
 
 def _spectra_lines(shapes: list[Spectrum]) -> list[str]:

@@ -17,6 +17,8 @@ from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.nn import Gradients, Mlp, Scratch
+from mlpengine.ops import Loss
+from mlpengine.optim import Optimizer
 from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm
 
@@ -42,6 +44,9 @@ class Diagnostics(Uncopyable):
         feature_sizes: (in_dim,), the size of each feature, see `feature_sizes`.
         feature_names: their names; by default, numbers from 0.
         name_row: returns the name of a row by its number, as in "line 17".
+        loss: the loss, by whose kind the output activation is judged.
+        optimizer: the optimizer, whose settings are judged.
+        target_range: smallest and largest target of a regression.
 
     Attributes:
         first_loss: loss of step 1.
@@ -59,6 +64,8 @@ class Diagnostics(Uncopyable):
         clipped: steps since the last sample that were clipped.
         windows: by layer, which rectifier units fire.
         epochs: (training loss, validation loss) of each epoch.
+        class_counts, recalls: training rows of each class, and the share of its other rows that
+            are predicted as such, NaN if there are too few; set by the caller at the end of a run.
 
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
@@ -75,6 +82,9 @@ class Diagnostics(Uncopyable):
         feature_sizes: Array | None = None,
         feature_names: Sequence[str] = (),
         name_row: Callable[[int], str] = "training row {}".format,
+        loss: Loss | None = None,
+        optimizer: Optimizer | None = None,
+        target_range: tuple[float, float] = (nan, nan),
     ) -> None:
         self.mlp = mlp
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
@@ -82,6 +92,10 @@ class Diagnostics(Uncopyable):
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
         self.feature_names = tuple(feature_names) or tuple(map(str, range(mlp.sizes[0])))
         self.failure, self.skipped, self.name_row = "", 0, name_row
+        self.loss_name, self.optimizer = loss.name if loss else "", optimizer
+        self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
+        self.class_counts: Array = np.zeros(0)
+        self.recalls: Array = np.zeros(0)
         self.columns = Columns(len(mlp.layers))
         self.values = [nan] * len(self.columns)
         self.sampled = self.batch_size = self.clipped = 0

@@ -181,6 +181,8 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
         step.mlp,
         every=max(1, min(50, steps // 10)),
         steps_per_epoch=-(-len(rows) // batch_size),
+        loss=step.loss,
+        optimizer=step.optimizer,
         baseline=baseline_loss(step.loss, y, outputs, weights),
         feature_sizes=feature_sizes(rows.sample(CHECKED_ROWS).x),
     )

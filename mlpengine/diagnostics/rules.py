@@ -5,14 +5,26 @@ diagnostics_corpus.py by a factor of two or more; the comments give the extremes
 """
 
 from collections.abc import Callable
-from math import hypot, isnan, nan
+from math import isnan, nan
 
 import numpy as np
 
+from mlpengine.diagnostics import run_rules as run
 from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.readings import (
+    dropout_gain,
+    input_size,
+    layer_ratios,
+    median,
+    reference_loss,
+    rounded,
+    stuck,
+    training_share,
+    usual_lr,
+    worst,
+)
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdict import Verdict, percent, power
-from mlpengine.spec import Array
 from mlpengine.wording import plural
 
 GUIDE_RATIO = 1e-3
@@ -36,22 +48,10 @@ CLIPPED, COEFFICIENT = 0.9, 0.05  # healthy: 0.1 of the steps
 OUTLIER_TIMES, OUTLIER_SHARE = 30.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
 OUTLIER_NORM = 5.0  # ... and so below the norm of the first step
 SPIKES = 0.02  # healthy: up to 0.004
-LARGE_DROPOUT = 0.6  # healthy: 0.3
-LEARNED = 0.98
-"""Share of the loss of a constant prediction that counts as having learned something."""
 WELL_LEARNED = 0.5
 """Share of the loss of a constant prediction below which dead units do no harm."""
-MIN_EPOCHS = 5
-"""Epochs before curves are judged."""
-CHANCE = 0.8
-"""Best validation loss, in constant predictions, that no network reaches on unrelated targets."""
-GAP = 0.04
-"""Least difference of validation and training loss, in constant predictions, without a relation."""
-FITTED = 0.9
-"""Share of the loss of a constant prediction above which training rows are not overfitted."""
-RISE, RELATIVE_RISE = 0.08, 0.1  # healthy: up to 0.04
-"""Rise of the validation loss over its lowest, in constant predictions and in units of the lowest,
-that counts as overfitting."""
+STANDARDIZE = {"data.standardize": "standard"}
+UNSATURATED = {"model.activation": "relu", "model.initializer": None}
 
 Rule = Callable[[Diagnostics], Verdict | None]
 
@@ -73,11 +73,11 @@ def verdicts(diagnostics: Diagnostics) -> list[Verdict]:
 def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     """The features are far from unit size, all together or one of them."""
     size = input_size(diagnostics)
-    advice = "standardize them (data.standardize: standard)"
+    advice, fix = "standardize them (data.standardize: standard)", STANDARDIZE
     if not (SMALL_INPUT <= size <= LARGE_INPUT or isnan(size)):
         limit = LARGE_INPUT if size > LARGE_INPUT else SMALL_INPUT
         finding = f"the features have a root mean square of {power(size)} (guide 1)"
-        return Verdict("input_scale", None, finding, size, limit, advice)
+        return Verdict("input_scale", None, finding, size, limit, advice, fix)
     number, largest = worst(diagnostics.feature_sizes)
     if not largest > LARGE_FEATURE:
         return None
@@ -86,7 +86,7 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
         f"one value in ten of feature {diagnostics.feature_names[number]!r} is beyond "
         f"{power(largest)} (guide 1 to 3; {plural(large, 'feature')} above {power(LARGE_FEATURE)})"
     )
-    return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice)
+    return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice, fix)
 
 
 def target_scale(diagnostics: Diagnostics) -> Verdict | None:
@@ -96,7 +96,8 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = f"the targets have a root mean square of {power(size)} (guide 1)"
     advice = "standardize them (data.standardize_target: true)"
-    return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice)
+    fix = {"data.standardize_target": True}
+    return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice, fix)
 
 
 def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
@@ -104,7 +105,8 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
     for number, weight in enumerate(diagnostics.mlp.weights):
         if number + 1 < len(diagnostics.mlp.weights) and not weight.any():
             finding = "all weights are 0: its units stay equal, and earlier layers learn nothing"
-            return Verdict("no_gradient", number, finding, 0.0, 0.0, "choose another initializer")
+            advice, fix = "choose another initializer", {"model.initializer": None}
+            return Verdict("no_gradient", number, finding, 0.0, 0.0, advice, fix)
     return None
 
 
@@ -118,8 +120,10 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         f"the first loss was {power(first)}, {power(times)} times that of a constant prediction "
         f"({power(diagnostics.baseline)}; guide 1 to 3)"
     )
-    advice = start_advice(input_size(diagnostics))
-    return Verdict("start", None, finding, times, START, advice)
+    size = input_size(diagnostics)
+    fix = STANDARDIZE if size > UNUSUAL_INPUT else None
+    no_fix = "" if fix else "a config does not scale the initial weights"
+    return Verdict("start", None, finding, times, START, start_advice(size), fix, no_fix)
 
 
 def start_advice(size: float) -> str:
@@ -136,7 +140,8 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     if not (diagnostics.failure or skipped):
         return None
     advice = "look at the rows it names, lower lr, or clip the gradients"
-    return Verdict("nonfinite", None, diagnostics.failure or finding, skipped, 0.0, advice)
+    fix = {"training.on_nonfinite": "skip", "training.clip_norm": 1.0}
+    return Verdict("nonfinite", None, diagnostics.failure or finding, skipped, 0.0, advice, fix)
 
 
 def lr_high(diagnostics: Diagnostics) -> Verdict | None:
@@ -153,7 +158,8 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
         f"a step changed the weights by {power(largest)} times their norm (guide {GUIDE_RATIO})"
     )
     advice = f"divide lr by {power(largest / GUIDE_RATIO / 10)}, to begin with"
-    return Verdict("lr_high", number, finding, largest, FAST_RATIO, advice)
+    fix = lr_fix(diagnostics, 10 * GUIDE_RATIO / largest)
+    return Verdict("lr_high", number, finding, largest, FAST_RATIO, advice, fix, unknown(fix))
 
 
 def clip_low(diagnostics: Diagnostics) -> Verdict | None:
@@ -168,7 +174,8 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient"
     )
     advice = f"raise clip_norm (the norm is usually {power(median(norms))})"
-    return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice)
+    fix = {"training.clip_norm": rounded(median(norms))}
+    return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice, fix)
 
 
 def lr_low(diagnostics: Diagnostics) -> Verdict | None:
@@ -182,7 +189,8 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
         f"(guide {GUIDE_RATIO})"
     )
     advice = f"multiply lr by {power(GUIDE_RATIO / largest)}, to begin with"
-    return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice)
+    fix = lr_fix(diagnostics, GUIDE_RATIO / largest)
+    return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice, fix, unknown(fix))
 
 
 def dead(diagnostics: Diagnostics) -> Verdict | None:
@@ -197,7 +205,8 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     advice = f"lower lr (update ratio up to {power(largest)}, guide {GUIDE_RATIO})"
     if not largest > 10 * GUIDE_RATIO:
         advice = "look at the initial weights and biases"
-    return Verdict("dead", number, finding, share, DEAD, f"{advice} or use leaky_relu")
+    advice, fix = f"{advice} or use leaky_relu", {"model.activation": "leaky_relu"}
+    return Verdict("dead", number, finding, share, DEAD, advice, fix)
 
 
 def dead_share(diagnostics: Diagnostics, layer: int) -> float:
@@ -223,7 +232,7 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = f"{percent(share)} of the activations are beyond 0.97 of their range"
     advice = "make the initial weights or the features smaller, or lower lr"
-    return Verdict("saturated", number, finding, share, SATURATED, advice)
+    return Verdict("saturated", number, finding, share, SATURATED, advice, UNSATURATED)
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
@@ -235,10 +244,11 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     if slope < 0:
         finding = f"its gradient is {times} times smaller than that of the last layer"
         advice = "use relu or gelu, fewer layers, or an initializer that suits the activation"
-        return Verdict("vanishing", 0, finding, slope, -STEEP, advice)
+        return Verdict("vanishing", 0, finding, slope, -STEEP, advice, UNSATURATED)
     finding = f"its gradient is {times} times larger than that of the last layer"
     advice = "make the initial weights smaller, or clip the gradients"
-    return Verdict("exploding", 0, finding, slope, STEEP, advice)
+    fix = {"training.clip_norm": 1.0}
+    return Verdict("exploding", 0, finding, slope, STEEP, advice, fix)
 
 
 def signal(diagnostics: Diagnostics) -> Verdict | None:
@@ -252,20 +262,7 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = f"its activations began at {power(share)} times the size of those of layer 0"
     advice = "use an initializer that suits the activation (model.initializer), or fewer layers"
-    return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice)
-
-
-def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
-    """So many activations are dropped that the training loss stays at a constant prediction."""
-    dropout, share = diagnostics.mlp.dropout, training_share(diagnostics)
-    if not (dropout > LARGE_DROPOUT and share > LEARNED):
-        return None
-    finding = (
-        f"dropout of {dropout:g} leaves the training loss at {power(share)} times that of a "
-        f"constant prediction"
-    )
-    advice = "lower it (model.dropout, 0.5 at most)"
-    return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice)
+    return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, UNSATURATED)
 
 
 def outlier(diagnostics: Diagnostics) -> Verdict | None:
@@ -285,7 +282,8 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(largest.share)} of it from {diagnostics.name_row(largest.row)}"
     )
     advice = "look at that row for a wrong value, or clip the gradients"
-    return Verdict("outlier", None, finding, largest.times, OUTLIER_TIMES, advice)
+    fix = {"training.clip_norm": rounded(largest.norm / largest.times)}
+    return Verdict("outlier", None, finding, largest.times, OUTLIER_TIMES, advice, fix)
 
 
 def unsteady(diagnostics: Diagnostics) -> Verdict | None:
@@ -294,148 +292,55 @@ def unsteady(diagnostics: Diagnostics) -> Verdict | None:
     if not share > SPIKES:
         return None
     finding = f"{percent(share)} of the steps had several times the usual gradient norm"
-    return Verdict("spikes", None, finding, share, SPIKES, "lower lr or clip the gradients")
+    advice, fix = "lower lr or clip the gradients", lr_fix(diagnostics, 0.3)
+    return Verdict("spikes", None, finding, share, SPIKES, advice, fix, unknown(fix))
 
 
-def labels(diagnostics: Diagnostics) -> Verdict | None:
-    """What is learned of the training rows does not hold for others."""
-    constant = diagnostics.validation_baseline
-    losses = validation_losses(diagnostics)
-    if len(losses) < MIN_EPOCHS or not constant > 0:
-        return None
-    learned = training_share(diagnostics)
-    share = float(np.median(losses[len(losses) // 2 :])) / constant
-    unrelated = share > LEARNED and losses.min() > CHANCE * constant
-    if not (unrelated and learned < LEARNED and share - learned > GAP):
-        return None
-    finding = (
-        f"the training loss fell to {power(diagnostics.epochs[-1][0])}, but the validation loss is "
-        f"usually {power(share * constant)}, where a constant prediction has {power(constant)}"
-    )
-    advice = "the rows are learned by heart: check that labels belong to their rows"
-    return Verdict("labels", None, finding, share, LEARNED, advice)
+def lr_fix(diagnostics: Diagnostics, factor: float) -> dict[str, float] | None:
+    """Return the setting of a learning rate multiplied by `factor`; None if the rate is unknown."""
+    lr = usual_lr(diagnostics)
+    return None if isnan(lr) else {"optimizer.lr": rounded(lr * factor)}
 
 
-def overfitting(diagnostics: Diagnostics) -> Verdict | None:
-    """The validation loss rises while the training loss falls on."""
-    losses = validation_losses(diagnostics)
-    if len(losses) < MIN_EPOCHS:
-        return None
-    constant = diagnostics.validation_baseline
-    best = int(losses.argmin())
-    lowest, final = float(losses[best]), float(np.median(losses[-3:]))
-    scale = constant if constant > 0 else float(losses[0])
-    rise = final - lowest
-    falls = diagnostics.epochs[-1][0] < diagnostics.epochs[best][0]
-    falls = falls and training_share(diagnostics) < FITTED
-    if not (rise > RISE * scale and rise > RELATIVE_RISE * lowest and falls):
-        return None
-    finding = (
-        f"the validation loss rose from {power(lowest)} in epoch {best + 1} to {power(final)}, "
-        "while the training loss fell on"
-    )
-    advice = "stop early, or use fewer units, dropout, weight decay or more rows"
-    return Verdict("overfitting", None, finding, rise / scale, RISE, advice)
+def unknown(fix: object) -> str:
+    """Return the reason why there is no `fix` of the learning rate, if there is none."""
+    return "" if fix else "the learning rate is unknown"
 
 
-def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
-    """The loss stays that of a constant prediction, for whatever reason."""
-    if len(diagnostics.epochs) < MIN_EPOCHS or not stuck(diagnostics):
-        return None
-    train = diagnostics.epochs[-1][0]
-    finding = (
-        f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is {power(train)}, "
-        f"that of a constant prediction {power(diagnostics.baseline)}"
-    )
-    advice = "check that the target depends on the features, and try other lr"
-    share = train / diagnostics.baseline
-    return Verdict("nothing_learned", None, finding, share, LEARNED, advice)
-
-
-def input_size(diagnostics: Diagnostics) -> float:
-    """Return the usual root mean square of the input; NaN if unknown."""
-    of = diagnostics.series.of
-    return hypot(median(of("input_mean")), median(of("input_std")))
-
-
-def layer_ratios(diagnostics: Diagnostics) -> Array:
-    """Return the update ratios (samples, layers), 0 where unknown."""
-    layers = [diagnostics.series.of("update_ratio", n) for n in range(diagnostics.columns.layers)]
-    ratios: Array = np.nan_to_num(np.stack(layers, axis=1), nan=0.0)
-    return ratios
-
-
-def dropout_gain(diagnostics: Diagnostics) -> float:
-    """Return how much dropout enlarges the mean square of the output, hidden layers together."""
-    hidden = diagnostics.columns.layers - 1
-    return float((1.0 - diagnostics.mlp.dropout) ** -hidden)
-
-
-def reference_loss(diagnostics: Diagnostics) -> float:
-    """Return the loss of a constant prediction; the first loss where that is unknown."""
-    return diagnostics.first_loss if isnan(diagnostics.baseline) else diagnostics.baseline
-
-
-def training_share(diagnostics: Diagnostics) -> float:
-    """Return the last training loss in units of `reference_loss`; NaN if it is unknown.
-
-    That of the last epoch or, where no epoch was closed, the mean over the last samples.
-    """
-    if diagnostics.epochs:
-        loss = diagnostics.epochs[-1][0]
-    else:
-        losses = diagnostics.series.of("loss")
-        known = losses[~np.isnan(losses)]
-        loss = float(known[-max(1, len(known) // 4) :].mean()) if known.size else nan
-    reference = reference_loss(diagnostics)
-    return loss / reference if reference > 0 else nan
-
-
-def stuck(diagnostics: Diagnostics) -> bool:
-    """Return whether the run failed or ended no better than a constant prediction."""
-    return bool(diagnostics.failure) or training_share(diagnostics) >= LEARNED
-
-
-def validation_losses(diagnostics: Diagnostics) -> Array:
-    """Return the validation loss of each epoch; none if it was not measured in every epoch."""
-    losses = np.array([validation for _, validation in diagnostics.epochs])
-    return losses if np.isfinite(losses).all() else losses[:0]
-
-
-def median(values: Array) -> float:
-    """Return the median of the numbers among `values`; NaN if there is none."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if known.size else nan
-
-
-def worst(values: Array) -> tuple[int, float]:
-    """Return index and value of the largest number; NaN if there is none."""
-    if not np.isfinite(values).any():
-        return 0, nan
-    index = int(np.nanargmax(values))
-    return index, float(values[index])
-
+SCALES = frozenset({"input_scale", "target_scale"})
+STEPS = frozenset({"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high"})
+BROKEN = frozenset(
+    {"start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels"}
+)
 
 RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
+    (run.output_clamped, frozenset()),
     (input_scale, frozenset()),
-    (target_scale, frozenset()),
+    (target_scale, frozenset({"output_clamped"})),
     (no_gradient, frozenset()),
-    (lr_high, frozenset()),
-    (dropout_high, frozenset({"input_scale", "target_scale", "lr_high"})),
-    (start, frozenset({"input_scale", "target_scale", "lr_high", "dropout_high"})),
+    (run.momentum_high, SCALES | {"output_clamped"}),
+    (lr_high, frozenset({"momentum_high"})),
+    (run.dropout_high, SCALES | STEPS),
+    (run.decay_high, SCALES | STEPS),
+    (start, SCALES | {"lr_high", "dropout_high"}),
     (clip_low, frozenset()),
-    (lr_low, frozenset({"clip_low", "no_gradient"})),
+    (run.eps_large, frozenset({"clip_low", "no_gradient", "vanishing"})),
+    (lr_low, frozenset({"clip_low", "no_gradient", "eps_large"})),
     (dead, frozenset({"no_gradient", "input_scale"})),
     (saturated, frozenset({"input_scale"})),
-    (depth, frozenset({"no_gradient", "input_scale"})),
+    (depth, frozenset({"no_gradient", "input_scale", "decay_high"})),
     (signal, frozenset({"no_gradient", "vanishing"})),
     (outlier, frozenset({"input_scale"})),
-    (unsteady, frozenset({"outlier", "lr_high", "vanishing"})),
+    (unsteady, frozenset({"outlier", "lr_high", "vanishing", "momentum_high"})),
     (nonfinite, frozenset()),
-    (labels, frozenset({"lr_high", "input_scale", "target_scale", "nonfinite"})),
-    (overfitting, frozenset({"lr_high", "labels", "nonfinite"})),
+    (run.labels, SCALES | {"lr_high", "nonfinite"}),
+    (run.overfitting, frozenset({"lr_high", "labels", "nonfinite"})),
+    (run.imbalance, SCALES | STEPS | BROKEN),
+    (run.few_steps, SCALES | STEPS | BROKEN),
+    (run.unfinished, SCALES | STEPS | BROKEN | {"few_steps", "vanishing", "saturated", "dead"}),
+    (run.noise_scale, SCALES | STEPS | BROKEN | {"few_steps"}),
 )
 """The rules, and for each the verdicts that explain what it would report."""
 
-LAST_RESORT: Rule = nothing_learned
+LAST_RESORT: Rule = run.nothing_learned
 """Applies only where no other rule does."""

@@ -1,5 +1,6 @@
-"""What the numbers mean, in words: `Verdict`, and the rules that draw them."""
+"""`Verdict`, and the form of its numbers."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that is wrong: what was measured, against which threshold, and a way out.
+    """One condition that is wrong: its measurement, the threshold, and a way out.
 
-    `name` is the rule's, `layer` the layer's number or None for the whole net.
+    `name` is the rule's, `layer` the layer's number or None for the whole net.  `fix` holds config
+    settings by dotted key, as for --set, or is None; `no_fix` then gives the reason.
     """
 
     name: str
@@ -18,6 +20,8 @@ class Verdict:
     value: float
     threshold: float
     advice: str
+    fix: Mapping[str, Any] | None = None
+    no_fix: str = ""
 
     def __str__(self) -> str:
         where = "" if self.layer is None else f"layer {self.layer}: "

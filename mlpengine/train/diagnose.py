@@ -12,16 +12,16 @@ import numpy as np
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import best_constant, feature_sizes, loss_of_constant
 from mlpengine.diagnostics.samples import Columns
-from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
 from mlpengine.train.state import restoring
-from mlpengine.train.task import Split
+from mlpengine.train.step import TrainingStep
+from mlpengine.train.task import Split, Task
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
-FACT_ROWS, FEATURE_ROWS = 50_000, 2_000
+FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 AT_ONCE = 20
 """Number of samples that are written in one call."""
 
@@ -83,8 +83,7 @@ class LoopDiagnostics(Callback):
         self.core = Diagnostics(
             loop.step.mlp,
             every=self._every,
-            steps_per_epoch=len(loop.batches),
-            **facts(loop.step.loss, loop.step.mlp.sizes[-1], loop.train, loop.validation),
+            **facts(loop.step, loop.train, loop.validation),
         )
         with restoring() if self._state is not None else nullcontext():
             if self._state is not None:
@@ -135,7 +134,10 @@ class LoopDiagnostics(Callback):
 
     def verdicts(self) -> list[Verdict]:
         """Return the problems of the run; an empty list where there are none."""
-        self.core.skipped = self._loop.nonfinite.skipped
+        loop = self._loop
+        self.core.skipped = loop.nonfinite.skipped
+        if not self.core.failure:
+            measure_recalls(self.core, loop.task, loop.train, loop.validation)
         return verdicts(self.core)
 
     def table(self) -> str:
@@ -173,27 +175,46 @@ class LoopDiagnostics(Callback):
         self._state = state
 
 
-def facts(loss: Loss, outputs: int, train: Split, validation: Split | None) -> dict[str, Any]:
-    """Return what the rows of a run tell, as arguments of `Diagnostics`.
+def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
+    """Return what a run's step and rows tell, as arguments of `Diagnostics`.
 
-    Large data are sampled: every n-th row, `FACT_ROWS` in all.
+    Of large data evenly spaced rows are used, up to `FACT_ROWS` or `FEATURE_ROWS`.
     """
+    loss = step.loss
     y, weights = _thinned(train)
-    constant = best_constant(loss, y, outputs, weights)
-    arguments: dict[str, Any] = {"baseline": loss_of_constant(loss, y, constant, weights)}
+    constant = best_constant(loss, y, step.mlp.sizes[-1], weights)
+    arguments: dict[str, Any] = {
+        "loss": loss,
+        "optimizer": step.optimizer,
+        "steps_per_epoch": -(-len(train) // step.batch_size),
+        "baseline": loss_of_constant(loss, y, constant, weights),
+        "feature_sizes": feature_sizes(train.x[:: -(-len(train) // FEATURE_ROWS)]),
+    }
     if validation is not None:
         other, shares = _thinned(validation)
         arguments["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
     if loss.name in ("mse", "mae", "huber"):
         arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
-    stride = -(-len(train) // FEATURE_ROWS)
-    arguments["feature_sizes"] = feature_sizes(train.x[::stride])
+        arguments["target_range"] = float(y.min()), float(y.max())
     if train.places is not None:
-        arguments["feature_names"], arguments["name_row"] = (
-            train.places.features,
-            train.places.rows.place,
-        )
+        arguments |= {"feature_names": train.places.features, "name_row": train.places.rows.place}
     return arguments
+
+
+def measure_recalls(
+    diagnostics: Diagnostics, task: Task, train: Split, validation: Split | None
+) -> None:
+    """Set the training rows of each class, and its recall on validation rows, if there are 5."""
+    if validation is None or train.truth.ndim != 1:
+        return
+    stride = -(-len(validation) // RECALL_ROWS)
+    truth = validation.truth[::stride]
+    predicted = task.predict(diagnostics.mlp.predict(validation.x[::stride]))
+    classes = max(int(train.truth.max()), int(truth.max())) + 1
+    rows = np.bincount(truth, minlength=classes)
+    hits = np.bincount(truth[predicted == truth], minlength=classes)
+    diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
+    diagnostics.recalls = np.where(rows < 5, np.nan, hits / np.maximum(rows, 1))
 
 
 def _thinned(part: Split) -> tuple[Array, Array | None]:

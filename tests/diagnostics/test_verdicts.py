@@ -11,6 +11,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy
+from mlpengine.config import load_config, parse_override
 from mlpengine.diagnostics import (
     Diagnostics,
     Verdict,
@@ -38,10 +39,15 @@ def load_corpus():
 
 
 corpus = load_corpus()
-EVERY_THIRD = [*corpus.HEALTHY[::3], *corpus.BROKEN[::3]]
+SETUPS = [
+    *corpus.HEALTHY[::3],
+    *corpus.BROKEN[::3],
+    *corpus.HEALTHY_SETTINGS[::3],
+    *corpus.BROKEN_SETTINGS,
+]
 
 
-@pytest.mark.parametrize("setup", EVERY_THIRD, ids=lambda setup: setup.name)
+@pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: setup.name)
 def test_verdicts_speak_when_they_should(setup):
     with threadpool_limits(1):
         good, verdicts = corpus.judge(setup)
@@ -49,13 +55,30 @@ def test_verdicts_speak_when_they_should(setup):
     for verdict in verdicts:
         assert " - " in str(verdict)
         assert any(c.isdigit() for c in verdict.finding)
+        assert (verdict.fix is None) == bool(verdict.no_fix)
+
+
+def test_fixes_are_settings_of_a_config(tmp_path):
+    """Every fix of the set-ups about settings is accepted in the form of --set."""
+    path, fixes = tmp_path / "config.yaml", 0
+    for setup in corpus.BROKEN_SETTINGS:
+        path.write_text(f"data: {{source: {setup.data}}}\noptimizer: {setup.optimizer}\n")
+        with threadpool_limits(1):
+            _, reported = corpus.judge(setup)
+        for verdict in reported:
+            fix = verdict.fix or {}
+            load_config(path, [parse_override(f"{k}={json.dumps(v)}") for k, v in fix.items()])
+            fixes += bool(fix)
+    assert fixes >= 8
 
 
 def test_the_corpus_is_whole():
+    broken = corpus.BROKEN + corpus.BROKEN_SETTINGS
     assert len(corpus.HEALTHY) == len(corpus.BROKEN) == 20
-    assert not any(s.reasons for s in corpus.HEALTHY)
+    assert len(corpus.HEALTHY_SETTINGS) == len(corpus.BROKEN_SETTINGS) == 10
+    assert not any(s.reasons for s in corpus.HEALTHY + corpus.HEALTHY_SETTINGS)
     known = {"vanishing", "nonfinite", "nothing_learned", *(rule.__name__ for rule, _ in RULES)}
-    assert all(s.reasons and s.reasons <= known for s in corpus.BROKEN)
+    assert all(s.reasons and s.reasons <= known for s in broken)
 
 
 def test_the_judge_can_fail():

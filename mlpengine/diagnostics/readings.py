@@ -1,0 +1,91 @@
+"""Numbers that several rules read from `Diagnostics`; NaN where they are unknown."""
+
+from math import hypot, isnan, nan
+
+import numpy as np
+
+from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.spec import Array
+
+LEARNED = 0.98
+"""Share of the loss of a constant prediction that counts as having learned something."""
+
+
+def input_size(diagnostics: Diagnostics) -> float:
+    """Return the usual root mean square of the input; NaN if unknown."""
+    of = diagnostics.series.of
+    return hypot(median(of("input_mean")), median(of("input_std")))
+
+
+def layer_ratios(diagnostics: Diagnostics) -> Array:
+    """Return the update ratios (samples, layers), 0 where unknown."""
+    layers = [diagnostics.series.of("update_ratio", n) for n in range(diagnostics.columns.layers)]
+    ratios: Array = np.nan_to_num(np.stack(layers, axis=1), nan=0.0)
+    return ratios
+
+
+def dropout_gain(diagnostics: Diagnostics) -> float:
+    """Return how much dropout enlarges the mean square of the output, hidden layers together."""
+    hidden = diagnostics.columns.layers - 1
+    return float((1.0 - diagnostics.mlp.dropout) ** -hidden)
+
+
+def reference_loss(diagnostics: Diagnostics) -> float:
+    """Return the loss of a constant prediction; the first loss where that is unknown."""
+    return diagnostics.first_loss if isnan(diagnostics.baseline) else diagnostics.baseline
+
+
+def training_share(diagnostics: Diagnostics) -> float:
+    """Return the last training loss in units of `reference_loss`; NaN if it is unknown.
+
+    That of the last epoch or, where no epoch was closed, the mean over the last samples.
+    """
+    if diagnostics.epochs:
+        loss = diagnostics.epochs[-1][0]
+    else:
+        losses = diagnostics.series.of("loss")
+        known = losses[~np.isnan(losses)]
+        loss = float(known[-max(1, len(known) // 4) :].mean()) if known.size else nan
+    reference = reference_loss(diagnostics)
+    return loss / reference if reference > 0 else nan
+
+
+def stuck(diagnostics: Diagnostics) -> bool:
+    """Return whether the run failed or ended no better than a constant prediction."""
+    return bool(diagnostics.failure) or training_share(diagnostics) >= LEARNED
+
+
+def validation_losses(diagnostics: Diagnostics) -> Array:
+    """Return the validation loss of each epoch; none if it was not measured in every epoch."""
+    losses = np.array([validation for _, validation in diagnostics.epochs])
+    return losses if np.isfinite(losses).all() else losses[:0]
+
+
+def median(values: Array) -> float:
+    """Return the median of the numbers among `values`; NaN if there is none."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if known.size else nan
+
+
+def worst(values: Array) -> tuple[int, float]:
+    """Return index and value of the largest number; NaN if there is none."""
+    if not np.isfinite(values).any():
+        return 0, nan
+    index = int(np.nanargmax(values))
+    return index, float(values[index])
+
+
+def total_steps(diagnostics: Diagnostics) -> int:
+    """Return the steps of the run so far; those of its last sample where epochs are unknown."""
+    return len(diagnostics.epochs) * diagnostics.steps_per_epoch or diagnostics.sampled
+
+
+def usual_lr(diagnostics: Diagnostics) -> float:
+    """Return the largest learning rate of the samples, which a schedule lowers later."""
+    rates = diagnostics.series.of("lr")
+    return float(np.nanmax(rates)) if np.isfinite(rates).any() else nan
+
+
+def rounded(value: float) -> float:
+    """Return a number with two significant digits, for a config."""
+    return float(f"{value:.2g}")

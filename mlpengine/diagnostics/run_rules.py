@@ -1,0 +1,292 @@
+"""Rules about the curves of a run and its settings: epochs, batches, optimizer, regularization.
+
+As in `mlpengine.diagnostics.rules`, comments give the extremes measured in healthy set-ups.
+"""
+
+from math import isfinite, sqrt
+
+import numpy as np
+
+from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.readings import (
+    LEARNED,
+    median,
+    rounded,
+    stuck,
+    total_steps,
+    training_share,
+    usual_lr,
+    validation_losses,
+)
+from mlpengine.diagnostics.verdict import Verdict, percent, power
+from mlpengine.spec import Array
+from mlpengine.wording import plural
+
+MIN_EPOCHS = 5
+"""Epochs before curves are judged."""
+CHANCE = 0.8
+"""Best validation loss, in constant predictions, that no network reaches on unrelated targets."""
+GAP = 0.04
+"""Least difference of validation and training loss, in constant predictions, without a relation."""
+FITTED = 0.9
+"""Share of the loss of a constant prediction above which training rows are not overfitted."""
+RISE, RELATIVE_RISE = 0.08, 0.1  # healthy: up to 0.04
+"""Rise of the validation loss over its lowest, in constant predictions and in units of the lowest,
+that counts as overfitting."""
+LARGE_DROPOUT = 0.6  # healthy: 0.3
+LARGE_MOMENTUM = 0.97  # healthy: 0.9
+SWINGS = 0.1
+"""Rise of the training loss over its lowest before, in constant predictions, that is a swing."""
+LARGE_DECAY = 3.0  # healthy: up to 0.7
+"""Exponent by which weight decay shrinks a weight without gradient over the run."""
+LARGE_EPS = 10.0  # healthy: 2e-5
+"""The optimizer's eps in units of the usual gradient of a weight."""
+RARE_SHARE, RECALL = 0.5, 0.02
+"""A class is rare below this share of the mean class, and never predicted below this recall."""
+FEW_STEPS, FEW_STEPS_FALL, FEW_STEPS_SHARE = 150, 0.05, 0.6
+"""A run with fewer steps that ends above this share of a constant prediction's loss, and whose loss
+still fell by this much over its last quarter.  Healthy: 80 steps, 0.06, 0.5."""
+FALL, RELATIVE_FALL = 0.08, 0.22  # healthy: up to 0.12 and 0.19
+"""Fall of the loss over the last quarter of the epochs, in constant predictions and in units of the
+last loss, that shows that a run ended too early."""
+LARGE_BATCH, MIN_BATCH, UNLEARNED = 25.0, 128, 0.2  # healthy: up to 15
+"""Batch size in units of the gradient noise scale; smallest batch that is judged, and least
+training loss, in constant predictions."""
+
+LOGITS = ("softmax_cross_entropy", "bce_with_logits")
+"""Losses that take logits, so that the output needs no activation."""
+RANGES = {
+    "relu": (0.0, np.inf),
+    "softplus": (0.0, np.inf),
+    "sigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+}
+"""The values of output activations that do not reach every target."""
+
+
+def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
+    """The output activation cannot reach the targets, or precedes a loss that takes logits."""
+    activation = diagnostics.mlp.layers[-1].activation
+    if activation is None:
+        return None
+    last, advice = diagnostics.columns.layers - 1, "leave the output activation out"
+    no_fix = "a config has no output activation"
+    if diagnostics.loss_name in LOGITS:
+        finding = f"the output passes {activation.name}, but {diagnostics.loss_name} takes logits"
+        return Verdict("output_clamped", last, finding, 1.0, 0.0, advice, no_fix=no_fix)
+    low, high = RANGES.get(activation.name, (-np.inf, np.inf))
+    lowest, highest = diagnostics.target_range
+    outside = max(low - lowest, highest - high)
+    if not outside > 1e-6 * (highest - lowest):
+        return None
+    finding = (
+        f"{activation.name} reaches {low:g} to {high:g}, but targets lie between {power(lowest)} "
+        f"and {power(highest)}"
+    )
+    return Verdict("output_clamped", last, finding, outside, 0.0, advice, no_fix=no_fix)
+
+
+def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
+    """The optimizer averages over so many steps that the loss swings or does not fall."""
+    optimizer = diagnostics.optimizer
+    betas = getattr(optimizer, "betas", None)
+    momentum = betas[0] if betas else getattr(optimizer, "momentum", 0.0)
+    losses = np.array([train for train, _ in diagnostics.epochs])
+    if not momentum > LARGE_MOMENTUM or not losses.size:
+        return None
+    rise = float((losses - np.minimum.accumulate(losses)).max())
+    swings = rise > SWINGS * diagnostics.baseline
+    slow = total_steps(diagnostics) < 10 / (1 - momentum)
+    if not (swings or slow or stuck(diagnostics)):
+        return None
+    finding = (
+        f"momentum of {momentum:g} averages over {power(1 / (1 - momentum))} of "
+        f"{plural(total_steps(diagnostics), 'step')}"
+    )
+    fix = {"optimizer.betas": [0.9, betas[1]]} if betas else {"optimizer.momentum": 0.9}
+    advice = "lower it to 0.9"
+    return Verdict("momentum_high", None, finding, momentum, LARGE_MOMENTUM, advice, fix)
+
+
+def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
+    """So many activations are dropped that the training loss stays at a constant prediction."""
+    dropout, share = diagnostics.mlp.dropout, training_share(diagnostics)
+    if not (dropout > LARGE_DROPOUT and share > LEARNED):
+        return None
+    finding = (
+        f"dropout of {dropout:g} leaves the training loss at {power(share)} times that of a "
+        f"constant prediction"
+    )
+    advice, fix = "lower it (model.dropout, 0.5 at most)", {"model.dropout": 0.2}
+    return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice, fix)
+
+
+def decay_high(diagnostics: Diagnostics) -> Verdict | None:
+    """Weight decay shrinks the weights faster than the gradient enlarges them."""
+    decay = getattr(diagnostics.optimizer, "weight_decay", 0.0)
+    exponent = decay * usual_lr(diagnostics) * total_steps(diagnostics)
+    if not (exponent > LARGE_DECAY and training_share(diagnostics) > FITTED):
+        return None
+    finding = (
+        f"weight decay of {decay:g} shrinks a weight without gradient to e^-{power(exponent)} over "
+        f"the run, and the training loss stays at {power(training_share(diagnostics))} times that "
+        "of a constant prediction"
+    )
+    lower = rounded(0.1 * decay / exponent)
+    advice = f"lower it (optimizer.weight_decay, to about {lower:g})"
+    fix = {"optimizer.weight_decay": lower}
+    return Verdict("decay_high", None, finding, exponent, LARGE_DECAY, advice, fix)
+
+
+def eps_large(diagnostics: Diagnostics) -> Verdict | None:
+    """The optimizer's eps exceeds the root of the second moment, so that steps are small."""
+    eps = getattr(diagnostics.optimizer, "eps", 0.0)
+    layers = range(diagnostics.columns.layers)
+    usual = max(median(diagnostics.series.of("gradient_rms", layer)) for layer in layers)
+    times = eps / usual if usual > 0 else 0.0
+    if not times > LARGE_EPS:
+        return None
+    finding = f"eps of {eps:g} is {power(times)} times the usual gradient of a weight"
+    advice, fix = "lower it (optimizer.eps, 1e-8)", {"optimizer.eps": 1e-8}
+    return Verdict("eps_large", None, finding, times, LARGE_EPS, advice, fix)
+
+
+def labels(diagnostics: Diagnostics) -> Verdict | None:
+    """The relation learned on the training rows does not hold on others."""
+    constant = diagnostics.validation_baseline
+    losses = validation_losses(diagnostics)
+    if len(losses) < MIN_EPOCHS or not constant > 0:
+        return None
+    learned = training_share(diagnostics)
+    share = float(np.median(losses[len(losses) // 2 :])) / constant
+    lasting = min(share, float(np.median(losses[-3:])) / constant)
+    unrelated = lasting > LEARNED and losses.min() > CHANCE * constant
+    if not (unrelated and learned < LEARNED and share - learned > GAP):
+        return None
+    finding = (
+        f"the training loss fell to {power(diagnostics.epochs[-1][0])}, but the validation loss is "
+        f"usually {power(share * constant)}, where a constant prediction has {power(constant)}"
+    )
+    advice = "the training rows are memorized: check that labels belong to their rows"
+    no_fix = "the data must be checked"
+    return Verdict("labels", None, finding, share, LEARNED, advice, no_fix=no_fix)
+
+
+def overfitting(diagnostics: Diagnostics) -> Verdict | None:
+    """The validation loss rises while the training loss falls on."""
+    losses = validation_losses(diagnostics)
+    if len(losses) < MIN_EPOCHS:
+        return None
+    constant = diagnostics.validation_baseline
+    best = int(losses.argmin())
+    lowest, final = float(losses[best]), float(np.median(losses[-3:]))
+    scale = constant if constant > 0 else float(losses[0])
+    rise = final - lowest
+    falls = diagnostics.epochs[-1][0] < diagnostics.epochs[best][0]
+    fitted = falls and training_share(diagnostics) < FITTED
+    if not (rise > RISE * scale and rise > RELATIVE_RISE * lowest and fitted):
+        return None
+    finding = (
+        f"the validation loss rose from {power(lowest)} in epoch {best + 1} to {power(final)}, "
+        "while the training loss fell on"
+    )
+    advice = "stop early, or use fewer units, dropout, weight decay or more rows"
+    fix = {"training.early_stopping": True}
+    return Verdict("overfitting", None, finding, rise / scale, RISE, advice, fix)
+
+
+def imbalance(diagnostics: Diagnostics) -> Verdict | None:
+    """A rare class is hardly ever predicted."""
+    counts, recalls = diagnostics.class_counts, diagnostics.recalls
+    if not counts.size or not training_share(diagnostics) < FITTED:
+        return None
+    rare = (counts < RARE_SHARE * counts.mean()) & (recalls < RECALL)
+    if not rare.any():
+        return None
+    number = int(np.argmax(np.where(rare, counts, -1)))
+    finding = (
+        f"class {number}, {counts[number]} of {plural(int(counts.sum()), 'training row')}, is "
+        f"predicted for {percent(recalls[number])} of its rows"
+    )
+    advice = "use class weights (data.class_weights: balanced)"
+    fix = {"data.class_weights": "balanced"}
+    return Verdict("imbalance", None, finding, float(recalls[number]), RECALL, advice, fix)
+
+
+def few_steps(diagnostics: Diagnostics) -> Verdict | None:
+    """The whole run has too few updates, and the loss still falls."""
+    steps, batch = total_steps(diagnostics), diagnostics.batch_size
+    falls = fall(diagnostics)[0] > FEW_STEPS_FALL
+    if not (steps < FEW_STEPS and falls and training_share(diagnostics) > FEW_STEPS_SHARE):
+        return None
+    smaller = max(1, min(batch // 4, batch * steps // (2 * FEW_STEPS)))
+    finding = f"the whole run was {plural(steps, 'step')} (guide {FEW_STEPS} or more)"
+    advice = f"use smaller batches (training.batch_size, {smaller}) or more epochs"
+    fix = {"training.batch_size": smaller}
+    return Verdict("few_steps", None, finding, steps, FEW_STEPS, advice, fix)
+
+
+def unfinished(diagnostics: Diagnostics) -> Verdict | None:
+    """The best epoch is among the last, and the loss still falls."""
+    epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
+    if epochs < 2 * MIN_EPOCHS or not (last > FALL and relative > RELATIVE_FALL):
+        return None
+    finding = (
+        f"the loss still fell by {percent(last)} of that of a constant prediction over the last "
+        f"quarter of {epochs} epochs"
+    )
+    advice, fix = "train longer (training.epochs), or raise lr", {"training.epochs": 3 * epochs}
+    return Verdict("unfinished", None, finding, last, FALL, advice, fix)
+
+
+def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
+    """Batches are so large that most of their rows do not improve the step."""
+    scale, batch = median(diagnostics.series.of("noise_scale")), diagnostics.batch_size
+    times = batch / max(scale, 1.0)
+    unlearned = training_share(diagnostics) > UNLEARNED
+    if not (times > LARGE_BATCH and batch >= MIN_BATCH and unlearned):
+        return None
+    smaller = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
+    finding = (
+        f"the batch size of {batch} is {power(times)} times the gradient noise scale "
+        f"({power(scale)} rows)"
+    )
+    advice = f"batches of {smaller} rows learn more per row (training.batch_size)"
+    fix = {"training.batch_size": smaller}
+    return Verdict("noise_scale", None, finding, times, LARGE_BATCH, advice, fix)
+
+
+def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
+    """The loss stays that of a constant prediction, for an unknown reason."""
+    if len(diagnostics.epochs) < MIN_EPOCHS or not stuck(diagnostics):
+        return None
+    train = diagnostics.epochs[-1][0]
+    finding = (
+        f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is {power(train)}, "
+        f"that of a constant prediction {power(diagnostics.baseline)}"
+    )
+    advice = "check that the target depends on the features, and try other lr"
+    share, no_fix = train / diagnostics.baseline, "the cause is unknown"
+    return Verdict("nothing_learned", None, finding, share, LEARNED, advice, no_fix=no_fix)
+
+
+def fall(diagnostics: Diagnostics) -> tuple[float, float]:
+    """Return how much the loss fell over the last quarter of the epochs.
+
+    In constant predictions and in units of the mean loss of that quarter.  The validation loss
+    where it is known; 0 unless the fall exceeds twice its standard error and the lowest loss is in
+    the last quarter.
+    """
+    losses: Array = validation_losses(diagnostics)
+    scale = diagnostics.validation_baseline
+    if not losses.size or not isfinite(scale):
+        losses, scale = np.array([train for train, _ in diagnostics.epochs]), diagnostics.baseline
+    quarter = max(1, len(losses) // 4)
+    if len(losses) < 3 or not scale > 0 or losses.argmin() < len(losses) - quarter:
+        return 0.0, 0.0
+    early, late = losses[-2 * quarter : -quarter], losses[-quarter:]
+    error = sqrt((early.var() + late.var()) / quarter)
+    difference = float(early.mean() - late.mean())
+    if not difference > 2 * error:
+        return 0.0, 0.0
+    return difference / scale, difference / max(float(late.mean()), 1e-12)
