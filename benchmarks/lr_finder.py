@@ -113,7 +113,7 @@ def tables(directory: Path | None) -> dict[str, Callable[[], Problem]]:
             *sklearn_data(f"make_{name}", random_state=0, **options), classes=classes
         )
 
-    found: dict[str, Callable[[], Problem]] = {
+    problems: dict[str, Callable[[], Problem]] = {
         "titanic-like": titanic_like,
         "digits": lambda: problem(load_dataset("digits"), "digit"),
         "diabetes": lambda: problem(load_dataset("diabetes"), "progression"),
@@ -122,8 +122,8 @@ def tables(directory: Path | None) -> dict[str, Callable[[], Problem]]:
     for name, (target, drop) in FILES.items():
         path = None if directory is None else directory / f"{name}.csv"
         if path is not None and path.is_file():
-            found[name] = lambda p=path, t=target, d=drop: problem(read_table(p), t, d)
-    found |= {
+            problems[name] = lambda p=path, t=target, d=drop: problem(read_table(p), t, d)
+    problems |= {
         "iris": bundled("iris"),
         "wine": bundled("wine"),
         "breast cancer": bundled("breast_cancer"),
@@ -146,7 +146,7 @@ def tables(directory: Path | None) -> dict[str, Callable[[], Problem]]:
         "wide": lambda: wide(400, 100),
         "linear": lambda: linear(1000),
     }
-    return dict(list(found.items())[:TABLES])
+    return dict(list(problems.items())[:TABLES])
 
 
 def new_step(train: Rows, outputs: int, lr: float, seed: int) -> TrainingStep:

@@ -66,7 +66,7 @@ class Learner:
         self.past_y = np.zeros((MEMORY, 1), "f4")
         self.rows = np.zeros(BATCH, np.int64)
         self.rng = np.random.default_rng(0)
-        self.seen = 0
+        self.learned = 0
 
     def best_action(self, value: float, goal: float) -> tuple[float, float]:
         """Return the action whose predicted outcome is nearest to the goal, and that outcome."""
@@ -84,11 +84,11 @@ class Learner:
 
     def learn(self, value: float, action: float, outcome: float) -> float:
         """Learn from what happened, and from older samples; return the loss before."""
-        place = self.seen % MEMORY
+        place = self.learned % MEMORY
         self.past_x[place] = value, action
         self.past_y[place] = outcome
-        self.seen += 1
-        self.rows[:] = self.rng.integers(0, min(self.seen, MEMORY), BATCH)
+        self.learned += 1
+        self.rows[:] = self.rng.integers(0, min(self.learned, MEMORY), BATCH)
         self.rows[0] = place
         bound = self.step.bound(BATCH)
         self.past_x.take(self.rows, 0, bound.scratch.input, "clip")

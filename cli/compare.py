@@ -127,12 +127,12 @@ def described(
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= (
+        settings |= (
             _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
         )
-    return found
+    return settings
 
 
 def _short(value: Any) -> str:

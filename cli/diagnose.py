@@ -81,14 +81,14 @@ def command(
     if not target.is_dir():
         if plot is not None:
             raise UsageError("diagnose: --plot draws a run; give its directory")
-        found, lines = _before(target, settings, probe_steps)
+        report, lines = _before(target, settings, probe_steps)
     else:
         if settings:
             raise UsageError("diagnose: --set changes a config, not a run")
         if plot is not None:
             picture_format(plot)
-        found, lines = _after(target, rows, plot, dark=dark)
-    click.echo(json.dumps(found, allow_nan=False) if as_json else "\n".join(lines))
+        report, lines = _after(target, rows, plot, dark=dark)
+    click.echo(json.dumps(report, allow_nan=False) if as_json else "\n".join(lines))
 
 
 def _before(
@@ -104,7 +104,7 @@ def _before(
         checks.append(check)
         diagnostics = probe(step, rows, step.batch_size, probe_steps) if probe_steps else None
     reported = verdicts(diagnostics) if diagnostics else []
-    found = {
+    report = {
         "good": all(c.good for c in checks) and not reported,
         "checks": [c.as_dict() for c in checks],
         "lr_curve": {"lr": _plain(curve.rates), "loss": _plain(curve.losses)},
@@ -119,7 +119,7 @@ def _before(
             table(diagnostics),
             LEGEND,
         ]
-    return found, [*lines, *_spoken(reported, checks)]
+    return report, [*lines, *_spoken(reported, checks)]
 
 
 def _after(
@@ -142,7 +142,7 @@ def _after(
     reported = verdicts(diagnostics)
     if plot is not None:
         save_dashboard(diagnostics, plot, dark=dark, title=str(run))
-    found = {
+    report = {
         "sample": _sample(diagnostics),
         "verdicts": [v.as_dict() for v in reported],
         "spectra": [s.as_dict() for s in shapes],
@@ -151,7 +151,7 @@ def _after(
     }
     lines = [table(diagnostics), LEGEND, *_spoken(reported, []), "", *_spectra_lines(shapes)]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
-    return found, lines
+    return report, lines
 
 
 def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str, Any]]:

@@ -198,17 +198,17 @@ def _panels(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     loss = {"training": columns["train_loss"]}
     if "loss" in metrics:
         loss["validation"] = metrics.pop("loss")
-    found = {"loss": loss}
+    panels = {"loss": loss}
     errors = {name: values for name, values in metrics.items() if name in ("mae", "rmse")}
     metrics = {name: values for name, values in metrics.items() if name not in errors}
     if metrics:
         only = f" {_title(next(iter(metrics)))}" if len(metrics) == 1 else ""
-        found[f"validation{only}"] = metrics
+        panels[f"validation{only}"] = metrics
     if errors:
-        found["validation error"] = errors
+        panels["validation error"] = errors
     for name in ("gradient_norm", "steps"):
-        found[_title(name)] = {name: columns[name]}
-    return dict(list(found.items())[:3]) | {_title("lr"): {"lr": columns["lr"]}}
+        panels[_title(name)] = {name: columns[name]}
+    return dict(list(panels.items())[:3]) | {_title("lr"): {"lr": columns["lr"]}}
 
 
 def _curves(axes: Axes, epochs: Array, lines: Mapping[str, Array], title: str) -> None:

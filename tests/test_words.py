@@ -48,20 +48,17 @@ WORDS = (
 
 
 PENDING = {
-    "observers?": ("mlpengine/diagnostics/", "mlpengine/train/loop.py"),
+    "observers?": ("mlpengine/train/loop.py",),
     "unseen|on_unseen": ("mlpengine/export/",),
     "[Rr]oom": ("mlpengine/formula/", "mlpengine/ops/"),
     "twins?": ("mlpengine/data/",),
     "dear": ("mlpengine/formula/",),
     "found|seen|most|least|rest": (
-        "benchmarks/lr_finder.py",
-        "benchmarks/online.py",
         "cli/",
         "mlpengine/backends/",
         "mlpengine/data/",
         "mlpengine/formula/",
         "mlpengine/ops/",
-        "mlpengine/plots.py",
     ),
 }
 """Files and directories, by old word, that are still to be renamed."""

@@ -22,7 +22,7 @@ In a loop by hand, after each step of the optimizer:
 
 from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
 from mlpengine.diagnostics.layer_table import table
-from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rows import example_norms, row_losses
 from mlpengine.diagnostics.rules import verdicts
 from mlpengine.diagnostics.verdict import Verdict

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, FAST_RATIO, GUIDE_RATIO, SLOW_RATIO, verdicts
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically

@@ -3,7 +3,7 @@
 from functools import partial
 from math import isnan, sqrt
 
-from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.verdict import percent, power
 
 COLUMNS = {

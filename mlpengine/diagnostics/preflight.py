@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
-from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.probes import BOUNDED, RECTIFIERS, SATURATED
 from mlpengine.diagnostics.rules import DEAD, START, start_advice
 from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED

@@ -4,7 +4,7 @@ from math import hypot, isnan, nan
 
 import numpy as np
 
-from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.spec import Array
 
 LEARNED = 0.98

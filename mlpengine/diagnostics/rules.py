@@ -10,7 +10,7 @@ from math import isnan, nan
 import numpy as np
 
 from mlpengine.diagnostics import run_rules as run
-from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import (
     dropout_gain,
     input_size,

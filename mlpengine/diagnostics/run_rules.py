@@ -7,7 +7,7 @@ from math import isfinite, sqrt
 
 import numpy as np
 
-from mlpengine.diagnostics.observer import Diagnostics
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import (
     LEARNED,
     median,
@@ -219,10 +219,10 @@ def few_steps(diagnostics: Diagnostics) -> Verdict | None:
     falls = fall(diagnostics)[0] > FEW_STEPS_FALL
     if not (steps < FEW_STEPS and falls and training_share(diagnostics) > FEW_STEPS_SHARE):
         return None
-    smaller = max(1, min(batch // 4, batch * steps // (2 * FEW_STEPS)))
+    rows = max(1, min(batch // 4, batch * steps // (2 * FEW_STEPS)))
     finding = f"the whole run was {plural(steps, 'step')} (guide {FEW_STEPS} or more)"
-    advice = f"use smaller batches (training.batch_size, {smaller}) or more epochs"
-    fix = {"training.batch_size": smaller}
+    advice = f"use smaller batches (training.batch_size, {rows}) or more epochs"
+    fix = {"training.batch_size": rows}
     return Verdict("few_steps", None, finding, steps, FEW_STEPS, advice, fix)
 
 
@@ -246,13 +246,13 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     unlearned = training_share(diagnostics) > UNLEARNED
     if not (times > LARGE_BATCH and batch >= MIN_BATCH and unlearned):
         return None
-    smaller = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
+    rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     finding = (
         f"the batch size of {batch} is {power(times)} times the gradient noise scale "
         f"({power(scale)} rows)"
     )
-    advice = f"batches of {smaller} rows learn more per row (training.batch_size)"
-    fix = {"training.batch_size": smaller}
+    advice = f"batches of {rows} rows learn more per row (training.batch_size)"
+    fix = {"training.batch_size": rows}
     return Verdict("noise_scale", None, finding, times, LARGE_BATCH, advice, fix)
 
 
