@@ -68,7 +68,8 @@ def measure(work: Workload, seconds: float, folder: Path) -> None:
     contestants = loop(work, 10, None), loop(work, 10, LoopDiagnostics(folder / f"{work.name}.csv"))
     short = len(contestants[0].step.mlp.params) * work.batch < SHORT_STEP
     for training in contestants:
-        training._notify("on_train_start")
+        for callback in training.callbacks:
+            callback.on_train_start(training)
         microseconds(training, DENSE_STEPS if short else EVERY)
     per_step = microseconds(contestants[0], EVERY) / 1e6
     gap = EVERY * STRETCH if short else EVERY
