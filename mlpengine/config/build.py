@@ -1,7 +1,7 @@
 """From a checked config to the objects that train: network, loss, optimizer, loop."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -17,9 +17,12 @@ from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.losses import (
     BinaryCrossEntropyWithLogits,
+    BinaryFocal,
     Huber,
+    LogCosh,
     MeanAbsoluteError,
     MeanSquaredError,
+    Quantile,
 )
 from mlpengine.optim import (
     Adam,
@@ -49,11 +52,14 @@ from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Classification, Split, Task, part_of, task_for
 
 LOSSES = {
-    "classification": ("softmax_cross_entropy", "bce_with_logits", "formula"),
-    "multilabel": ("bce_with_logits", "formula"),
-    "regression": ("mse", "mae", "huber", "formula"),
+    "classification": ("softmax_cross_entropy", "bce_with_logits", "binary_focal", "formula"),
+    "multilabel": ("bce_with_logits", "binary_focal", "formula"),
+    "regression": ("mse", "mae", "huber", "log_cosh", "quantile", "formula"),
 }
 """The losses that suit a task; the first is what auto means."""
+
+MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
+"""Losses whose options are part of what is measured; of others they only weigh the training."""
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
     "adam": Adam,
@@ -147,8 +153,8 @@ def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experim
     )
     if short := len(parts["train"]) % batch_size:
         step.bound(short)  # from here on `step.executor` is that of the whole run
-    formula = loss.text if isinstance(loss, FormulaLoss) else None
-    model = Model(mlp, tables.preprocessor, name, formula)
+    options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
+    model = Model(mlp, tables.preprocessor, name, options)
     return Experiment(file, tables, task, parts, model, loss, step, threads)
 
 
@@ -193,8 +199,8 @@ def _loss(file: ConfigFile, name: str, train: Split, task: Task) -> Loss:
     classes = isinstance(task, Classification)
     if balanced and not classes:
         raise file.wrong(("data", "class_weights"), "only classification has class weights")
-    if balanced and name == "formula":
-        raise file.wrong(("data", "class_weights"), "a formula has its own weights, if any")
+    if balanced and name in ("formula", "binary_focal"):
+        raise file.wrong(("data", "class_weights"), f"{name} has its own weights, if any")
     match name:
         case "softmax_cross_entropy":
             smoothing = getattr(given, "label_smoothing", 0.0)
@@ -214,6 +220,18 @@ def _loss(file: ConfigFile, name: str, train: Split, task: Task) -> Loss:
             if classes:
                 _check_two_classes(file, train)
             return FormulaLoss(getattr(given, "formula", ""))
+        case "binary_focal":
+            if classes:
+                _check_two_classes(file, train)
+            gamma, alpha = getattr(given, "gamma", 2.0), getattr(given, "alpha", None)
+            try:
+                return BinaryFocal(gamma, alpha)
+            except UsageError as error:
+                raise file.wrong(("loss",), str(error)) from error
+        case "log_cosh":
+            return LogCosh()
+        case "quantile":
+            return Quantile((getattr(given, "level", 0.5),))
         case "huber":
             return Huber(delta=getattr(given, "delta", 1.0))
         case "mae":

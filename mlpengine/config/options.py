@@ -101,6 +101,37 @@ class HuberLoss(Section):
     )
 
 
+class LogCoshLoss(Section):
+    """Logarithm of the hyperbolic cosine: quadratic near zero, linear far off."""
+
+    name: Literal["log_cosh"] = Field(
+        default="log_cosh", description="log(cosh(error)), squared near zero, absolute far off."
+    )
+
+
+class QuantileLoss(Section):
+    """Pinball loss: the prediction is a quantile of the target, not its mean."""
+
+    name: Literal["quantile"] = Field(
+        default="quantile", description="Predicts a quantile of the target."
+    )
+    level: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.5, description="Share of targets below the prediction; 0.5: the median."
+    )
+
+
+class BinaryFocalLoss(Section):
+    """Binary cross-entropy that weighs confident correct answers less."""
+
+    name: Literal["binary_focal"] = Field(
+        default="binary_focal", description="Focal loss: two classes, or several labels."
+    )
+    gamma: NonNegative = Field(default=2.0, description="0, or at least 1: how much less.")
+    alpha: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="Weight of positive targets; negative ones get 1 - alpha."
+    )
+
+
 class BceLoss(Section):
     """Binary cross-entropy on logits, for two classes or several labels."""
 
@@ -144,9 +175,28 @@ class FormulaLoss(Section):
 
 
 Loss = Annotated[
-    AutoLoss | MseLoss | MaeLoss | HuberLoss | BceLoss | CrossEntropyLoss | FormulaLoss,
+    AutoLoss
+    | MseLoss
+    | MaeLoss
+    | HuberLoss
+    | LogCoshLoss
+    | QuantileLoss
+    | BceLoss
+    | BinaryFocalLoss
+    | CrossEntropyLoss
+    | FormulaLoss,
     Field(discriminator="name"),
-    named("auto", "mse", "mae", "huber", "bce_with_logits", "softmax_cross_entropy"),
+    named(
+        "auto",
+        "mse",
+        "mae",
+        "huber",
+        "log_cosh",
+        "quantile",
+        "bce_with_logits",
+        "binary_focal",
+        "softmax_cross_entropy",
+    ),
 ]
 
 

@@ -1,7 +1,7 @@
 """A trained network with everything that turns a table into predictions, in one file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from mlpengine.data import Preprocessor
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
-from mlpengine.ops import REGISTRY, FormulaLoss, Loss
+from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
@@ -21,7 +21,7 @@ MODEL_FILE = "model.safetensors"
 
 @dataclass(frozen=True)
 class Model:
-    """A network, the preprocessing fitted with it, the name of its loss, and the loss's formula.
+    """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 
     The file is one that `Mlp.load` reads, too.
     """
@@ -29,7 +29,7 @@ class Model:
     mlp: Mlp
     preprocessor: Preprocessor
     loss: str
-    formula: str | None = None
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def task(self) -> Task:
@@ -42,14 +42,14 @@ class Model:
             "mlp": self.mlp.to_dict(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
-            **({} if self.formula is None else {"formula": self.formula}),
+            **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
         }
 
     @property
     def plain_loss(self) -> Loss:
         """The loss to measure it by, without class weights and label smoothing."""
-        kind = REGISTRY[self.loss]
-        loss = kind() if self.formula is None else FormulaLoss(self.formula)
+        options = {k: tuple(v) if isinstance(v, list) else v for k, v in self.loss_options.items()}
+        loss = REGISTRY[self.loss](**options)
         assert isinstance(loss, Loss)
         return loss
 
@@ -70,12 +70,10 @@ class Model:
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             mlp = Mlp.restored(description["mlp"], state)
-            formula = description.get("formula")
-            conform(formula, str | None, "formula")
-            model = cls(mlp, preprocessor, _loss_name(description["loss"]), formula)
-            if (model.loss == FormulaLoss.name) != (formula is not None):
-                raise CheckpointError("a loss by formula needs its formula, and no other has one")
-            _ = model.plain_loss
+            loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
+            _check_options(loss, options)
+            model = cls(mlp, preprocessor, loss, options)
+            _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
         except MlpEngineError as error:
             raise CheckpointError(f"{where}: is not a whole model ({error})") from error
@@ -126,6 +124,15 @@ def load_model(run: str | Path) -> Model:
         raise CheckpointError(f"{where}: is not the checkpoint of a model ({error!r})") from error
     check_finite(model.mlp.params.views, where)
     return model
+
+
+def _check_options(loss: str, options: object) -> None:
+    """Check the structure of a loss's options in a file."""
+    kind = REGISTRY[loss]
+    if is_dataclass(kind):
+        conform(options, kind, "loss_options")
+    elif options != {}:
+        raise CheckpointError(f"loss_options: {loss} has none (got {options!r:.60})")
 
 
 def _loss_name(name: object) -> str:

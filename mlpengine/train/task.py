@@ -173,7 +173,7 @@ def task_for(target: Target | None, loss: str) -> Task:
     if isinstance(target, NumberTarget):
         return Regression(target)
     if isinstance(target, ClassTarget):
-        binary = loss in ("bce_with_logits", "formula")
+        binary = loss in ("bce_with_logits", "binary_focal", "formula")
         return BinaryClassification(1) if binary else Classification(target.n_outputs)
     return MultiLabel(target.n_outputs)
 

@@ -122,6 +122,18 @@ EQUAL = {
         "boxes.csv", "price", "[]", "where(abs(y - t) < 1, (y - t) ** 2 / 2, abs(y - t) - 0.5)",
     ),
     "bce_with_logits": ("penguins", "sex", "species", "softplus(y) - t * y"),
+    "log_cosh": ("boxes.csv", "price", "[]", "abs(y - t) + softplus(-2 * abs(y - t)) - log(2)"),
+    "{name: quantile, level: 0.9}": (
+        "boxes.csv", "price", "[]", "max(0.9 * (t - y), -0.1 * (t - y))",
+    ),
+    "{name: huber, delta: 0.3}": (
+        "boxes.csv", "price", "[]",
+        "where(abs(y - t) < 0.3, (y - t) ** 2 / 2, 0.3 * abs(y - t) - 0.045)",
+    ),
+    "{name: binary_focal, gamma: 2}": (
+        "penguins", "sex", "species",
+        "(softplus(y) - t * y) * (sigmoid(y) * (1 - t) + sigmoid(-y) * t) ** 2",
+    ),
 }  # fmt: skip
 """A loss of our own, a table, and the same loss as a formula."""
 
@@ -164,10 +176,10 @@ def test_wrong_losses_name_the_place(loss, folder, mlpengine):
 
 @pytest.mark.parametrize("formula", [None, 3, "y.real", "t", "(" * 1_000_000, "y + " * 250_000])
 def test_hostile_losses_in_a_model_file_are_refused(formula, tmp_path):
-    model = Model(Mlp([4, 1], seed=0), fitted(), "formula", "(y - t) ** 2")
+    model = Model(Mlp([4, 1], seed=0), fitted(), "formula", {"text": "(y - t) ** 2"})
     model.save(tmp_path / "m.safetensors")
     assert Model.load(tmp_path / "m.safetensors").plain_loss.text == "(y - t) ** 2"
-    header = {**model.to_dict(), "formula": formula}
+    header = {**model.to_dict(), "loss_options": {"text": formula}}
     write_tensors(tmp_path / "m.safetensors", model.mlp.params.views, header)
     with pytest.raises(CheckpointError):
         Model.load(tmp_path / "m.safetensors")
