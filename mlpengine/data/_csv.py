@@ -27,7 +27,7 @@ from mlpengine.data._lines import (
     record_lines,
     whole_records,
 )
-from mlpengine.data._scan import Cells, Cutter, Distinct, numbers
+from mlpengine.data._scan import Cells, Cutter, Distinct, moments, numbers
 from mlpengine.data.table import Column, Table
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -87,6 +87,11 @@ class _ColumnReader:
             self.next_step()
         if values is not None:
             self.append(values)
+
+    def of_block(self, cells: Cells, column: int) -> Array | None:
+        """Return the values of a column of a block, dates or texts, None if it has others."""
+        values = moments(cells, column) if self.step == 1 else None
+        return self.distinct(cells, column) if values is None else values
 
     def convert(self, cells: Sequence[str]) -> Array | None:
         """Return the values of cells as the current step reads them, None if it cannot."""
@@ -154,7 +159,7 @@ class _Pass:
             if not reader.step and values is None:
                 reader.next_step()
             while not reader.broken and values is None:
-                values = reader.distinct(cells, i)
+                values = reader.of_block(cells, i)
                 if values is None:
                     reader.next_step()
             if values is not None:

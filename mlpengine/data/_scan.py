@@ -303,6 +303,44 @@ def _halves(a: Array) -> tuple[Array, Array]:
     return upper, a - upper
 
 
+def moments(cells: Cells, column: int) -> Array | None:
+    """Return a column's dates as seconds since 1970, or None if a cell is in no plain form.
+
+    That is 2020-01-02, 2020-01-02T03:04:05, the same with a blank, or nothing (NaN).
+    """
+    start = cells.start[column]
+    length = cells.stop[column] - start
+    has_time = length == len("2020-01-02T03:04:05")
+    empty = length == 0
+    if not (has_time | empty | (length == len("2020-01-02"))).all():
+        return None
+    characters = np.frombuffer(cells.content, np.uint8)
+    text = characters[start + np.arange(19)[:, None]]
+    form = _PLAIN_MOMENT[:, None]
+    text[:10, empty], text[10:, ~has_time] = form[:10], form[10:]
+    text[10, text[10] == ord(" ")] = ord("T")
+    digits = text - np.uint8(ord("0"))
+    is_digit = form[:, 0] == ord("0")
+    if (digits[is_digit] > 9).any() or (text[~is_digit] != form[~is_digit]).any():
+        return None
+    century, years, month, day, hour, minute, second = (
+        digits[place] * 10 + digits[place + 1] for place in (0, 2, 5, 8, 11, 14, 17)
+    )
+    year = century.astype(np.int64) * 100 + years
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    first, following = (m.astype("datetime64[D]").astype(np.int64) for m in (months, months + 1))
+    in_range = (year > 0) & (month > 0) & (month <= 12) & (day > 0) & (day <= following - first)
+    in_range &= (hour < 24) & (minute < 60) & (second < 60)
+    if not (in_range | empty).all():
+        return None
+    seconds: Array = (first + day - 1) * 86_400.0 + hour * 3_600.0 + minute * 60.0 + second
+    seconds[empty] = np.nan
+    return seconds
+
+
+_PLAIN_MOMENT = np.frombuffer(b"0000-00-00T00:00:00", np.uint8)
+
+
 class Distinct:
     """Values of repeated cells, looked up by their bytes; new ones are converted by `convert`.
 
@@ -310,7 +348,7 @@ class Distinct:
     """
 
     MAX_WORDS = 8
-    MAX_KNOWN = 1 << 15
+    MAX_KNOWN = 1 << 16
 
     def __init__(
         self, convert: Callable[[Sequence[str]], Array | None], dtype: type[np.generic]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -98,6 +99,36 @@ def test_numbers_halfway_between_two_floats():
     cells += [f"{float(n) / 1e5 + 2.0**-30:.17f}"[:19] for n in range(1, 200)]
     table = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells))
     np.testing.assert_array_equal(table["a"].values, np.array(list(map(float, cells))))
+
+
+DAYS_AND_MORE = """
+2020-01-02 2020-02-29 2019-02-29 1900-02-29 2000-02-29 0001-01-01 0000-01-01 9999-12-31 2020-13-01
+2020-00-10 2020-01-00 2020-04-31 2020-01-02T03:04:05 2020-01-02T23:59:59 2020-01-02T24:00:00
+2020-01-02T03:60:00 2020-01-02T03:04:60 2020-01-02T03:04 2020-01-02T03:04:05Z 2020/01/02 20200102
+2020-1-2 2020-01-02T03:04:05.5 2020-01-02T03:04:05+01:00 2O20-01-02 1969-12-31T23:59:59 2020-01-0x
+"""
+MOMENTS = [*DAYS_AND_MORE.split(), "2020-01-02 03:04:05", " 2020-01-02", "2020-01-02\t", ""]
+
+
+@pytest.mark.parametrize("cell", MOMENTS)
+def test_a_cell_is_the_moment_that_python_reads(cell):
+    """The cell among plain ones; one that is no ISO date makes the column text."""
+    days = ["2021-03-04", "2021-03-04T05:06:07", cell, "1970-01-01"]
+    column = read("a,b\n" + "".join(f"{day},1\n" for day in days))["a"]
+    try:
+        moment = datetime.fromisoformat(cell.strip()) if cell else None
+    except ValueError:
+        assert column.kind == "text"
+        return
+    if moment and "-" not in cell:  # the basic format is a number
+        assert column.kind == "text"
+        return
+    assert column.kind == "date"
+    seconds = float("nan")
+    if moment:
+        known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        seconds = known.timestamp()
+    np.testing.assert_array_equal(column.values[2], seconds)
 
 
 PIECES = [
