@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -59,16 +59,17 @@ class History:
         fixed = ["epoch", "steps", "lr", "gradient_norm", "train_loss"]
         return [*fixed, *(f"validation_{name}" for name in self.metrics)]
 
-    def state(self) -> Array:
+    def state_dict(self) -> dict[str, Array]:
         """Return all rows as one float64 array, times in the last two columns."""
         rows = [[*row.values(), row.seconds, row.samples_per_second] for row in self.rows]
-        return np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)
+        return {"rows": np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)}
 
-    def load(self, state: Array) -> None:
-        """Load the rows of `state`.  Raises: CheckpointError for those of other metrics."""
-        if state.ndim != 2 or state.shape[1] != len(self.columns) + 2:
-            raise CheckpointError(f"history: was saved with other metrics ({state.shape})")
-        self.rows[:] = [self._row(values) for values in state.tolist()]
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Load what `state_dict` returned.  Raises: CheckpointError for rows of other metrics."""
+        rows = state["rows"]
+        if rows.ndim != 2 or rows.shape[1] != len(self.columns) + 2:
+            raise CheckpointError(f"history: was saved with other metrics ({rows.shape})")
+        self.rows[:] = [self._row(values) for values in rows.tolist()]
 
     def _row(self, values: list[float]) -> EpochRow:
         epoch, steps, lr, norm, loss, *measured, seconds, rate = values

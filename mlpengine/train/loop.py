@@ -380,7 +380,7 @@ class Loop:
             "batches": self.batches.state_dict(),
             "best": self.best.state_dict(),
             "epoch": {"sums": list(self._sums), "seconds": self.seconds, "samples": self._samples},
-            "history": self.history.state(),
+            "history": self.history.state_dict(),
             "callbacks": {name: one.state_dict() for name, one in self._states.items()},
         }
 
@@ -397,7 +397,10 @@ class Loop:
                 step.clip.load_state_dict(state["clip"])
             self.batches.load_state_dict(state["batches"])
             self.best.load_state_dict(state["best"])
-            self.history.load(state["history"])
+            history = state["history"]
+            self.history.load_state_dict(  # in 0.1 the rows alone
+                history if isinstance(history, Mapping) else {"rows": history}
+            )
             epoch = state["epoch"]
             loss, norm, rows, steps = map(float, epoch["sums"])
             self._sums[:] = [loss, norm, rows, steps]

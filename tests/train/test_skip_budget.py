@@ -68,7 +68,7 @@ class Last(Callback):
     def on_train_end(self, loop):
         state = loop.state_dict()
         del state["epoch"]["seconds"]
-        state["history"] = state["history"][:, :-2]
+        state["history"] = state["history"]["rows"][:, :-2]
         arrays, plain = pack(state)
         self.state = {name: array.tobytes() for name, array in arrays.items()}, plain
 
