@@ -14,6 +14,7 @@ from mlpengine.ops._elementwise import options_of
 from mlpengine.ops._loss import VALUE, Loss, need_rows, total, wide_spec
 from mlpengine.ops._op import parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec, call
+from mlpengine.wording import plural
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class EntryLoss(Loss):
         n, columns = self.columns, output.shape[-1:]
         if n > 1 and (len(output.shape) != 2 or columns[0] % n):
             raise ShapeError(
-                f"{self.name}: output must have {n} columns for each of the target "
+                f"{self.name}: output must have {plural(n, 'column')} for each of the target "
                 f"({listing(output=output)})"
             )
         expected = output if n == 1 else Spec((output.shape[0], columns[0] // n), output.dtype)
