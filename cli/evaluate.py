@@ -48,7 +48,7 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
     parts = own_parts(run, model) if data is None else {"data": read_part(model, data)}
     measured = measure(model, parts)
     sizes = {name: len(part) for name, part in parts.items()}
-    table = {name: found["metrics"] for name, found in measured.items()}
+    table = {name: result["metrics"] for name, result in measured.items()}
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": sizes, **table}
         if isinstance(model.task, Classification):
@@ -67,17 +67,17 @@ def measure(model: Model, parts: dict[str, Split]) -> dict[str, dict[str, Any]]:
     """Return the metrics of each part, the outputs, and for classes the confusion matrix."""
     task = model.task
     evaluator = Evaluator(model.mlp, model.plain_loss, task)
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for name, part in parts.items():
         metrics = evaluator.run(part, full=True)
         plain = {key: value if isfinite(value) else None for key, value in metrics.items()}
-        found[name] = {"metrics": plain, "output": evaluator.output.copy()}
+        results[name] = {"metrics": plain, "output": evaluator.output.copy()}
         if isinstance(task, Classification):
             classes = len(model.preprocessor.classes)
             predicted = task.predict(evaluator.output)
             counts = confusion_matrix(part.truth, predicted, classes, part.weights)
-            found[name]["confusion_matrix"] = counts.tolist()
-    return found
+            results[name]["confusion_matrix"] = counts.tolist()
+    return results
 
 
 def read_part(model: Model, source: str) -> Split:

@@ -280,9 +280,9 @@ def _quotient(digits: Array, power: Array) -> Array:
     lower = (digits - upper.astype(np.int64)).astype(np.float64)
     quotient = upper / power
     product, error = _product(quotient, power)
-    rest = ((upper - product) - error + lower) / power
-    result = quotient + rest * (1 + 2.0**-48)
-    result[result != quotient + rest * (1 - 2.0**-48)] = np.nan
+    remainder = ((upper - product) - error + lower) / power
+    result = quotient + remainder * (1 + 2.0**-48)
+    result[result != quotient + remainder * (1 - 2.0**-48)] = np.nan
     return result
 
 

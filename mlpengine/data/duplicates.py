@@ -51,17 +51,17 @@ def same_columns(table: Table) -> dict[str, str]:
     by_sample: dict[bytes, list[str]] = {}
     for name, column in table.columns.items():  # columns that differ in a sample differ
         by_sample.setdefault(_digest(column.take(rows)), []).append(name)
-    twins = {name for names in by_sample.values() if len(names) > 1 for name in names}
+    candidates = {name for names in by_sample.values() if len(names) > 1 for name in names}
     earlier: dict[bytes, str] = {}
     same: dict[str, str] = {}
     for name, column in table.columns.items():
-        if name not in twins:
+        if name not in candidates:
             continue
         distinct = len(column.distinct()) + bool(column.missing.any())
         if 1 < distinct <= table.n_rows / 2:
-            twin = earlier.setdefault(_digest(column), name)
-            if twin != name:
-                same[name] = twin
+            first = earlier.setdefault(_digest(column), name)
+            if first != name:
+                same[name] = first
     return same
 
 

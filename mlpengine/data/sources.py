@@ -111,10 +111,10 @@ def read_block(table: Table, sources: Sequence[Source], rows: slice | Array) -> 
         return block.matrix[rows][:, columns].astype(np.float64)
     values: Array | None = None
     for i, source in enumerate(sources):
-        found = source.read(table, rows)
+        column = source.read(table, rows)
         if values is None:
-            values = np.empty((len(found), len(sources)))
-        values[:, i] = found
+            values = np.empty((len(column), len(sources)))
+        values[:, i] = column
     count = len(range(table.n_rows)[rows]) if isinstance(rows, slice) else len(rows)
     return np.empty((count, 0)) if values is None else values
 

@@ -102,10 +102,10 @@ def _in_domain(table: Table, computed: Sequence[ComputedColumn]) -> Table:
 
 
 def _probe_category(category: Category, rng: np.random.Generator) -> Column:
-    unseen = "unseen"
-    while unseen in category.levels:
-        unseen += "_"
-    levels = (*category.levels, unseen)
+    unknown = "unseen"
+    while unknown in category.levels:
+        unknown += "_"
+    levels = (*category.levels, unknown)
     first = 0 if category.strict else -1
     codes = np.arange(ROWS) % (len(levels) - first) + first
     return Column(rng.permutation(codes).astype(np.int32), "text", levels)

@@ -110,7 +110,7 @@ def clip(x: Array, low: float, high: float, out: Array) -> Calls:
     yield call(x.clip, constant(low, x), constant(high, x), out)
 
 
-def logistic(x: Array, out: Array, room: Array) -> Calls:
+def logistic(x: Array, out: Array, workspace: Array) -> Calls:
     """Yield 1 / (1 + exp(-x)) into `out`, as e / (1 + e).
 
     Above the bound, where exp would overflow, the value is 1 already.
@@ -118,18 +118,18 @@ def logistic(x: Array, out: Array, room: Array) -> Calls:
     limit = float(np.floor(np.log(np.finfo(x.dtype).max)))
     yield from bounded(np.minimum, x, limit, out)
     yield call(np.exp, out, out)
-    yield call(np.add, out, constant(1.0, x), room)
-    yield call(np.divide, out, room, out)
+    yield call(np.add, out, constant(1.0, x), workspace)
+    yield call(np.divide, out, workspace, out)
 
 
-def softplus(x: Array, out: Array, room: Array, more: Array) -> Calls:
+def softplus(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
     """Yield log(1 + exp(x)) = max(x, 0) + log(1 + exp(-abs(x))); `out` must not be `x`."""
-    yield from log1p_exp_of_minus_abs(x, out, room, more)
-    yield from bounded(np.maximum, x, 0.0, room)
-    yield call(np.add, out, room, out)
+    yield from log1p_exp_of_minus_abs(x, out, workspace, more)
+    yield from bounded(np.maximum, x, 0.0, workspace)
+    yield call(np.add, out, workspace, out)
 
 
-def log1p_exp_of_minus_abs(x: Array, out: Array, room: Array, more: Array) -> Calls:
+def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
     """Yield log(1 + exp(-abs(x))) into `out`, right to the last digits however small it is.
 
     With e the exponential and u = 1 + e as rounded, it is log(u) + (e - (u - 1)) / u; the second
@@ -138,18 +138,18 @@ def log1p_exp_of_minus_abs(x: Array, out: Array, room: Array, more: Array) -> Ca
     Source: the correction c / u of FreeBSD's s_log1p.c (Sun Microsystems 1993).
     """
     one = constant(1.0, x)
-    yield call(np.abs, x, room)
-    yield call(np.negative, room, room)
-    yield call(np.exp, room, room)  # e
-    yield call(np.add, room, one, out)  # u
+    yield call(np.abs, x, workspace)
+    yield call(np.negative, workspace, workspace)
+    yield call(np.exp, workspace, workspace)  # e
+    yield call(np.add, workspace, one, out)  # u
     yield call(np.subtract, out, one, more)
-    yield call(np.subtract, room, more, room)
-    yield call(np.divide, room, out, room)  # (e - (u - 1)) / u
+    yield call(np.subtract, workspace, more, workspace)
+    yield call(np.divide, workspace, out, workspace)  # (e - (u - 1)) / u
     yield call(np.log, out, out)
-    yield call(np.add, out, room, out)
+    yield call(np.add, out, workspace, out)
 
 
-def expm1_below_0(x: Array, out: Array, room: Array) -> Calls:
+def expm1_below_0(x: Array, out: Array, workspace: Array) -> Calls:
     """Yield exp(x) - 1, where no x is positive.
 
     In float32 as 2 t / (1 - t) with t = tanh(x / 2), which cancels nowhere: 4 ns an element, where
@@ -158,9 +158,9 @@ def expm1_below_0(x: Array, out: Array, room: Array) -> Calls:
     if x.dtype == np.float32:
         yield call(np.multiply, x, constant(0.5, x), out)
         yield call(np.tanh, out, out)
-        yield call(np.subtract, constant(1.0, x), out, room)
+        yield call(np.subtract, constant(1.0, x), out, workspace)
         yield call(np.add, out, out, out)
-        yield call(np.divide, out, room, out)
+        yield call(np.divide, out, workspace, out)
     else:
         yield call(np.expm1, x, out)
 
@@ -208,12 +208,12 @@ def normal_tail(z: Array, out: Array, u: Array) -> Calls:
     yield call(np.multiply, out, u, out)
 
 
-def normal_cdf(x: Array, out: Array, room: Array, more: Array, mask: Array) -> Calls:
+def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array) -> Calls:
     """Yield Phi(x): Phi(-z) below 0 and 1 - Phi(-z) above, z = abs(x); `out` must not be `x`."""
     z, tail = out, more
     yield call(np.abs, x, z)
     yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)
-    yield from normal_tail(z, tail, room)
+    yield from normal_tail(z, tail, workspace)
     yield call(np.greater, x, constant(0.0, x), mask)
     yield call(np.subtract, constant(1.0, x), tail, out)
     yield from chosen(mask, out, tail, out)

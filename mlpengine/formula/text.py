@@ -122,14 +122,14 @@ class _Reader:
 
     def read(self, node: ast.expr) -> Expr:
         try:
-            found = self._read(node)
+            formula = self._read(node)
         except FormulaError as error:
             if error.position is not None:
                 raise
             raise self.mistake(node, str(error)) from None
-        if found.number is not None and not isfinite(found.number):
-            raise self.mistake(node, f"a constant must be finite (got {found.number})")
-        return found
+        if formula.number is not None and not isfinite(formula.number):
+            raise self.mistake(node, f"a constant must be finite (got {formula.number})")
+        return formula
 
     def _read(self, node: ast.expr) -> Expr:
         match node:

@@ -54,8 +54,11 @@ class Formulas:
     def in_place(self) -> tuple[Direction, ...]:
         """Directions in which `out` may be the first operand's buffer, or that of dy."""
         backward = all(p.in_place for wanted, p in self.backward.items() if wanted[0])
-        found: dict[Direction, bool] = {"forward": self.forward.in_place, "backward": backward}
-        return tuple(direction for direction, allowed in found.items() if allowed)
+        allowed_in_place: dict[Direction, bool] = {
+            "forward": self.forward.in_place,
+            "backward": backward,
+        }
+        return tuple(direction for direction, allowed in allowed_in_place.items() if allowed)
 
 
 class Elementwise(GradOp):
@@ -164,8 +167,8 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str
     op = kind(*options)
     operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
     y, dy = op.formula(*operands.values()), variable("dy")
-    found = op.gradient(dy, *operands.values())
-    slopes = found if isinstance(found, tuple) else (found,)
+    gradients = op.gradient(dy, *operands.values())
+    slopes = gradients if isinstance(gradients, tuple) else (gradients,)
     kept = {f"kept{i}": n for i, n in enumerate(saved_for_backward(y, slopes, dy))}
     used = set(order(slopes, [y, *kept.values()]))
     available = {"dy": dy, "y": y, **operands}

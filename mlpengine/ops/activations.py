@@ -244,7 +244,7 @@ class Softsign(Activation, name="softsign"):
         return dy / size / size
 
 
-def _gelu(x: Array, y: Array, slope: Array, room: Array) -> Calls:
+def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     """Yield y = max(x, 0) - z Phi(-z), z = abs(x), and its derivative into `slope`.
 
     With m = Phi(-z) - z Phi'(z), which is at most 1/2, the derivative is m below 0 and 1 - m
@@ -253,16 +253,16 @@ def _gelu(x: Array, y: Array, slope: Array, room: Array) -> Calls:
     z, half = slope, constant(0.5, x)
     yield call(np.abs, x, z)
     yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)
-    yield from normal_tail(z, y, room)
-    yield call(np.multiply, room, z, room)
-    yield call(np.multiply, room, constant(1 / sqrt(2 * pi), x), room)
-    yield call(np.subtract, y, room, room)  # m
+    yield from normal_tail(z, y, workspace)
+    yield call(np.multiply, workspace, z, workspace)
+    yield call(np.multiply, workspace, constant(1 / sqrt(2 * pi), x), workspace)
+    yield call(np.subtract, y, workspace, workspace)  # m
     yield call(np.multiply, y, z, y)
     yield from bounded(np.maximum, x, 0.0, slope)
     yield call(np.subtract, slope, y, y)
-    yield call(np.subtract, half, room, room)
-    yield call(np.copysign, room, x, room)
-    yield call(np.add, room, half, slope)
+    yield call(np.subtract, half, workspace, workspace)
+    yield call(np.copysign, workspace, x, workspace)
+    yield call(np.add, workspace, half, slope)
 
 
 TUNED["gelu", "none"] = Tuned(_gelu, floats=1)
