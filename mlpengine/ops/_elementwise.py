@@ -54,7 +54,7 @@ class Formulas:
     def in_place(self) -> tuple[Direction, ...]:
         """Directions in which `out` may be the first operand's buffer, or that of dy."""
         backward = all(p.in_place for wanted, p in self.backward.items() if wanted[0])
-        allowed_in_place: dict[Direction, bool] = {
+        permitted: dict[Direction, bool] = {
             "forward": self.forward.in_place,
             "backward": backward,
         }
