@@ -58,7 +58,7 @@ class Formulas:
             "forward": self.forward.in_place,
             "backward": backward,
         }
-        return tuple(direction for direction, allowed in allowed_in_place.items() if allowed)
+        return tuple(direction for direction, allowed in permitted.items() if allowed)
 
 
 class Elementwise(GradOp):
