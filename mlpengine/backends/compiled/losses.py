@@ -6,14 +6,11 @@ The value of a row goes into ``row_loss``, in double; the program adds them up i
 from collections.abc import Sequence
 from math import isfinite, isinf, nan
 
-import numpy as np
-
 from mlpengine.backends.compiled.kernels import LossRows
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.numbers import literal
 from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
 from mlpengine.backends.compiled.values import padded_length
-from mlpengine.formula import c_statements, where
+from mlpengine.formula import c_number, c_statements, where
 from mlpengine.ops import EntryLoss, GradOp
 
 
@@ -69,7 +66,7 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[S
         f" * ({f.value_scale / entries!r} * LANES);",
     ]
     if slot is not None:
-        scale = literal(np.float64(f.scales[0] / entries), layout.itemsize)
+        scale = c_number(f.scales[0] / entries, layout.itemsize)
         body.append(store(layout.at(slot, "i", "j"), f"slope * splat({scale}{share})", "n"))
     loops = _columns(output.columns, layout.lanes, body)
     return ["double row = 0;", *loops, f"row_loss[i] = row{share};"]
@@ -159,4 +156,4 @@ def _check_label(kernel: LossRows) -> Sequence[Statement]:
 
 
 def _number(value: float, layout: Layout) -> str:
-    return literal(np.float64(value), layout.itemsize)
+    return c_number(float(value), layout.itemsize)

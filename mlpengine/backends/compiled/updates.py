@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from mlpengine.backends.compiled.numbers import literal
 from mlpengine.backends.compiled.statements import Function, If, Loop, Statement, load, store
+from mlpengine.formula import c_number
 from mlpengine.spec import Array
 
 
@@ -165,7 +165,7 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
     for name in update.moments:
         at = f"moment_{name}[i]"
         if name in update.floors:
-            lowest = literal(update.floors[name], itemsize)
+            lowest = c_number(update.floors[name], itemsize)
             lines.append(f"{at} = {at} < {lowest} ? {lowest} : {at};")
         else:
             lines.append(_zero_small(at, update, itemsize))
@@ -179,7 +179,7 @@ def _decays(update: Update) -> bool:
 
 
 def _zero_small(at: str, update: Update, itemsize: int) -> str:
-    limit = literal(update.threshold, itemsize)
+    limit = c_number(update.threshold, itemsize)
     return f"{at} = {at} < {limit} && {at} > -{limit} ? 0 : {at};"
 
 
