@@ -55,6 +55,8 @@ def command(
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     source = data if data in DATASETS else _beside(Path(data), path)
+    if not _is_utf8(source):
+        raise UsageError(f"{data}: a config, which is UTF-8, cannot name this file; rename it")
     names = list(dict.fromkeys(target))
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
@@ -92,6 +94,14 @@ def remarks(facts: Profile) -> list[str]:
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))
     return lines
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of a path that are no characters
+        return False
+    return True
 
 
 def _beside(data: Path, config: Path | None) -> str:

@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import json
+import os
 import sys
 from itertools import pairwise
 from types import SimpleNamespace
@@ -68,6 +69,16 @@ def test_init_drops_what_gives_the_answer_away(trained):
 
 def test_init_writes_the_schema_beside(trained):
     assert json.loads((trained / "mlpengine.schema.json").read_text()) == json_schema()
+
+
+def test_a_path_that_is_not_utf_8_is_read_and_no_config_can_name_it(at, trained, tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.csv")
+    path.write_bytes((trained / "flowers.csv").read_bytes())
+    found = at("init", path, "--target", "kind", "-o", tmp_path / "c.yaml")
+    assert found.code == 2
+    assert "a config, which is UTF-8, cannot name this file; rename it" in found.err
+    assert not (tmp_path / "c.yaml").exists()
+    assert at("predict", "run", path).out == at("predict", "run", "flowers.csv").out
 
 
 def test_init_on_stdout(at):
