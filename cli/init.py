@@ -56,7 +56,8 @@ def command(
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     source = data if data in DATASETS else _beside(Path(data), path)
     if not _is_utf8(source):
-        raise UsageError(f"{data}: a config, which is UTF-8, cannot name this file; rename it")
+        name = data.encode(errors="backslashreplace").decode()
+        raise UsageError(f"{name}: a config, which is UTF-8, cannot name this file; rename it")
     names = list(dict.fromkeys(target))
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
