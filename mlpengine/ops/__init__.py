@@ -1,4 +1,4 @@
-"""Every op, grouped as its file groups it."""
+"""All ops, grouped by module."""
 
 from mlpengine.ops._elementwise import Activation, Elementwise
 from mlpengine.ops._entry_loss import EntryLoss

@@ -12,7 +12,8 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
     """Yield the calls that sum `wide` over the axes along which `out` was broadcast to its shape.
 
     Shapes: `out` broadcasts to `wide` as NumPy does, aligned at the right; both are contiguous.
-    Sums over leading or trailing axes only are products with ones, several times as fast.
+    A sum over only leading or only trailing axes is a product with ones, which is several times
+    as fast as a reduction.
     """
     lead = wide.ndim - out.ndim
     small = (1,) * lead + out.shape

@@ -6,7 +6,7 @@ from mlpengine.errors import DtypeError, ShapeError
 from mlpengine.spec import Spec
 
 WIDE = np.dtype(np.intp)
-"""The dtype of indices that ops compute; any other would be cast in a buffer of its own."""
+"""The dtype of indices that ops compute; NumPy casts indices of any other dtype into a copy."""
 
 
 def listing(**operands: Spec | None) -> str:
@@ -15,7 +15,7 @@ def listing(**operands: Spec | None) -> str:
 
 
 def need_floats(where: str, **operands: Spec | None) -> None:
-    """Raise DtypeError unless all operands that are there have one floating dtype."""
+    """Raise DtypeError unless all given operands have the same floating dtype."""
     present = [spec for spec in operands.values() if spec is not None]
     if not all(spec.is_float and spec.dtype == present[0].dtype for spec in present):
         raise DtypeError(f"{where}: operands need one floating dtype ({listing(**operands)})")

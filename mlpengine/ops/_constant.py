@@ -1,4 +1,4 @@
-"""Rows of ones, which sums as products take."""
+"""Vectors of ones: a sum is computed as a product with ones."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,11 +8,11 @@ import numpy as np
 from mlpengine.spec import Array
 
 REMEMBERED = 1 << 16
-"""Longest vector of ones that is kept for the next op that asks for one."""
+"""Length up to which a vector of ones is cached."""
 
 
 def ones(n: int, dtype: np.dtype[Any]) -> Array:
-    """Return a read-only vector of ones, for sums as products."""
+    """Return a read-only vector of ones."""
     return _kept_ones(n, dtype) if n <= REMEMBERED else _ones(n, dtype)
 
 

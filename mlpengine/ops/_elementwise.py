@@ -1,11 +1,11 @@
-"""Element-wise ops: each is a formula, from which its rules in every target follow.
+"""Element-wise ops: each is a formula, from which its rules for every target are derived.
 
     class Mish(Activation, name="mish"):
         def formula(self, x):
             return x * tanh(softplus(x))
 
-From the formula come the value, the gradients by reverse mode, what backward reads of forward, the
-work buffers and the NumPy calls here; `mlpengine.backends` and the exports derive theirs.
+This module derives the value, the gradients (by reverse mode), the values saved for backward, the
+work buffers and the NumPy calls; `mlpengine.backends` and the exports derive their own code.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,10 +25,10 @@ from mlpengine.spec import Array, Calls, Slots, Spec
 
 @dataclass(frozen=True)
 class Formulas:
-    """Everything that follows from the formula of one op.
+    """Everything that is derived from the formula of one op.
 
-    `kept` are the values that forward writes beside y for backward, by the names of their buffers;
-    `residuals` says what backward reads besides, by name, from dy on.
+    `kept` are the values that forward saves for backward in addition to y, by buffer name;
+    `residuals` are the other arrays that backward reads, by name, dy first.
     """
 
     operands: Mapping[str, Expr]
@@ -38,7 +38,7 @@ class Formulas:
     residuals: Mapping[str, Expr]
     forward: Plan
     backward: Mapping[tuple[bool, ...], Plan]
-    """By which of the gradients are wanted."""
+    """One plan for each choice of gradients; the key says which of them are wanted."""
 
     @cached_property
     def signature(self) -> Signature:
@@ -73,9 +73,9 @@ class Elementwise(GradOp):
         raise NotImplementedError
 
     def gradient(self, *dy_and_operands: Any) -> Any:
-        """Return the gradient of each operand: by reverse mode, unless an op states its own.
+        """Return the gradient of each operand: by reverse mode, unless an op overrides this method.
 
-        An op's own has the parameters ``dy, *operands``; ``self.formula(*operands)`` is the value.
+        An override has the parameters ``dy, *operands``; ``self.formula(*operands)`` is the value.
         """
         dy, *operands = dy_and_operands
         return gradients(self.formula(*operands), dy, operands)
@@ -86,7 +86,7 @@ class Elementwise(GradOp):
 
     @property
     def formulas(self) -> Formulas:
-        """What follows from the formula; derived once for a class and its options."""
+        """Everything derived from the formula; computed once for a class and its options."""
         options, kind = options_of(self), cast("Any", type(self))
         return _derived(kind, options, repr(options))
 
@@ -126,10 +126,10 @@ class Elementwise(GradOp):
 
 
 class Activation(Elementwise):
-    """Base of the element-wise ops that may stand after a layer of a network.
+    """Base of the element-wise ops that a layer of a network may apply to its output.
 
-    A class is an activation by deriving from this one: configs, estimators, exports and the
-    compiled step know it by its name.  `initializer` suits the layer before it.
+    Every subclass is available as an activation, by its name, in configs, estimators, exports and
+    the compiled step.  `initializer` is the default initializer of the layer before it.
     """
 
     initializer: ClassVar[str] = "he_normal"
@@ -137,9 +137,9 @@ class Activation(Elementwise):
 
 @dataclass(frozen=True)
 class Tuned:
-    """NumPy calls that beat the derived ones: it stands in a plan's place, with its fields.
+    """Hand-written NumPy calls that are faster than the derived ones; they replace a `Plan`.
 
-    ``rule(given, out, floats)`` yields the calls.
+    ``rule(*given, *out, *floats)`` yields the calls.  The fields are those of `Plan`.
     """
 
     rule: Callable[..., Calls]
@@ -163,7 +163,10 @@ def options_of(op: GradOp) -> tuple[object, ...]:
 
 @lru_cache(maxsize=256)
 def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str) -> Formulas:
-    """Return the formulas of ``kind(*options)``; spelled out, 0.0 and -0.0 are two options."""
+    """Return the formulas of ``kind(*options)``.
+
+    `_spelled`, the text of the options, separates 0.0 from -0.0 in the cache's keys.
+    """
     op = kind(*options)
     operands = {p.name: variable(p.name) for p in parameters_of(kind.formula)}
     y, dy = op.formula(*operands.values()), variable("dy")

@@ -19,11 +19,11 @@ from mlpengine.wording import plural
 
 @dataclass(frozen=True)
 class LossFormulas:
-    """What follows from a loss's formula.
+    """Everything that is derived from a loss's formula.
 
     The value of an entry is ``value_scale * entry`` and its slope by output column k is
-    ``scales[k] * slopes[k]``: numbers that multiply everything go into the mean.  Behind the slopes
-    of the outputs stands that of the target.
+    ``scales[k] * slopes[k]``: constant factors are applied with the mean.  The last slope is that
+    of the target.
     """
 
     outputs: tuple[Expr, ...]
@@ -51,16 +51,16 @@ class EntryLoss(Loss):
     Shapes: output (batch, ...), target as output, weight (batch,).
     A loss is a `formula` of the output and the target.  A weight multiplies its row's losses; the
     mean divides by the number of entries, not by the sum of the weights.
-    With several `columns` the output has so many for each column of the target, next to each other,
-    and the formula takes them one by one, the target last.
+    With several `columns`, the output has that many adjacent columns for each column of the target;
+    the formula takes them as separate arguments, followed by the target.
     """
 
     target_range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    """What targets must lie in: anything, or from 0 to a bound."""
+    """The range of valid targets: all numbers, or from 0 to a bound."""
 
     @property
     def columns(self) -> int:
-        """Columns of the output for each of the target."""
+        """Number of output columns for each column of the target."""
         return len(parameters_of(type(self).formula)) - 1
 
     def formula(self, *operands: Any) -> Any:
@@ -68,12 +68,12 @@ class EntryLoss(Loss):
         raise NotImplementedError
 
     def gradient(self, *operands: Any) -> Any:
-        """Return its derivatives by each operand; an op may state them in a better form."""
+        """Return the derivative by each operand; a loss may override it with a better form."""
         return gradients(self.formula(*operands), constant(1), operands)
 
     @property
     def formulas(self) -> LossFormulas:
-        """What follows from the formula; derived once for a class and its options."""
+        """Everything derived from the formula; computed once for a class and its options."""
         options, kind = options_of(self), cast("Any", type(self))
         return _derived(kind, options, repr(options))
 
@@ -189,7 +189,7 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
 
 
 def _without_factor(formula: Expr) -> tuple[Expr, float]:
-    """Return a formula without the numbers that multiply all of it, and their product."""
+    """Return a formula without its constant factors, and the product of these factors."""
     number = formula.args[-1].number if formula.args else None
     if formula.name == "neg":
         inner, scale = _without_factor(formula.args[0])
@@ -201,12 +201,12 @@ def _without_factor(formula: Expr) -> tuple[Expr, float]:
 
 
 def _columns_of(x: Array, count: int) -> list[Array]:
-    """Return views of every `count`-th column, from each of the first `count` on."""
+    """Return `count` views of `x`; view k holds every `count`-th column from column k on."""
     return [x] if count == 1 else [x[:, k::count] for k in range(count)]
 
 
 def _each(stack: Array) -> list[Array]:
-    """Return the arrays along the first axis, also where they have no axis themselves."""
+    """Return the arrays along the first axis, as 0-d arrays where no axis remains."""
     return [stack[i, ...] for i in range(len(stack))]
 
 
@@ -220,10 +220,11 @@ def _range_check(where: str, target: Array, high: float) -> Any:
 
 
 def _check_range(where: str, target: Array, bits: Array, high: float, bound: int) -> None:
-    """Raise IndexRangeError unless all targets lie in 0 to `high`, or are NaN, as the loss then is.
+    """Raise IndexRangeError unless every target is NaN (so is the loss then) or in 0 to `high`.
 
-    As unsigned integers the `bits` of 0 to high are at most those of high, and all others are
-    larger: one `argmax`, 0.4 us for a small batch, where two comparisons cost 2 us.
+    Read as unsigned integers, the `bits` of numbers from 0 to high are at most `bound`, those of
+    all others are larger.  So one `argmax` suffices: 0.4 us for a small batch, where two
+    comparisons take 2 us.
     """
     if target.size and bits.item(bits.argmax()) > bound:
         outside = (target < 0) | (target > high)
@@ -242,13 +243,13 @@ def by_row(x: Array) -> Array:
 
 
 def weighted(slot: Array, weight: Array | None) -> Calls:
-    """Yield the call that multiplies each row of a gradient by its weight, where there are any."""
+    """Yield the call that multiplies each row of a gradient by its weight, if there are weights."""
     if weight is not None:
         yield call(np.multiply, by_row(slot), weight[:, None], by_row(slot))
 
 
 def scaled_dy(dy: Array | None, scale: float, factor: Array) -> Calls:
-    """Yield the call that writes ``dy * scale`` into `factor`, or write it now where dy is 1."""
+    """Yield the call that writes ``dy * scale`` into `factor`; for dy None write `scale` now."""
     if dy is None:
         factor[...] = scale
     else:

@@ -20,7 +20,7 @@ VALUE = Spec((), np.dtype(np.float64))
 """The value of a loss: a sum in float64, whatever the dtype of the operands."""
 
 MAX_BINDINGS = 8
-"""Bindings that a loss keeps: train and validation, full and last short batch, weighted or not."""
+"""Bindings that a loss caches: train and validation, full and last batch, weighted or not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class BoundLoss(Uncopyable):
     """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
 
     `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
-    empty where there is no `d_output` to write.
+    empty if the loss was bound without `d_output`.
     """
 
     output: Array
@@ -46,7 +46,7 @@ class BoundLoss(Uncopyable):
         return [*self.forward, *self.backward]
 
     def run(self) -> float:
-        """Compute the gradient, where there is a buffer for it, and return the value."""
+        """Compute the value and, if there is a buffer for it, the gradient; return the value."""
         self._quietly(replay, self.calls)
         return float(self.value.item())
 
@@ -58,7 +58,7 @@ class Loss(GradOp):
     overwrites `d_output` with the gradient by `output`.  It is bound to those two arrays at the
     first call, so a loop that calls it with the same two allocates nothing.
 
-    The rules take ``dy=None`` for a loss that is the result, whose gradient is 1.
+    The rules take ``dy=None`` where the loss itself is differentiated, so that dy is 1.
     """
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Loss(GradOp):
         d_output: Array | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the value; overwrite `d_output`, where given, with the gradient by `output`.
+        """Return the value; overwrite `d_output`, if given, with the gradient by `output`.
 
         Raises: ShapeError, DtypeError or IndexRangeError for targets or weights that do not fit.
         """
@@ -108,7 +108,7 @@ class Loss(GradOp):
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
-        `target` is the spec of the targets to come, where there are several kinds.
+        `target` is the spec of the targets, for losses that accept several kinds.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -147,8 +147,9 @@ def wide_spec(x: Spec) -> Spec:
 def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
     """Yield the calls that write scale times the sum of the vector `x`, in float64, into `out`.
 
-    Block by block a copy into float64 and a product with a row of `scale`: 0.9 us for a short
-    vector, where a reduction that casts costs 1.1 to 2.2 us, and a third of it for a long one.
+    Each block is copied to float64 and multiplied by a row of `scale`: 0.9 us for a short vector,
+    where a reduction that casts takes 1.1 to 2.2 us; a third of the reduction's time for a long
+    vector.
     """
     blocks = -(-x.size // BLOCK)
     parts, workspace = wide[:blocks], wide[blocks:]
@@ -165,9 +166,9 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
 
 
 def need_rows(where: str, output: Spec, weight: Spec | None) -> None:
-    """Raise ShapeError unless there are rows, and one entry of `weight`, if it is there, for each.
+    """Raise ShapeError if `output` is empty, or if `weight` has not one entry for each row.
 
-    A mean over no rows is not defined.
+    The mean of no entries is not defined.
     """
     if not output.size:
         raise ShapeError(f"{where}: output needs at least one entry ({listing(output=output)})")

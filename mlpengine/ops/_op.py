@@ -1,8 +1,7 @@
-"""The contract that every op keeps.
+"""The contract of every op.
 
-An op is one class with three rules, in this order: the shape it infers, the value it computes, the
-gradients it sends back.  Its NumPy code is the definition; a backend may replace a rule with a
-faster one but never redefines it.
+An op is one class with three rules, in this order: the shape, the value and the gradients.  Its
+NumPy code is the definition; a backend may replace a rule with a faster one that computes the same.
 
 A rule does not compute.  It receives the buffers once, when a program is bound, and yields the
 calls that compute; the program replays those calls at every step::
@@ -22,7 +21,7 @@ calls that compute; the program replays those calls at every step::
                 yield call(np.dot, dy, w, dx)
             ...
 
-So views (``w.T``), constants and choices are made while binding, and a replay makes none.
+Views (``w.T``), constants and decisions are therefore made once, while binding.
 """
 
 import inspect
@@ -73,7 +72,7 @@ class GradOp:
       by `work`.  One that both name lives from forward to backward; one that a single rule names
       lives during that rule.
 
-    Every rule keeps these promises, and the op table in ``tests/ops`` holds each op to them:
+    Every rule satisfies these conditions, which the op table in ``tests/ops`` checks for each op:
 
     * It overwrites all of `out` and writes nothing else but its work buffers.  Adding up the
       gradients of several consumers is the program's job.
@@ -89,17 +88,17 @@ class GradOp:
     the program sums it over the broadcast axes back to the operand's shape."""
 
     in_place: ClassVar[tuple[Direction, ...]] = ()
-    """Directions in which `out` may be the very buffer of an operand of the same size: the first
-    operand in forward, ``dy`` for the first slot in backward.  The program does so where that
-    operand is not needed any more."""
+    """Directions in which `out` may be the buffer of an operand of the same size: the first operand
+    in forward, ``dy`` for the first slot in backward.  The program shares the buffer where that
+    operand is not read afterwards."""
 
     view: ClassVar[bool] = False
-    """The value is the operand's bytes under another shape (reshape): the program gives both one
-    buffer.  The rules yield nothing where the two are the same memory, and copy where not."""
+    """The value has the operand's bytes and another shape (reshape): the program gives both one
+    buffer.  The rules yield nothing if the two share memory, and copy otherwise."""
 
     cheap: ClassVar[bool] = True
-    """Memory-bound: balanced rematerialization may compute it twice.  False for products,
-    convolutions, and everything that must not run twice, such as a draw of random numbers."""
+    """Whether balanced rematerialization may compute the op twice: True for memory-bound ops, False
+    for products, convolutions, and ops that must not run twice, such as random draws."""
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
@@ -126,7 +125,7 @@ class GradOp:
         return {}
 
     def forward(self, *operands: Any, **buffers: Any) -> Calls:
-        """Yield the calls that write the value into `out` (a tuple where there are several)."""
+        """Yield the calls that write the value into `out` (a tuple for several outputs)."""
         raise NotImplementedError
 
     def backward(self, *residuals: Any, **buffers: Any) -> Calls:

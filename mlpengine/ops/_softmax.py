@@ -1,4 +1,4 @@
-"""Pieces of the softmax by calls, along the middle axis of an array folded to three."""
+"""Parts of the softmax as bound calls, along the middle axis of an array reshaped to three axes."""
 
 from math import prod
 
@@ -8,9 +8,10 @@ from mlpengine.ops._constant import ones
 from mlpengine.spec import Array, Calls, call
 
 NARROW = 32
-"""Columns up to which the largest of each row is found in a transposed copy, down its columns:
-NumPy reduces short rows one by one, 11.4 us for 256 x 10 against 3.3 us, 13.7 us for 256 x 32
-against 6.2 us, and 14.1 us for 256 x 64 against 16 us."""
+"""Number of columns up to which row maxima are computed as column maxima of a transposed copy.
+
+NumPy reduces short rows one by one: 11.4 us for 256 x 10 against 3.3 us for the copy, 13.7 us
+against 6.2 us for 256 x 32, and 14.1 us against 16 us for 256 x 64."""
 
 
 def folded(x: Array, axis: int) -> Array:
@@ -20,7 +21,7 @@ def folded(x: Array, axis: int) -> Array:
 
 
 def row_max(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield the maximum of each row of the matrix `x`; `workspace` is contiguous, of its size."""
+    """Yield the maximum of each row of the matrix `x`; `workspace` is contiguous, as large as x."""
     rows, columns = x.shape
     if columns <= NARROW < rows:
         columnwise = workspace.reshape(columns, rows)

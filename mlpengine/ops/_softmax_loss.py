@@ -20,7 +20,10 @@ class SoftmaxLoss(Loss):
 
     @abstractmethod
     def target_rows(self, target: Array, rows: Array, labels: Array, workspace: Array) -> Calls:
-        """Yield the calls that write q into `rows`; workspace per row: two int64 and a number."""
+        """Yield the calls that write q into `rows`.
+
+        Workspace: for each row, `labels` has two int64 and `workspace` one float.
+        """
 
     @abstractmethod
     def sums_to_one(self, target: Array) -> bool:

@@ -68,7 +68,7 @@ class Window:
         return as_strided(frame, shape, (channels, *steps, batch, *jumps))
 
     def covered(self, x: Array, places: tuple[int, ...]) -> Iterator[Covered]:
-        """Yield for each entry of the kernel the part of x that it meets, and in which windows."""
+        """Yield for each kernel entry a view of the part of x that it covers, and the windows."""
         for entry in product(*map(range, self.kernel)):
             pixels, windows = [slice(None)] * 2, [slice(None)] * 2
             for at, n, s, p, count in zip(

@@ -162,7 +162,7 @@ class Selu(Activation, name="selu"):
 
 
 FAR = 40.0
-"""Beyond which Phi(-z) and its derivative are 0 in either dtype."""
+"""The z beyond which Phi(-z) and its derivative are 0 in float32 and float64."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Gelu(Activation, name="gelu"):
 
     def gate(self, x: Expr) -> tuple[Expr, Expr]:
         """Return the approximation sigmoid(v) of Phi and the derivative of v."""
-        near = clip(x, -22, 21)  # beyond, the gate is 0 or 1 in either dtype
+        near = clip(x, -22, 21)  # outside, the gate is 0 or 1 in float32 and float64
         square = near * near * (0.044715 * 2 * sqrt(2 / pi))
         linear = 2 * sqrt(2 / pi)
         return sigmoid((square + linear) * near), square * 3 + linear

@@ -254,7 +254,7 @@ class Clamp(Elementwise, name="clamp"):
     """Bounds, y = min(max(x, lo), hi); NaN stays NaN.
 
     Shapes: x (...), y (...).
-    Backward: dx = dy where lo <= x <= hi, that is where y is x, and 0 elsewhere.
+    Backward: dx = dy where lo <= x <= hi, and 0 elsewhere.
     Raises: UsageError unless lo <= hi.
     """
 

@@ -1,4 +1,4 @@
-"""An activation and a loss that the text of a formula defines."""
+"""An activation and a loss defined by the text of a formula."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from mlpengine.ops._entry_loss import EntryLoss
 
 @dataclass(frozen=True)
 class FormulaActivation(Elementwise, name="formula_activation"):
-    """An element-wise function of x that a text defines, such as ``x * tanh(softplus(x))``.
+    """An element-wise function of x defined by a text, such as ``x * tanh(softplus(x))``.
 
     Raises: FormulaError for a text that cannot be read, or that does not depend on x.
     """

@@ -1,9 +1,9 @@
-"""Ops that pick entries by integer arrays, and parts of records and mappings by number or key.
+"""Ops that select entries by integer arrays, and parts of records and mappings by number or key.
 
-Their gradients are scatter-adds. `numpy.add.at` on flat arrays is the fastest way without memory
-that grows with each replay: 1 to 3 ns an element, and as much again to compute the flat places
-into a planned buffer, against 10 to 20 ns for `numpy.add.at` on rows and 20 to 70 ns for a loop
-over rows.
+Their gradients are scatter-adds. `numpy.add.at` on flat arrays is the fastest method that
+allocates nothing during a replay: 1 to 3 ns per element, and the same again to compute the flat
+positions in a planned buffer, against 10 to 20 ns for `numpy.add.at` on rows and 20 to 70 ns for a
+loop over rows.
 """
 
 from collections.abc import Hashable
@@ -20,8 +20,10 @@ from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 FEW = 2048
-"""Entries of an index up to which `take` counts negative ones itself (mode "wrap"), which costs no
-call; with more, its branch on the sign costs up to 5 ns an entry, counting beforehand 0.7 ns."""
+"""Size below which `take` resolves negative indices itself (mode "wrap"), without a further call.
+
+In a larger index its branch on the sign takes up to 5 ns per entry; resolving them beforehand
+takes 0.7 ns."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Gather(GradOp, name="gather"):
 
     Shapes: x and index of equal rank whose other axes broadcast; y as the broadcast, with the
     index's length along `axis`.
-    Backward: dx = dy added up at the places it came from; repeated indices accumulate.
+    Backward: dx = dy added at the indexed positions; repeated indices accumulate.
     Raises: ShapeError for other shapes; IndexRangeError on replay for an index out of range.
     """
 
@@ -81,7 +83,7 @@ class IndexSelect(GradOp, name="index_select"):
     """Slices of x along an axis, by a 1-D index; negative indices count from the end.
 
     Shapes: x (..., length, ...), index (count,), y (..., count, ...).
-    Backward: dx = dy added up at the slices it came from; repeated indices accumulate.
+    Backward: dx = dy added to the indexed slices; repeated indices accumulate.
     Raises: ShapeError unless index is 1-D; IndexRangeError on replay for an index out of range.
     """
 
@@ -114,7 +116,7 @@ class Embedding(GradOp, name="embedding"):
     """Rows of a weight by an index array of any shape; negative indices count from the end.
 
     Shapes: weight (entries, features), index (...), y (..., features).
-    Backward: dweight = dy added up at the rows it came from; repeated indices accumulate.
+    Backward: dweight = dy added to the indexed rows; repeated indices accumulate.
     Raises: ShapeError unless weight is a matrix; IndexRangeError on replay for an index out of
     range.
     """
@@ -145,7 +147,7 @@ class Embedding(GradOp, name="embedding"):
 
 
 class _Part(GradOp):
-    """One part of several that lie one behind the other along an axis."""
+    """One of several parts that are concatenated along an axis."""
 
     axis: int
 
@@ -180,7 +182,7 @@ class StructField(_Part, name="struct_field"):
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the field's size, ...).
     Backward: dx = dy in the field's place, 0 elsewhere.
-    Raises: IndexRangeError for a field that is not there; ShapeError unless the record fits.
+    Raises: IndexRangeError for a field that does not exist; ShapeError unless the record fits.
     """
 
     field: int
@@ -195,12 +197,12 @@ class StructField(_Part, name="struct_field"):
 class MapLookup(_Part, name="map_lookup"):
     """One entry of an ordered mapping that is stored as the concatenation of its values.
 
-    `keys` are all keys in the order of insertion, or their number, with `key` then a number too.
-    `sizes` are the lengths of the values; without them all have the same.
+    `keys` are all keys in the order of insertion, or their number; `key` is then a number too.
+    `sizes` are the lengths of the values; without `sizes` all lengths are equal.
 
     Shapes: x (..., sum of the sizes, ...) along `axis`, y (..., the value's size, ...).
     Backward: dx = dy in the value's place, 0 elsewhere.
-    Raises: IndexRangeError, listing the keys, for a key that is not there; ShapeError unless the
+    Raises: IndexRangeError, listing the keys, for an unknown key; ShapeError unless the
     mapping fits.
     """
 
@@ -218,7 +220,7 @@ class MapLookup(_Part, name="map_lookup"):
 
 
 def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) -> tuple[int, int]:
-    """Return where part number `part` starts and stops, the sizes being given or all equal."""
+    """Return where part number `part` starts and stops; `parts` are the sizes or their number."""
     count = parts if isinstance(parts, int) else len(parts)
     if not 0 <= part < count:
         raise IndexRangeError(f"{where}: part must be below their number (part {part} of {count})")
@@ -247,7 +249,7 @@ def _check(index: Array, flat: Array, length: int, what: str) -> None:
 
 
 def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index in the dtype that NumPy takes as it is, and the calls that write that."""
+    """Return the index in the dtype that NumPy does not cast, and the calls that write it."""
     if index.dtype == WIDE:
         return index, ()
     wide = workspace[0, ...]
@@ -255,10 +257,10 @@ def _widened(index: Array, workspace: Array) -> tuple[Array, tuple[Call, ...]]:
 
 
 def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[Call, ...]]:
-    """Return the index counted from the front, and the calls that write that.
+    """Return the index counted from the front, and the calls that write it.
 
-    As unsigned numbers, negative ones are huge, and the smaller of index and index + length it is:
-    45 us for 65,536, where `numpy.remainder` takes 400 us.
+    Read as an unsigned number, a negative index is huge, so the result is the smaller of index and
+    index + length: 45 us for 65,536 entries, where `numpy.remainder` takes 400 us.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]
@@ -296,6 +298,6 @@ def _scattered_rows(
 
 
 def _workspace(index: Spec) -> dict[str, Spec]:
-    """Return the workspace in which forward and backward count an index."""
+    """Return the workspace in which forward and backward resolve negative indices."""
     workspace = Spec((2, *index.shape), WIDE)
     return {"workspace": workspace, "counting": workspace}

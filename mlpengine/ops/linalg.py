@@ -1,8 +1,8 @@
 """Linear algebra: dense layers, matrix products, permutations of axes.
 
-The products are `numpy.dot` with an output buffer: of contiguous operands, or the transposes of
-contiguous ones, it makes no copy, takes no workspace from the heap, and costs half of what
-`numpy.matmul` does on small matrices (0.77 us against 1.30 us).
+The products are calls of `numpy.dot` with an output buffer: for contiguous operands and their
+transposes it makes no copy, allocates no workspace, and takes about half the time of `numpy.matmul`
+on small matrices (0.77 us against 1.30 us).
 """
 
 from dataclasses import dataclass
@@ -159,7 +159,7 @@ class Transpose(GradOp, name="transpose"):
 
     def backward(self, dy: Array, *, out: Slots) -> Calls:
         (dx,) = out
-        if dx is not None:  # dx seen with the axes of y is where dy goes
+        if dx is not None:  # dx with the axes of y is a view that dy is copied into
             yield call(np.copyto, dx.transpose(self._axes(dy.ndim)), dy)
 
 
@@ -173,12 +173,12 @@ def _all_rows(slots: Slots) -> Slots:
 
 
 def _is_single(shape: tuple[int, ...]) -> bool:
-    """Return whether there is one matrix and no more: then one product does the whole batch."""
+    """Return whether there is only one matrix, so that one product computes the whole batch."""
     return prod(shape[:-2]) == 1
 
 
 def _wide(x: Spec, lead: tuple[int, ...], b: Spec) -> Spec:
-    """Return room for the gradient of `x` before it is summed; none where no sum is needed."""
+    """Return the buffer of the gradient of `x` before it is summed; empty if no sum is needed."""
     needed = x.shape[:-2] != lead and not _is_single(b.shape)
     return Spec((*lead, *x.shape[-2:]) if needed else (0,), x.dtype)
 

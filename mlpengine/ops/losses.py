@@ -74,7 +74,7 @@ class Huber(EntryLoss, name="huber"):
 
 
 class LogCosh(EntryLoss, name="log_cosh"):
-    """Mean over all entries of log(cosh(d)), d = output - target: quadratic near 0, linear far off.
+    """Mean over all entries of log(cosh(d)), d = output - target: quadratic near 0, then linear.
 
     Backward: d_output = dy * tanh(d) / entries, d_target its negative.
     """
@@ -93,8 +93,8 @@ class Quantile(EntryLoss, name="quantile"):
     The mean over all entries of the target of the sum over the levels.
     Shapes: output (batch, targets * levels), the levels of a target next to each other; with one
     level (batch, ...), target as output.
-    Backward: by an output, dy * (1 - level) / entries where it is too large and -dy * level /
-    entries where it is too small; the mean of both where it is equal.
+    Backward: d_output = dy * (1 - level) / entries where the output is larger than the target,
+    -dy * level / entries where it is smaller, and the mean of both where they are equal.
     Raises: UsageError unless the levels lie between 0 and 1.
     Source: Koenker and Bassett 1978, equation 2.1.
     """
@@ -153,9 +153,9 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 
 @dataclass(frozen=True)
 class BinaryFocal(EntryLoss, name="binary_focal"):
-    """Cross entropy with logits that counts sure answers less: (1 - c)**gamma times it.
+    """Cross entropy with logits times (1 - c)**gamma, which reduces the loss of confident answers.
 
-    c is the probability given to the class that is true: p = sigmoid(output) for a target of 1 and
+    c is the probability of the true class: p = sigmoid(output) for a target of 1 and
     1 - p for 0.  With `alpha` the loss of a 1 is multiplied by alpha, that of a 0 by 1 - alpha.
     Raises: UsageError unless gamma is 0 or at least 1 and alpha lies in 0 to 1; IndexRangeError,
     when replayed, naming row and value of a target outside 0 to 1.

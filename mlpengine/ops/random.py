@@ -1,4 +1,4 @@
-"""Ops that draw random numbers, always from a generator that the caller passes."""
+"""Ops that draw random numbers, from a generator that the caller passes."""
 
 from dataclasses import dataclass
 

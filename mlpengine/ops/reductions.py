@@ -104,10 +104,10 @@ class Extreme(Reduction):
         return axes == tuple(range(len(x.shape) - len(axes), len(x.shape)))
 
     def routed(self, dy: Array, x: Array, dx: Array, moved: Array, winner: Array) -> Calls:
-        """Yield the calls that write dy to where `self.find` finds the winner, 0 elsewhere.
+        """Yield the calls that write dy at the position that `self.find` returns, 0 elsewhere.
 
-        Where the reduced axes are not the last ones, that happens in `moved`, which has them last:
-        NumPy would make such a copy itself, from the heap.
+        If the reduced axes are not the last ones, the calls work on `moved`, a copy in which they
+        are; otherwise NumPy would allocate such a copy at each call.
         """
         axes = self.axes(x)
         order = [i for i in range(x.ndim) if i not in axes] + list(axes)
@@ -207,10 +207,10 @@ class LogSumExp(Reduction, name="logsumexp"):
 
 
 def summed(x: Array, out: Array) -> Calls:
-    """Yield the sum of `x` over the axes of which `out` keeps 1.
+    """Yield the sum of `x` over the axes that have length 1 in `out`.
 
-    A long sum to one number is pairwise, which keeps its digits in float32; others are products
-    with ones.
+    A long sum to one number is pairwise, for accuracy in float32; the others are products with
+    ones.
     """
     if out.size == 1 and x.size > BLOCK:
         yield call(np.add.reduce, x, None, None, out.reshape(()))

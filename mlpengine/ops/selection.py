@@ -14,7 +14,7 @@ class Where(GradOp, name="where"):
 
     Shapes: cond, a and b broadcast to y.
     Dtype: cond is bool, or a mask of 0 and 1 of any dtype; a and b have the dtype of y.
-    Backward: da = dy where cond holds and 0 elsewhere, db the other way round, dcond = 0.
+    Backward: da = dy where cond holds and 0 elsewhere, db = dy - da, dcond = 0.
     Raises: ShapeError if the three do not broadcast.
     """
 
@@ -42,5 +42,5 @@ class Where(GradOp, name="where"):
         for slot in (da, db):
             if slot is not None:
                 yield from masked(dy, kept, slot)
-        if db is not None:  # dy without the part that goes to a
+        if db is not None:  # dy without the part that da receives
             yield call(np.bitwise_xor, bits(db), bits(dy), bits(db))

@@ -13,10 +13,10 @@ from mlpengine.spec import Array, Calls, Slots, Spec, call
 class SsmScan(GradOp, name="ssm_scan"):
     """Diagonal state-space recurrence, h_t = a_t * h_(t-1) + b_t * x_t; returns every h_t.
 
-    Shapes: a, b, x, y (..., time, channels), h0 (..., channels) or left out, which is zeros.
+    Shapes: a, b, x, y (..., time, channels), h0 (..., channels); without h0 the state starts at 0.
     Backward: dh_t = dy_t + a_(t+1) dh_(t+1); da_t = dh_t h_(t-1), db_t = dh_t x_t,
     dx_t = dh_t b_t, dh0 = a_1 dh_1.
-    Raises: ShapeError unless a, b and x agree, have a step, and h0 fits one.
+    Raises: ShapeError unless a, b and x have one shape with at least one step, and h0 fits it.
     Source: Gu and Dao 2023, section 3.2, with the state's matrices diagonal.
     """
 
@@ -77,5 +77,5 @@ def _accumulated(dy: Array, a: Array, dh: Array, dcarry: Array) -> Calls:
 
 
 def _steps(x: Array) -> list[Array]:
-    """Return a view of `x` for each time."""
+    """Return a view of `x` for each time step."""
     return [x[..., t, :] for t in range(x.shape[-2])]

@@ -58,10 +58,10 @@ class Reshape(GradOp, name="reshape"):
 class Cat(GradOp, name="cat"):
     """Operands joined along an existing axis.
 
-    `sizes` are the operands' lengths along the axis. They may be left out unless operands
-    without a gradient lie both before and behind one with a gradient.
+    `sizes` are the operands' lengths along the axis. They may be left out unless there are operands
+    without a gradient both before and after one with a gradient.
 
-    Shapes: xs equal but for `axis`; y as long there as all of them together.
+    Shapes: xs are equal except along `axis`; there the length of y is the sum of theirs.
     Backward: each operand gets its part of dy.
     Raises: ShapeError unless the operands agree on rank, dtype and all other axes.
     """
@@ -102,7 +102,7 @@ class Chunk(GradOp, name="chunk"):
     """`parts` equal pieces along an axis, as one op with several outputs.
 
     Shapes: x (...), ys: each as x, with 1/parts of its length along `axis`.
-    Backward: dx = the pieces' gradients joined; a piece that nobody used sends zeros.
+    Backward: dx = the pieces' gradients joined; the gradient of an unused piece is zero.
     Raises: ShapeError if the axis does not divide evenly.
     """
 
@@ -135,7 +135,7 @@ class Slice(GradOp, name="slice"):
     """Basic slicing, y = x[key]; integers, slices, an ellipsis and new axes (None).
 
     Shapes: x (...), y as NumPy gives it.
-    Backward: dx = dy where y came from, 0 elsewhere.
+    Backward: dx = dy at the sliced entries, 0 elsewhere.
     Raises: IndexRangeError for an integer outside its axis or too many of them; TapeError for an
     index that is not basic.
     """
@@ -158,7 +158,7 @@ class Slice(GradOp, name="slice"):
         return self.key if isinstance(self.key, tuple) else (self.key,)
 
     def _view(self, x: Array) -> Array:
-        """Return x[key], an array also where the key leaves no axis."""
+        """Return x[key], as a 0-d array if the key leaves no axis."""
         key = self._entries()
         return x[key if any(entry is ... for entry in key) else (*key, ...)]
 
@@ -194,7 +194,7 @@ def _parts(x: Array, axis: int, sizes: Any) -> Iterator[Array]:
 
 
 def _sizes_of(slots: Slots, axis: int, total: int) -> list[int]:
-    """Return the operands' lengths, those of one run of unwanted slots as if its first had all."""
+    """Return the operands' lengths; in a run of unwanted slots the first gets the run's length."""
     sizes = [0 if slot is None else slot.shape[axis] for slot in slots]
     unwanted = [i for i, slot in enumerate(slots) if slot is None]
     if unwanted and unwanted[-1] - unwanted[0] >= len(unwanted):
