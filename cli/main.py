@@ -77,9 +77,9 @@ class LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from mlpengine import __version__
 
-        click.echo(f"mlpengine {version('mlpengine')}")
+        click.echo(f"mlpengine {__version__}")
         ctx.exit()
 
 

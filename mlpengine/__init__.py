@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from mlpengine.tape.gradcheck import gradcheck
     from mlpengine.train.step import TrainingStep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Adam",

@@ -32,9 +32,12 @@ def test_public_names_are_sorted_and_exist():
     assert all(getattr(mlpengine, name).__doc__ for name in mlpengine.__all__)
 
 
-def test_versions_agree():
-    assert mlpengine.__version__ == SETTINGS["project"]["version"]
-    assert f"## {mlpengine.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_the_version_is_written_once_and_is_the_newest_of_the_changelog():
+    assert SETTINGS["project"]["dynamic"] == ["version"]
+    attribute = SETTINGS["tool"]["setuptools"]["dynamic"]["version"]["attr"]
+    assert attribute == "mlpengine.__version__"
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## ([0-9.]+)", changelog, re.MULTILINE)[0] == mlpengine.__version__
 
 
 @pytest.mark.parametrize("text", ["README.md", "mlpengine/__init__.py"])

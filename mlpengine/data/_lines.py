@@ -14,7 +14,7 @@ from mlpengine.errors import DataError
 
 DELIMITERS = (",", ";", "\t")
 MAX_LINE = 1 << 24
-BLOCK = 1 << 18
+BLOCK = 1 << 17
 """Bytes that are cut at once: few enough for the second-level cache."""
 
 _WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # more, for that many rows, where lines are long

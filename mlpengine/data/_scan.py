@@ -36,7 +36,7 @@ class Cells:
 
     `words[i]` are the eight bytes from offset i on; `is_quoted` says whether there are quotes, of
     which those inside a cell still stand twice. Shapes: start, stop (one behind the last
-    character), points (how many) and point (offset of the last one) are (columns, rows).
+    character), points (how many) and point (offset of the last one) are int32 (columns, rows).
     """
 
     content: bytes
@@ -106,7 +106,7 @@ class Cutter:
         points = np.diff(closing, prepend=-1) - 1
         words = np.ndarray((len(content) - 7,), "<u8", content, strides=(1,)).astype(np.uint64)
         columns = [
-            np.ascontiguousarray(of_cells.reshape(-1, self.width).T)
+            np.ascontiguousarray(of_cells.reshape(-1, self.width).T, np.int32)
             for of_cells in (start, stop, points, tokens[closing - 1])
         ]
         return Cells(content, words, is_quoted, *columns)

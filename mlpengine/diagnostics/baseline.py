@@ -35,7 +35,8 @@ def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> Array:
     """Return the best output (outputs,) that does not depend on the features.
 
-    Class frequencies for cross entropies, the median for mae, the mean for the others.
+    Class frequencies for cross entropies, the median for mae, the mean for the others, each
+    weighted as the rows are.
     """
     if y.ndim == 1:
         shares = np.bincount(y, weights, minlength=outputs).astype(np.float64)
@@ -48,7 +49,7 @@ def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = No
     wide = y.astype(np.float64)
     constant = np.average(wide, 0, weights)
     if loss.name == "mae":
-        constant = np.median(wide, 0)
+        constant = _median(wide, np.ones(len(wide)) if weights is None else weights)
     if loss.name == "softmax_cross_entropy":
         constant = np.log(np.maximum(constant, RARE))
     if loss.name == "bce_with_logits":
@@ -56,6 +57,19 @@ def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = No
         shares = np.clip(odds / (odds + 1 - constant), RARE, 1 - RARE)
         constant = np.log(shares / (1 - shares))
     return np.asarray(constant)
+
+
+def _median(values: Array, weights: Array) -> Array:
+    """Return the median of each column, the middle of all medians where there are several."""
+    order = np.argsort(values, axis=0)
+    ascending = np.take_along_axis(values, order, 0)
+    below = np.cumsum(weights[order], axis=0, dtype=np.float64)
+    middle = below[-1] / 2
+    columns = np.arange(values.shape[1])
+    first = np.argmax(below >= middle, axis=0)
+    last = np.argmax(below > middle, axis=0)
+    medians: Array = (ascending[first, columns] + ascending[last, columns]) / 2
+    return medians
 
 
 def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:

@@ -2,6 +2,7 @@
 
 from functools import partial
 from math import isnan, sqrt
+from textwrap import wrap
 
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.verdict import percent, power
@@ -18,7 +19,10 @@ COLUMNS = {
     "std": 7,
     "max |z|": 7,
 }
-"""Titles and widths; 80 columns with the spaces between them."""
+"""Titles and widths, WIDTH with the spaces between them."""
+
+WIDTH = 80
+"""Columns of the text."""
 
 LEGEND = """\
 update: norm of the step / norm of the weights (guide 0.001); cosine: between the
@@ -50,7 +54,9 @@ def table(diagnostics: Diagnostics) -> str:
             _text(get("pre_activation_max")),
         )
         lines.append(_line(cells))
-    return "\n".join([*lines, *_net_lines(diagnostics)])
+    for line in _net_lines(diagnostics):
+        lines += wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+    return "\n".join(lines)
 
 
 def _net_lines(diagnostics: Diagnostics) -> list[str]:

@@ -210,16 +210,15 @@ class Loop:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
         self._call("on_train_start")
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # the step reports them
-                try:
-                    ending = self._run_epochs()
-                except NumericalError:
-                    self._call("on_train_end")
-                    raise
+            try:
+                ending = self._run_epochs()
+            except NumericalError:
                 self._call("on_train_end")
-                if self.best.epoch:
-                    self.step.mlp.params.flat[...] = self.best.weights
-                self._check_result(ending)
+                raise
+            self._call("on_train_end")
+            if self.best.epoch:
+                self.step.mlp.params.flat[...] = self.best.weights
+            self._check_result(ending)
         except NumericalError as error:
             self._call("on_exception", error)
             raise

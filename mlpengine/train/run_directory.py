@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
+from mlpengine import __version__
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import write_atomically, writing
 from mlpengine.train.threads import blas_name, cores
@@ -18,7 +19,7 @@ except ImportError:  # on a system without flock, run directories are not locked
     fcntl = None  # type: ignore[assignment]
 
 LOCK_FILE = "run.lock"
-PACKAGES = ("mlpengine", "numexpr", "numpy", "safetensors", "threadpoolctl")
+PACKAGES = ("numexpr", "numpy", "safetensors", "threadpoolctl")
 MAX_TRIES = 10_000
 
 
@@ -102,7 +103,7 @@ class RunDirectory:
 def environment(threads: int) -> dict[str, Any]:
     """Return what determines the bits of a result in addition to the config."""
     return {
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {"mlpengine": __version__} | {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),

@@ -145,7 +145,7 @@ def test_refuses_within_bounded_memory():
     assert peak < 512 << 20
 
 
-def test_reading_takes_less_memory_than_four_times_the_file(tmp_path):
+def test_reading_takes_less_memory_than_three_times_the_file(tmp_path):
     generator = np.random.default_rng(0)
     numbers = generator.normal(60, 9, (60_000, 7)).round(2).tolist()
     words = generator.choice(["Ideal", "Premium", "Good"], (60_000, 3)).tolist()
@@ -162,7 +162,7 @@ def test_reading_takes_less_memory_than_four_times_the_file(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert table.n_rows == 60_000
-    assert peak < 4 * size
+    assert peak < 3 * size
 
 
 def test_types_that_break_late_are_read_again():

@@ -42,4 +42,4 @@ def test_memory_of_reading():
     read_table(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4 * path.stat().st_size
+    assert peak < 3 * path.stat().st_size
