@@ -152,13 +152,18 @@ def check(op, target):
 COMPILED = [op for op in ops() if isinstance(op, Activation)]
 
 
-@pytest.mark.parametrize("op", ops(), ids=str)
+def title(op):
+    """Return the name of an op with its options, the same in every process."""
+    return " ".join([op.name, *map(str, vars(op).values())])
+
+
+@pytest.mark.parametrize("op", ops(), ids=title)
 @pytest.mark.parametrize("target", ["numpy", "numexpr"])
 def test_every_target_keeps_to_the_formula(op, target):
     check(op, target)
 
 
-@pytest.mark.parametrize("op", COMPILED, ids=str)
+@pytest.mark.parametrize("op", COMPILED, ids=title)
 def test_compiled_code_keeps_to_the_formula(op):
     check(op, "compiled")
 
