@@ -1,7 +1,7 @@
-"""Element-wise functions as data: one formula, from which every target is derived.
+"""Element-wise functions as data: the code for every target is derived from one formula.
 
-A formula is a graph of `Expr` nodes, built by Python's operators and the functions here, or read
-from text by a white list::
+A formula is a graph of `Expr` nodes, built with Python's operators and the functions here, or
+parsed from text against a white list::
 
     >>> from mlpengine.formula import gradients, parse, tanh, softplus, to_text, variable
     >>> x, dy = variable("x"), variable("dy")
@@ -13,16 +13,16 @@ from text by a white list::
     >>> (dx,) = gradients(mish, dy, [x])
 
 `parse(text, names)` raises `FormulaError`, whose `position` is the character that cannot be read.
-`variables(formula)` are the names that a formula reads; `formula.is_mask` says whether it is a
-comparison.  `evaluate(formula, {"x": array})` computes it once; the targets compile it:
+`variables(formula)` are the names that a formula reads; `formula.is_mask` tells whether its value
+is a bool.  `evaluate(formula, {"x": array})` computes it once; the targets compile it:
 
 * `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
 * `c_statements(outputs, given, itemsize)`: C that serves vectors (kind ``vec``) and numbers
   (kind ``real``, after the macros `SCALARS`);
 * `numexpr_text(formula, names)`; `onnx_node(formula, given, add_node, add_constant)`.
 
-`gradients` differentiates; `saved_for_backward` says what forward keeps.  The functions are the
-rows of `FUNCTIONS`; to add one, add a row.
+`gradients` differentiates; `saved_for_backward` returns the values that forward keeps.  The
+functions are the rows of `FUNCTIONS`; to add one, add a row.
 """
 
 from mlpengine.formula.calls import Plan, evaluate, plan

@@ -1,8 +1,8 @@
 """The NumPy target: a formula as bound calls on planned buffers.
 
-A `Plan` assigns every node of some formulas a buffer: an operand's, an output's own, or a work
-buffer that is free again after its last use.  Outputs serve as work buffers until they are
-written.  `Plan.calls` binds the plan to arrays.
+A `Plan` assigns a buffer to every node of some formulas: an operand, an output, or a work buffer
+that is reused after its last read.  Outputs serve as work buffers until they are written.
+`Plan.calls` binds the plan to arrays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Step:
-    """One function: its node, and where it writes and works."""
+    """One function: its node, its output buffer and its work buffers."""
 
     node: Expr
     out: Place
@@ -32,10 +32,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps that write `outputs` from the nodes `given`, and what they need.
+    """The steps that compute `outputs` from the nodes `given`, and the number of work buffers.
 
     `floats` and `masks` count the work buffers, which have the shape of the outputs.  `in_place`
-    says whether the first output may be the very buffer of the first given node.
+    tells whether the first output may be the buffer of the first given node.
     """
 
     given: tuple[Expr, ...]
@@ -78,8 +78,8 @@ class Plan:
 def plan(outputs: Sequence[Expr], given: Sequence[Expr], alike: int = 1) -> Plan:
     """Return the plan of formulas whose variables and shared values are `given`.
 
-    Outputs are computed last to first, so that the first may be the buffer of the first given;
-    `alike` says how many of the given, the first ones, may be one array.
+    Outputs are computed last to first, so that the first may share the buffer of the first given
+    node; `alike` is the number of first given nodes that may be one array.
     """
     return _Planner(tuple(outputs), tuple(given)).plan(alike)
 
@@ -153,7 +153,7 @@ class _Planner:
         node: Expr | None,
         taken: set[Place] | frozenset[Place] = frozenset(),
     ) -> Place:
-        """Return a buffer for `node`, or for work during the step at `time` where it is None."""
+        """Return a buffer for `node`, or a work buffer for the step at `time` if `node` is None."""
         until = time if node is None else self.last.get(node, time)
         for place, holder in self.holder.items():
             if (place[0] == MASK) != (kind == MASK) or place in taken:
@@ -168,7 +168,7 @@ class _Planner:
         return place
 
     def _is_over(self, holder: Expr, time: int, node: Expr | None) -> bool:
-        """Return whether a value is read for the last time before `time`, or at it and safely."""
+        """Return whether a value is last read before `time`, or at `time` by a step in place."""
         end = self.last.get(holder, -1)
         if end != time:
             return end < time

@@ -27,7 +27,7 @@ class Expr:
     """A node: a function and its arguments; ``variable`` and ``constant`` are leaves.
 
     Arithmetic and the comparisons ``<``, ``<=``, ``>``, ``>=`` build nodes, simplified where that
-    changes no bit (see `make`).  ``==`` compares objects; for the function use `equal`.
+    changes no bit (see `make`).  ``==`` compares objects; `equal` is the function in formulas.
     """
 
     __slots__ = ("__weakref__", "args", "leaf", "name")
@@ -50,7 +50,7 @@ class Expr:
 
     @property
     def is_mask(self) -> bool:
-        """Whether the value is a truth, not a number."""
+        """Whether the value is a bool, not a number."""
         return self.name in FUNCTIONS and FUNCTIONS[self.name].is_mask
 
     @property
@@ -71,7 +71,7 @@ class Expr:
         return self._shown(3)
 
     def _shown(self, levels: int) -> str:
-        """Return the node with so many levels below it: what is shared would be shown again."""
+        """Return the node as text, with `levels` levels of arguments: shared nodes are repeated."""
         if not self.args:
             return str(self.leaf)
         if not levels:
@@ -151,14 +151,17 @@ def constant(value: float) -> Expr:
 
 
 def make(name: str, *args: Number) -> Expr:
-    """Return the node of a function of the table, simplified where no value changes by it.
+    """Return the node of a function of the table, simplified where that changes no value.
 
     Constants are folded, in float64.  Every other rewrite is exact for NaN, infinities and both
     zeros: x - 0, x + (-0.0), x * 1, x / 1, x ** 1, x ** 0, -(-x), x * -1, where(c, a, a).  Neither
     0 * x nor x + 0 is among them: 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers of 2, 4, 0.5, -0.5,
     -1 and -2 are products, square roots and quotients by definition, as in PyTorch.
 
-    Raises: FormulaError for a truth where a number is needed, or the other way round.
+    A bool where a number is needed becomes 1 or 0.
+
+    Raises: FormulaError for a number where a bool is needed, a wrong number of arguments, or an
+    exponent that is not a number.
     """
     function = FUNCTIONS[name]
     nodes = tuple(x if isinstance(x, Expr) else constant(x) for x in args)
@@ -173,7 +176,7 @@ def make(name: str, *args: Number) -> Expr:
 
 
 def _typed(name: str, function: "Function", nodes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return the arguments, truths as 1 and 0 where numbers are needed."""
+    """Return the arguments, bools as 1 and 0 where numbers are needed."""
     if len(nodes) != function.arity:
         raise FormulaError(f"{name}: takes {function.arity} arguments (got {len(nodes)})")
     typed = []
@@ -227,7 +230,7 @@ def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None])
     if name in ("neg", "logical_not") and first.name == name:
         return first.args[0]
     if name in ("add", "mul", "maximum", "minimum") and first.number is not None:
-        return Expr(name, (others[0], first))  # a constant stands second
+        return Expr(name, (others[0], first))  # a constant is the second argument
     return None
 
 
@@ -243,9 +246,9 @@ class Function:
         c: text on vectors; scalars define the same names as macros.
         numexpr: text for NumExpr, or None.
         onnx: the operator's name, or how other functions express it.
-        expensive: whether backward had better keep the value than compute it again.
-        arity: number of arguments, of which the first `masks` are truths.
-        floats, masks_needed: work buffers that the piece takes.
+        expensive: whether keeping the value for backward is better than computing it again.
+        arity: number of arguments, of which the first `masks` are bools.
+        floats, masks_needed: numbers of work buffers that the piece takes.
         alias: positions of the arguments whose buffer `out` may be; None for all.
         takes_numbers: whether constant arguments reach the piece as Python floats.
     """
@@ -304,7 +307,7 @@ def _logical(ufunc: np.ufunc, text: str, numexpr: str, onnx: str, arity: int = 2
 
 
 def _of_maximum(d: Expr, y: Expr, a: Expr, b: Expr) -> Sequence[Expr | None]:
-    """The gradient goes to the winner, half each on a tie, as in PyTorch; where NaN, to both."""
+    """Return dy for the larger argument, half on a tie, as in PyTorch; dy for both with a NaN."""
     shared = where(equal(a, b), 0.5, 1) * d
     return where(~(a < b), shared, 0), where(~(b < a), shared, 0)
 
@@ -520,7 +523,7 @@ where: Make = _maker("where")
 
 # ---------------------------------------------------------------- derived
 def order(roots: Iterable[Expr], given: Iterable[Expr] = ()) -> list[Expr]:
-    """Return the nodes below `roots`, arguments before what uses them; not below `given`."""
+    """Return the nodes below `roots`, arguments first, without those below `given`."""
     nodes: dict[Expr, None] = {}
     stops = set(given)
 
@@ -542,7 +545,7 @@ def variables(*roots: Expr) -> list[str]:
 
 
 def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Return the gradient of each operand where that of `y` is `dy`, by reverse mode."""
+    """Return the gradient of each operand, given the gradient `dy` of `y`, by reverse mode."""
     known: dict[Expr, Expr] = {y: dy}
     for node in reversed(order([y])):
         d = known.get(node)
@@ -556,11 +559,11 @@ def gradients(y: Expr, dy: Expr, operands: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
-    """Return the values, `y` and operands aside, that forward keeps for backward.
+    """Return the values that forward keeps for backward, in addition to `y` and the operands.
 
-    What a gradient multiplies dy with is computed in backward from `y` and the operands where that
-    takes no expensive function.  A single one that forward computes anyway is kept; where it takes
-    several, or more than `FEW` other functions, the whole factor is, which forward then computes.
+    A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor that
+    takes several expensive functions, or one and more than `FEW` others.  Otherwise backward
+    computes the factor; the value of an expensive function in it is kept if forward computes it.
     """
     forward = set(order([y]))
     kept: dict[Expr, None] = {}
@@ -576,9 +579,10 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
 
 
 FEW = 4
-"""Cheap functions that backward computes rather than forward: silu's slope takes 3, that of gelu's
-approximation 9, where keeping the slope took 8 % off forward and backward together (AMD EPYC,
-float32, 256 x 1024, November 2026)."""
+"""Cheap functions of a factor that backward computes rather than forward.
+
+silu's slope takes 3; that of gelu's approximation takes 9, and keeping it made forward and backward
+together 8 % faster (AMD EPYC, float32, 256 x 1024, November 2026)."""
 
 
 def _is_expensive(node: Expr) -> bool:

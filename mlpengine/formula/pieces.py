@@ -1,7 +1,7 @@
-"""What NumPy calls are made of: constants, masks, and functions that NumPy has no fast form of.
+"""Pieces of NumPy code: constants, masks, and functions for which NumPy has no fast version.
 
-A piece yields bound calls (see `mlpengine.spec`).  Unless it says otherwise, `out` may be the very
-buffer of its first array and shares no memory with the others.
+A piece yields bound calls (see `mlpengine.spec`).  Unless stated otherwise, `out` may be the buffer
+of its first array and shares no memory with the others.
 """
 
 from functools import lru_cache
@@ -16,14 +16,14 @@ from mlpengine.spec import Array, Calls, call
 BLOCK = 16384
 """Longest row of a constant, in elements: 64 kB of float32 stay in the second-level cache.
 
-A call over several rows costs 0.9 us more than over one, and some 0.4 us more for each: 65,536
-elements take 8.4 us in rows of 4,096 and 4.8 us in rows of 16,384."""
+A call over several rows takes 0.9 us longer than over one row, and about 0.4 us for each row:
+65,536 elements take 8.4 us in rows of 4,096 and 4.8 us in rows of 16,384."""
 
 
 def constant(value: float, like: Array) -> Array:
     """Return `value` as a 0-d array of the dtype of `like`.
 
-    Multiplying by one costs 0.43 us a call, by a Python float 0.75 us.
+    A call that multiplies by a 0-d array takes 0.43 us, by a Python float 0.75 us.
     """
     return np.array(value, like.dtype)
 
@@ -31,7 +31,7 @@ def constant(value: float, like: Array) -> Array:
 def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
     """Yield the call of np.maximum or np.minimum that bounds `x`; NaN stays NaN.
 
-    A float32 extremum with a 0-d bound is not vectorized by NumPy: 126 us for 262,144 elements
+    NumPy does not vectorize a float32 extremum with a 0-d bound: 126 us for 262,144 elements
     against 56 us with a row of the bound, and 1.16 us against 0.73 us for 1,024.
     """
     n = _row_length(x.size)
@@ -44,7 +44,7 @@ def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
 
 
 def _row_length(size: int) -> int:
-    """Return the longest row that divides `size`, or 0 if only short ones do."""
+    """Return the greatest row length that divides `size`, or 0 if only short ones do."""
     if size <= BLOCK:
         return size
     return next((n for n in range(BLOCK, BLOCK // 16 - 1, -1) if size % n == 0), 0)
@@ -67,15 +67,15 @@ _BITS: dict[int, np.dtype[np.integer[Any]]] = {4: np.dtype(np.int32), 8: np.dtyp
 
 
 def bits(x: Array) -> Array:
-    """Return the floats of `x` seen as integers of their size."""
+    """Return a view of the floats of `x` as integers of the same size."""
     return x.view(_BITS[x.dtype.itemsize])
 
 
 def masked(x: Array, mask: Array, out: Array) -> Calls:
     """Yield x where the bool `mask` holds and 0 elsewhere, infinities and NaN included.
 
-    The bits times the mask, as integers: as fast as a float product (68 us for 262,144 float32),
-    which would make NaN of 0 * inf, and ten to twenty times as fast as np.where or
+    The bits are multiplied by the mask as integers: as fast as a product of floats (68 us for
+    262,144 float32), in which 0 * inf is NaN, and ten to twenty times as fast as np.where or
     np.copyto(where=), which branch at every element.
     """
     yield call(np.multiply, bits(x), mask, bits(out))
@@ -84,7 +84,7 @@ def masked(x: Array, mask: Array, out: Array) -> Calls:
 def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
     """Yield a where the bool `mask` holds and b elsewhere: b ^ ((a ^ b) * mask) of their bits.
 
-    130 us for 262,144 float32, np.where 1,140 us.  `out` may be `a` and must not be `b`.
+    It takes 130 us for 262,144 float32, np.where 1,140 us.  `out` may be `a` and must not be `b`.
     """
     y = bits(out)
     yield call(np.bitwise_xor, bits(a), bits(b), y)
@@ -130,11 +130,11 @@ def softplus(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
 
 
 def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
-    """Yield log(1 + exp(-abs(x))) into `out`, right to the last digits however small it is.
+    """Yield log(1 + exp(-abs(x))) into `out`, with a small relative error at every magnitude.
 
     With e the exponential and u = 1 + e as rounded, it is log(u) + (e - (u - 1)) / u; the second
-    term is what rounding u took away.  In float32 the nine passes take 4 ns an element where
-    np.log1p, which NumPy does not vectorize, takes 11 ns.
+    term corrects the rounding of u.  In float32 the nine passes take 4 ns per element; np.log1p,
+    which NumPy does not vectorize, takes 11 ns.
     Source: the correction c / u of FreeBSD's s_log1p.c (Sun Microsystems 1993).
     """
     one = constant(1.0, x)
@@ -150,10 +150,10 @@ def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) 
 
 
 def expm1_below_0(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield exp(x) - 1, where no x is positive.
+    """Yield exp(x) - 1 for x <= 0.
 
-    In float32 as 2 t / (1 - t) with t = tanh(x / 2), which cancels nowhere: 4 ns an element, where
-    np.expm1, which NumPy does not vectorize, takes 14 ns; in float64 both take that.
+    In float32 it is 2 t / (1 - t) with t = tanh(x / 2), without cancellation: 4 ns per element;
+    np.expm1, which NumPy does not vectorize, takes 14 ns.  In float64 both take 14 ns.
     """
     if x.dtype == np.float32:
         yield call(np.multiply, x, constant(0.5, x), out)
@@ -166,10 +166,10 @@ def expm1_below_0(x: Array, out: Array, workspace: Array) -> Calls:
 
 
 # NumPy has no erf.  For z >= 0 the normal distribution function Phi is Phi(-z) = exp(-z**2 / 2)
-# P(u) with u = (z - 4) / (z + 4), where P is the polynomial of least maximal error of the product,
-# fitted for 0 <= z <= 9 by Remez' algorithm in 40 digits; beyond, the exponential rules.  The fits
-# are off by 2e-17 (float64) and 6e-10 (float32).  The substitution is that of Shepherd and
-# Laframboise 1981, Mathematics of Computation 36, p. 249.
+# P(u) with u = (z - 4) / (z + 4), where P is the polynomial with the least maximal error of the
+# product, fitted for 0 <= z <= 9 by Remez' algorithm in 40 digits; for larger z the exponential
+# dominates.  The errors of the fits are 2e-17 (float64) and 6e-10 (float32).  The substitution is
+# that of Shepherd and Laframboise 1981, Mathematics of Computation 36, p. 249.
 _CENTER = 4.0
 _SINGLE = (
     0.000517948884, -0.0005045072227, -0.01008151466, 0.02960110124, -0.07228264662,
@@ -185,7 +185,7 @@ _DOUBLE = (
 """Coefficients of P, highest power first."""
 
 TAIL_END = {4: 14.5, 8: 39.0}
-"""By bytes of the dtype, where exp(-z**2 / 2) has become 0: nothing changes beyond."""
+"""The z, by bytes of the dtype, from which exp(-z**2 / 2) is 0."""
 
 
 def normal_tail(z: Array, out: Array, u: Array) -> Calls:
@@ -220,7 +220,7 @@ def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array)
 
 
 def power(x: Array, exponent: float, out: Array) -> Calls:
-    """Yield x**exponent; np.power takes 20 to 60 ns an element, so a cube is two products."""
+    """Yield x**exponent; a cube is two products, as np.power takes 20 to 60 ns per element."""
     if exponent == 3:
         yield call(np.square, x, out)
         yield call(np.multiply, out, x, out)

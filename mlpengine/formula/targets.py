@@ -1,4 +1,4 @@
-"""Formulas in the languages of others: C on vectors or scalars, NumExpr, ONNX."""
+"""Formulas as code in other languages: C on vectors or scalars, NumExpr, ONNX."""
 
 from collections.abc import Callable, Mapping
 from math import isinf, isnan
@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.formula.graph import FUNCTIONS, Expr, order
 
 LONGEST_TEXT = 10_000
-"""Characters of a NumExpr text; a longer one repeats what others share, and NumPy is better."""
+"""Maximum length of a NumExpr text, which repeats shared nodes; NumPy computes longer formulas."""
 
 SCALARS = """\
 #define splat(x) ((real)(x))
@@ -36,8 +36,8 @@ SCALARS = """\
 #define v_softplus(x) (vmax(x, splat(0)) + v_log1p(v_exp(-v_abs(x))))
 #define v_normal_cdf(x) (splat(0.5) * M(erfc)((x) * splat(-0.70710678118654752440)))
 """
-"""The functions of `c_statements` for numbers: after ``typedef float real;`` and a macro M that
-names a function of math.h for that type."""
+"""The functions of `c_statements` for scalars.  They need ``typedef float real;`` (or double) and a
+macro M that returns the name of a function of math.h for that type."""
 
 
 def c_statements(
@@ -47,11 +47,11 @@ def c_statements(
     kind: str = "vec",
     prefix: str = "t",
 ) -> list[str]:
-    """Return the C statements that define the names of `outputs`, a statement for each node.
+    """Return the C statements that define the names of `outputs`, one statement for each node.
 
-    `given` says what the operands and shared values are called; the other names are the `prefix`
-    and a number.  The same text serves vectors (``kind`` "vec", by the compiled backend's headers)
-    and numbers ("real", by `SCALARS`).
+    `given` maps operands and shared values to their names; the other names are the `prefix` and a
+    number.  The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and
+    scalars ("real", with `SCALARS`).
     """
     names = dict(given)
     lines: list[str] = []
@@ -67,7 +67,7 @@ def c_statements(
         args = [text(a) for a in node.args]
         names[node] = wanted.get(node, f"{prefix}{len(lines)}")
         template = FUNCTIONS[node.name].c
-        if node.args[-1].number is not None:  # whose NaN cannot matter
+        if node.args[-1].number is not None:  # a constant is never NaN
             template = template.replace("v_maximum", "vmax").replace("v_minimum", "vmin")
         if node.name == "pow":
             exponent = node.args[1].number or 0.0
@@ -82,7 +82,7 @@ def c_statements(
 
 
 MASKS = {"vec": "ivec", "real": "int"}
-"""The C type of a truth, by that of a number."""
+"""The C type of a bool, by that of a number."""
 
 
 def c_number(value: float, itemsize: int) -> str:
@@ -95,9 +95,9 @@ def c_number(value: float, itemsize: int) -> str:
 
 
 def numexpr_text(formula: Expr, names: Mapping[Expr, str]) -> str | None:
-    """Return the formula for NumExpr, or None where it lacks a function or shares too much.
+    """Return the formula for NumExpr, or None if NumExpr lacks a function or the text is too long.
 
-    `names` gives names to operands and constants; a Python float in the text would lift float32
+    `names` maps operands and constants to names; a Python float in the text would promote float32
     operands to float64.
     """
     texts: dict[Expr, str] = {}

@@ -1,4 +1,4 @@
-"""Formulas as text: read by a white list, never evaluated, and written back."""
+"""Formulas as text: parsed against a white list, never evaluated, and written back."""
 
 import ast
 import re
@@ -12,10 +12,10 @@ from mlpengine.errors import FormulaError
 from mlpengine.formula.graph import Expr, constant, make, variable
 
 LONGEST = 1000
-"""Characters of a formula."""
+"""Maximum number of characters of a formula."""
 
 DEEPEST = 50
-"""Levels of brackets, and of operators in one another."""
+"""Maximum depth of nested brackets; operators may nest twice as deep."""
 
 FUNCTION_NAMES = {
     **{name: name for name in ("abs", "sign", "clip", "sqrt", "where", "maximum", "minimum")},
@@ -24,7 +24,7 @@ FUNCTION_NAMES = {
     "max": "maximum",
     "min": "minimum",
 }
-"""What a formula may call, and the function of the table that it is."""
+"""The names that a formula may call, and the functions of the table that they stand for."""
 
 CONSTANTS = {"pi": pi}
 
@@ -46,10 +46,10 @@ _OPERATORS: dict[type[ast.AST], str] = {
 
 
 def parse(text: str, names: Iterable[str]) -> Expr:
-    """Return the formula that `text` writes in terms of `names`.
+    """Return the formula that `text` describes in terms of `names`.
 
-    Python's notation for numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
-    `FUNCTION_NAMES`.  A name that is no identifier stands between backticks.
+    The notation is Python's: numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
+    `FUNCTION_NAMES`.  A name that is not an identifier is written between backticks.
 
     Raises: FormulaError, whose `position` is the first character that cannot be read.
     """
@@ -98,7 +98,7 @@ def _limit_depth(text: str, tree: ast.AST) -> None:
 
 
 def _unquoted(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text with identifiers of equal length for names in backticks, and those names."""
+    """Return the text with an identifier of equal length for each quoted name, and their map."""
     quoted: dict[str, str] = {}
 
     def replace(match: re.Match[str]) -> str:
@@ -206,7 +206,7 @@ _INFIX = {
     "div": ("/", 6),
     "pow": ("**", 8),
 }
-"""Sign and how tightly it binds; ``not`` binds at 3, a minus sign at 7, all else at 9."""
+"""Sign and precedence of each operator; ``not`` has 3, a minus sign 7, names and calls 9."""
 
 
 def to_text(formula: Expr) -> str:

@@ -16,7 +16,7 @@ from mlpengine.spec import Array
 class CompiledMlp:
     """The forward pass of `scratch` in one call; make it with `Mlp.compile`.
 
-    It reads the network's parameters at each call, so it follows training.  One for each thread.
+    Each call reads the network's current parameters.  Use one object for each thread.
 
     Attributes:
         input: (batch, in_dim), the buffer that is read; writing it in place saves a copy.

@@ -1,4 +1,4 @@
-"""A network as one C file: plain C99, no library but the standard one, weights included."""
+"""A network as one C file: plain C99 with the weights, which needs only the standard library."""
 
 from collections.abc import Iterator
 

@@ -20,7 +20,7 @@ from mlpengine.wording import plural
 
 @dataclass(eq=False)
 class GradientMemory:
-    """What gradients write, shared by all batch sizes.
+    """Memory for gradients, shared by all batch sizes.
 
     Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
     `arena` holds the hidden gradients; None before the first backward.
@@ -87,7 +87,7 @@ class Gradients:
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)
-            self._bound[id(scratch)] = bound  # which keeps the scratch, so that its id is its own
+            self._bound[id(scratch)] = bound  # keeps the scratch alive: its id is not reused
         self._last = bound
         return bound[1]
 
@@ -147,7 +147,7 @@ class Gradients:
         return self._shorter[rows]
 
     def zero_params(self) -> None:
-        """Set all parameter gradients to zero; training does not need it, backward overwrites."""
+        """Set all parameter gradients to zero; not needed in training, as backward overwrites."""
         self.flat.fill(0)
 
     def scale_params(self, factor: float) -> None:

@@ -18,7 +18,7 @@ from mlpengine.tape.tape import Node, Tape
 
 
 class ActivationNames(Sequence[str]):
-    """The names of activations: ``identity`` and every registered op that may be one."""
+    """The names of activations: ``identity``, the element-wise ones and the softmaxes."""
 
     def __getitem__(self, index: Any) -> Any:
         registered = (n for n, op in REGISTRY.items() if issubclass(op, ActivationOp | AlongAxis))
@@ -31,7 +31,7 @@ class ActivationNames(Sequence[str]):
 ACTIVATIONS = ActivationNames()
 
 _ROWS = Spec((2, 3), np.dtype("float32"))
-"""What an op must map to its own shape and dtype to serve as an activation."""
+"""A spec that an op must map to the same shape and dtype to serve as an activation."""
 
 Activation = str | GradOp | None
 """A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""
@@ -56,7 +56,7 @@ def activation_op(activation: Activation) -> GradOp | None:
 
 
 def is_formula(activation: str) -> bool:
-    """Return whether a text is meant as a formula of x, and not as the name of an activation."""
+    """Return whether a text is a formula of x rather than the name of an activation."""
     return not activation.replace("-", "_").isidentifier()
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp
 
 SHOWN = 20
-"""Parameters that a message lists."""
+"""Number of parameters that an error message lists."""
 
 PREDICT_ROWS = 256
 """Rows of one forward pass of `Mlp.predict`."""
@@ -46,14 +46,14 @@ class Mlp(Network):
     Args:
         sizes: in_dim, the hidden sizes, out_dim.
         activation: after every hidden layer, or a sequence with one for each.
-        output_activation: after the last layer; losses take logits, so usually None.
+        output_activation: after the last layer; usually None, because losses take logits.
         dropout: probability with which a hidden activation is dropped in training.
         initializer: of the weights, one of `INITIALIZERS`; by default the one that suits each
             activation.
         seed: of the initial weights and of dropout.
         dtype: float32 or float64, of everything.
 
-    Raises: UsageError for sizes, names or rates that make no network; DtypeError.
+    Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Mlp(Network):
         return {name: view.copy() for name, view in self.params.views.items()}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copy parameters in, all or none.
+        """Copy the parameters from `state`, all or none.
 
         Raises: CheckpointError listing every missing, unknown or misshapen name.
         """
@@ -179,7 +179,7 @@ class Mlp(Network):
     def from_dict(cls, description: Mapping[str, Any]) -> "Mlp":
         """Return a network of the architecture that `to_dict` returned, all weights zero.
 
-        Raises: CheckpointError or UsageError if the description is not one.
+        Raises: CheckpointError or UsageError if the description is invalid.
         """
         *hidden, last = _described_activations(description)
         return cls(
@@ -195,9 +195,10 @@ class Mlp(Network):
     def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> "Mlp":
         """Return the described network with these parameters.
 
-        Nothing is allocated before the parameters are known to fit.
+        The parameters are checked before anything is allocated.
 
-        Raises: CheckpointError or UsageError if the description is none, or they do not fit it.
+        Raises: CheckpointError or UsageError if the description is invalid, or the parameters do
+        not fit it.
         """
         ops = _described_activations(description)
         layers = plan_layers(_checked_sizes(description["sizes"]), ops, description["dropout"])

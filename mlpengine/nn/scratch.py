@@ -15,10 +15,11 @@ from mlpengine.wording import plural
 class Scratch:
     """Buffers of one forward pass; make it with `Mlp.scratch`, one for each thread.
 
-    A copy has buffers of its own with the same contents, and reads the network's copy.
+    A copy has separate buffers with the same contents; a deep copy also copies the network.
 
     Args:
-        input: the buffer to read, and `arena` memory for the activations, where they are shared.
+        input: the buffer to read; by default it is allocated.
+        arena: memory for the activations; by default it is allocated.
 
     Attributes:
         input: (batch, in_dim), the buffer that the program reads; writing the batch into it
@@ -74,7 +75,7 @@ class Scratch:
         return self.program.plan.nbytes
 
     def for_rows(self, rows: int) -> "Scratch":
-        """Return the scratch for a shorter batch, on the same memory; it is made once.
+        """Return the scratch for a shorter batch, in the same memory; it is created once.
 
         Raises: ShapeError if `rows` exceeds the batch size.
         """

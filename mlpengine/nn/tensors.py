@@ -56,7 +56,7 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
 def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the arrays and the header of a file that `write_tensors` wrote.
 
-    Raises: CheckpointError if it is missing, damaged, or not one of ours.
+    Raises: CheckpointError if it is missing, damaged, or was not written by `write_tensors`.
     """
     path = Path(path)
     if not path.is_file():

@@ -1,6 +1,6 @@
-"""Recorded computations, planned and replayed; and eager ones, with their gradients.
+"""Computations that are recorded, planned and replayed, or eager, and their gradients.
 
-Every op is a function here under its registry name, and a method of nodes and tensors.
+Every op is a function of this module, by its registry name, and a method of nodes and tensors.
 """
 
 from collections.abc import Callable

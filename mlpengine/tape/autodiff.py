@@ -1,6 +1,6 @@
-"""Eager mode: ops compute at once, and Python is the control flow.
+"""Eager mode: ops compute at once, and control flow is plain Python.
 
-A `Tensor` refers to the op that made it; `backward` makes the same steps as a `Program` of the
+A `Tensor` refers to the op that computed it; `backward` runs the same steps as a `Program` of the
 same ops, in separate memory, and returns the gradients.  Graphs hold no reference cycles, so
 they are freed with the last tensor.
 
@@ -62,12 +62,12 @@ class Tensor(Expression):
 
     @property
     def wants_grad(self) -> bool:  # type: ignore[override]
-        """Whether `backward` computes its gradient, or passes through it."""
+        """Whether `backward` computes its gradient."""
         return self._value.wants_grad
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no tracked op made it."""
+        """Whether it is not the result of a tracked op."""
         return self._made_by is None
 
     def inner(self) -> Any:
@@ -75,7 +75,7 @@ class Tensor(Expression):
         return self._inner
 
     def require_grad(self) -> "Tensor":
-        """Track the ops on this leaf from now on, and return it.
+        """Track all later ops on this leaf, and return it.
 
         Raises: TapeError on the result of a tracked op; DtypeError unless it is floating.
         """
@@ -233,14 +233,14 @@ class GradientAccumulator(Uncopyable):
                 self._sums[index] = gradient.copy()
 
     def grads(self) -> EagerGradients:
-        """Return the sums, and start again from none."""
+        """Return the sums, and reset the accumulator."""
         sums, self._sums = self._sums, {}
         return EagerGradients(sums)
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Switch tracking off inside the block, in this thread or task only."""
+    """Disable tracking inside the block, in the current thread or task only."""
     token = _tracking.set(False)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The backward half of a plan: which op writes a gradient, which adds, what is recomputed."""
+"""The backward half of a plan: which ops write or add to a gradient, and what is recomputed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class BackwardPlan:
 
     @cached_property
     def nbytes(self) -> int:
-        """Size of the arena in bytes; asking for it places the storages."""
+        """Size of the arena in bytes; the first access places the storages."""
         return place(self.storages)
 
     def retains(self, node: Value) -> bool:
@@ -70,7 +70,7 @@ class BackwardPlan:
         return Buffer(label, spec, storage)
 
     def _plan_seeds(self) -> None:
-        """Let an output's seed be its gradient, or copy it where other ops or outputs add to it."""
+        """Use an output's seed as its gradient; copy it for leaves and operands of other ops."""
         consumed = {x.index for r in self.forward.records for x in r.operands if x is not None}
         for node in self.forward.outputs:
             if node.index in self.seeds or node.index not in self._dependent:
@@ -168,7 +168,7 @@ class BackwardPlan:
         return tuple(reads)
 
     def _value(self, node: Value) -> Buffer:
-        """Return the buffer that holds a value now; recompute it where it did not survive."""
+        """Return the buffer that holds a value now; recompute the value if it did not survive."""
         if self.forward.survives(node):
             return self.forward.buffer(node)
         if node.index not in self._recomputed:
@@ -199,7 +199,7 @@ class BackwardPlan:
         shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
-            self._recompute(record)  # which fills its work buffers too
+            self._recompute(record)  # fills the work buffers too
         available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])
         return {name: own[name] if name in own else available[name] for name in names}

@@ -1,4 +1,4 @@
-"""Binding: a plan on memory.  Its steps become a flat list of calls on arrays."""
+"""Binding a plan to memory: its steps become a flat list of calls on arrays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,10 +110,10 @@ def _own_calls(kind: StepKind, reads: Sequence[object], writes: Sequence[Array |
 
 
 class Forward(Uncopyable):
-    """A forward plan on memory: the values, and the calls that compute them.
+    """A forward plan bound to memory: the values, and the calls that compute them.
 
-    `leaves` gives the caller's arrays by node index; memory for the other leaves is made here.
-    `arena` is memory for the values; without one, or where it is too small, new memory is made.
+    `leaves` maps node indices to the caller's arrays; the other leaves are allocated here.
+    `arena` is memory for the values; without one, or if it is too small, an arena is allocated.
     With `check_finite` each value is checked when it is written.
     """
 
@@ -162,10 +162,10 @@ class Forward(Uncopyable):
 
 
 class Backward(Uncopyable):
-    """A backward plan on memory, for one `Forward`.
+    """A backward plan bound to memory, for one `Forward`.
 
-    `gradients` gives the caller's arrays of leaf gradients by node index, `seeds` those of the
-    outputs.
+    `gradients` maps the indices of leaves to the caller's arrays for their gradients, `seeds` those
+    of outputs.
     """
 
     def __init__(

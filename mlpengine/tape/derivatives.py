@@ -1,8 +1,8 @@
 """Jacobians, and second derivatives as differences of exact gradients.
 
 Rules write into buffers and are not differentiable themselves, so there is no backward of a
-backward.  A central difference of gradients in float64 is accurate to some ten digits, takes two
-replays, and needs no further rule.  Every function here recomputes all intermediate values and
+backward.  A central difference of gradients in float64 is accurate to about ten digits, takes two
+replays, and needs no further rules.  Every function here recomputes all intermediate values and
 restores the program afterwards.
 """
 
@@ -20,14 +20,15 @@ from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node
 
 STEP = float(np.finfo(np.float64).eps) ** (1 / 3)
-"""Half-width of a difference relative to the point: rounding and truncation errors balance."""
+"""Half-width of a difference, relative to the point, that balances rounding and truncation."""
 
 
 def jacobian(program: Program, leaf: Node, output: Node | None = None) -> Array:
-    """Return the exact derivatives of an output by a leaf, by a backward for each of its entries.
+    """Return the exact derivatives of an output by a leaf, with one backward per output entry.
 
     Shapes: the output's shape followed by the leaf's.
-    Raises: TapeError unless `output` is one of the program's; a single one needs no naming.
+    Raises: TapeError unless `output` is an output of the program; it may be left out if there is
+    only one.
     """
     position = _position(program, output)
     with program.preserved():
@@ -58,7 +59,7 @@ def hessian_vector_product(
 
 
 def hessian_diagonal(program: Program, leaf: Node | None = None, *, step: float = STEP) -> Array:
-    """Return the pure second derivatives of the sum of all outputs, by two replays for each entry.
+    """Return the pure second derivatives of the sum of all outputs, with two replays per entry.
 
     Shapes: as the leaf, or as ``program.params.flat`` without one.
     Raises: DtypeError unless the leaf is float64.
@@ -106,7 +107,7 @@ def gradient_difference(
 def _gradient_at(program: Program, leaf: Node | None) -> tuple[Array, Callable[[], Array]]:
     """Return the array to displace, and a function that computes the gradient at it.
 
-    Each call of the function starts from the present state of the ops.
+    Each call of the function starts from the state that the ops have now.
     """
     point = program.params.flat if leaf is None else program.value(leaf)
     result = program.grads.flat if leaf is None else program.grad(leaf)
@@ -122,7 +123,7 @@ def _gradient_at(program: Program, leaf: Node | None) -> tuple[Array, Callable[[
 
 
 def _position(program: Program, output: Node | None) -> int:
-    """Return the position of an output; refuse arrays, and nodes that are no outputs."""
+    """Return the position of an output; raise TapeError for arrays and for other nodes."""
     if output is None and len(program.outputs) == 1:
         return 0
     if isinstance(output, np.ndarray):

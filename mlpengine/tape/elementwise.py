@@ -1,6 +1,6 @@
-"""Element-wise ops and losses as functions of nodes or tensors, by the names of the registry.
+"""Element-wise ops and losses as functions of nodes or tensors, by their registry names.
 
-`tanh` and the others are made from the ops: the operands first, then the op's options.
+The functions are derived from the ops; they take the operands first, then the op's options.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 @cache
 def _function(op: Any) -> Callable[..., Any]:
-    """Return the function of an op's operands and options; those of a loss go by keyword."""
+    """Return the function of an op's operands and options; the options of a loss are keywords."""
     init: Callable[..., Any] = op
     options = list(signature(init).parameters.values()) if is_dataclass(op) else []
     is_loss = issubclass(op, ops.EntryLoss)

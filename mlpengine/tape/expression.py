@@ -1,4 +1,4 @@
-"""The operators and methods by which nodes and eager tensors combine."""
+"""The operators and methods of nodes and eager tensors."""
 
 from types import MethodType
 from typing import Any

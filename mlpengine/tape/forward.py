@@ -1,4 +1,4 @@
-"""The forward half of a plan: the values, which of them backward needs, and their storage."""
+"""The forward half of a plan: the values, their storage, and which of them backward needs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -98,7 +98,7 @@ class ForwardPlan:
         self.steps.append(Step("forward", record.op, operands, writes, work, record.outputs[0]))
 
     def _shared_storage(self, time: int, record: Record) -> Storage | None:
-        """Return the first operand's storage where the op may write over or view it."""
+        """Return the first operand's storage if the op may overwrite or view it, else None."""
         x, y = viewed(record), record.outputs[0]
         if x is not None:
             return self.buffer(x).storage

@@ -1,7 +1,7 @@
 """Linear algebra, reductions, shapes, indexing, normalization, sequences and losses.
 
-Each applies one op, by its name in the registry, to nodes or tensors; the op's docstring tells
-shapes and edges.  Optional operands may be left out or None.
+Each applies one op, by its name in the registry, to nodes or tensors; the op's docstring describes
+shapes and edge cases.  Optional operands may be left out or None.
 """
 
 from collections.abc import Hashable, Sequence

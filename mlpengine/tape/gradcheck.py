@@ -23,9 +23,9 @@ def gradcheck(
 ) -> float:
     """Check that gradients are the derivatives of the values, and return the largest error.
 
-    With a random weight u for the outputs and, for one leaf at a time, a random direction v, the
+    With random weights u for the outputs and, for one leaf at a time, a random direction v, the
     number <v, gradient> must equal d/dt <u, f(x + t v)>.  That takes two forward passes for each
-    leaf, whatever its size, and a failure names the leaf.
+    leaf, independent of its size, and a failure names the leaf.
 
     Args:
         subject: an op, checked on `operands`; or a program, checked at the present values of its
@@ -35,8 +35,8 @@ def gradcheck(
         step: the half-width t of the difference.
         rtol: largest error allowed, relative to the larger of 1 and the two numbers.
         seed: of the generator that draws u and v.
-        before: called before every forward, to restore state that is not among the attributes of
-            the ops; generators and arrays among those are restored in any case.
+        before: called before every forward, to restore state that is not an attribute of an op;
+            generators and arrays that are attributes are always restored.
 
     Raises:
         GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves, whose
@@ -61,7 +61,7 @@ def gradcheck(
 
     with program.preserved():
         for node in leaves:
-            program.grad(node).fill(np.nan)  # overwrite semantics: it must not survive
+            program.grad(node).fill(np.nan)  # backward must overwrite it
         weighted()
         program.backward(weights if len(weights) > 1 else weights[0])
         errors = [_check(name, program, node, weighted, step, rtol, rng) for node in leaves]

@@ -1,7 +1,7 @@
 """The graph behind eager tensors: the ops that ran, what they saved for backward, and backward.
 
-Backward is that of programs: a `BackwardPlan` over the records, whose steps are bound and run one
-by one.  Memory is freed after the last step that reads it.
+Like a program, it uses a `BackwardPlan` over the records, whose steps are bound and run one by one.
+Memory is freed after the last step that reads it.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ _numbers = count()
 
 @dataclass(eq=False)
 class Computation:
-    """A record that ran.  It refers to the ones before it, never to those after.
+    """A record that ran.  It refers to the computations of its operands, never to later ones.
 
     `arrays` are the values that its backward reads, by index; `work` is what its forward saved.
     """
@@ -41,7 +41,7 @@ class Computation:
     consumed: bool = False
 
     def consume(self) -> None:
-        """Drop what backward needs."""
+        """Release the arrays that backward needs."""
         self.consumed = True
         self.parents = ()
         self.arrays.clear()
@@ -49,7 +49,7 @@ class Computation:
 
 
 def new_value(spec: Spec, name: str, kind: Kind, *, wants_grad: bool) -> Value:
-    """Return a value with the next number; operands have lower ones than what is made of them."""
+    """Return a value with the next number; operands have lower numbers than their results."""
     return Value(next(_numbers), name, spec, kind, wants_grad)
 
 
@@ -82,7 +82,7 @@ def save_for_backward(
 
 
 def computations_behind(root: Computation | None) -> list[Computation]:
-    """Return the computations that `root` depends on, itself included, in the order they ran.
+    """Return `root` and the computations that it depends on, in the order in which they ran.
 
     Raises: TapeError if an earlier backward has consumed one of them.
     """

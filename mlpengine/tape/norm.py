@@ -10,21 +10,21 @@ from mlpengine.spec import Array, call
 CHUNK = 8192
 """Elements that are summed in the vector's own dtype before they are added in float64.
 
-At 8,192 a float32 norm is accurate to 1e-7 and `np.vecdot` costs a seventh more than one dot over
-235,146 elements; above 10,000 OpenBLAS would wake its threads for every chunk."""
+At 8,192 a float32 norm is accurate to 1e-7, and `np.vecdot` takes a seventh longer than one dot
+over 235,146 elements; above 10,000 OpenBLAS would use its threads for every chunk."""
 
 
 FEW = 8
-"""Chunks up to which a dot for each is faster than one call for all, which needs `np.errstate`."""
+"""Number of chunks up to which a dot for each is faster than one call within `np.errstate`."""
 
 
 class GlobalNorm:
     """The L2 norm of a given vector: ``norm = GlobalNorm(flat)``, then ``norm()``.
 
-    Squares are summed by chunks, and the chunks in float64.  A chunk whose sum overflowed, or is so
-    small that squares may have underflowed, is computed again in float64 after division by its
-    largest entry.  So the result is finite unless the vector is not, or the norm exceeds float64.
-    The vector is only read, and nothing is allocated that grows with it.
+    Squares are summed by chunks, and the sums of the chunks in float64.  If the sum of a chunk
+    overflowed, or is so small that squares may have underflowed, it is recomputed in float64 after
+    division by the largest entry.  The result is therefore finite unless the vector is not, or the
+    norm exceeds float64.  The vector is only read, and no memory that grows with it is allocated.
 
     Shapes: `flat` (total,), contiguous; it is read at each call.
     Raises: ShapeError if `flat` is not one contiguous dimension.
@@ -37,14 +37,14 @@ class GlobalNorm:
                 f"strides {flat.strides})"
             )
         self._flat = flat
-        whole = max(0, flat.size - 1) // CHUNK  # so that the tail is empty only if all is
+        whole = max(0, flat.size - 1) // CHUNK  # the tail is empty only if the vector is
         matrix = flat[: whole * CHUNK].reshape(whole, CHUNK)
         tail = flat[whole * CHUNK :]
         self._chunks = [*matrix, tail]
         self._sums = np.zeros(whole if whole > FEW else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
-        # Of NumPy's dots the one that does not warn of an overflow; errstate would cost more than
-        # the sum over a small net.
+        # np.vdot is the only dot of NumPy that does not warn of an overflow; np.errstate would take
+        # longer than the sum over a small network.
         vectors = [tail] if whole > FEW else self._chunks
         self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
         self._wide = np.zeros(min(flat.size, CHUNK))

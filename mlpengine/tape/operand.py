@@ -1,4 +1,4 @@
-"""Operands of ops, and how ops are applied to them: the base of nodes and eager tensors."""
+"""Operands of ops, the base of nodes and eager tensors, and the application of ops to them."""
 
 from typing import Any, ClassVar, TypeVar
 
@@ -10,7 +10,7 @@ from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 
 X = TypeVar("X", bound="Operand")
-"""A kind of operand: a function returns the kind that it takes."""
+"""A kind of operand, node or tensor: a function returns the kind that it is given."""
 
 
 class Operand:
@@ -42,7 +42,7 @@ class Operand:
         return self.spec.size
 
     def _apply(self, op: GradOp, *operands: Any) -> Any:
-        """Apply `op`; arrays and numbers become operands, None stands for one that is left out."""
+        """Apply `op`; arrays and numbers become operands, None is an operand that is left out."""
         raise NotImplementedError
 
     def _array(self, value: ArrayLike) -> Array:

@@ -15,14 +15,14 @@ from mlpengine.spec import Spec
 from mlpengine.tape.record import Record, Value
 
 FOREVER = 1 << 60
-"""The last reader of a buffer that outlives the replay."""
+"""The time of the last read of a buffer that outlives the replay."""
 
 StepKind = Literal["forward", "recompute", "backward", "reduce", "add", "zero"]
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A typed array in the plan.  Without storage it belongs to the caller (leaves, seeds)."""
+    """A typed array of the plan.  One without storage belongs to the caller (leaves, seeds)."""
 
     label: str
     spec: Spec

@@ -31,12 +31,12 @@ class Program:
         outputs: the nodes to compute; by default the last one recorded.
         batch_size: replaces the leading axis of every input.
         backend: auto, numpy or numexpr.
-        rematerialization: keep, or balanced to compute cheap values twice and hold fewer bytes.
-        differentiable: False shares more memory and leaves out `backward`.
+        rematerialization: keep, or balanced to save memory by computing cheap values twice.
+        differentiable: False shares more memory, and `backward` is not available.
         keep: further nodes whose values must outlive a replay.
         retain: nodes inside the tape whose gradients must outlive a replay.
-        inputs: arrays of the caller, by the name of the input, to read from; others are made.
-        gradients: arrays of the caller, by the name of the leaf, to write into; others are made.
+        inputs: the caller's arrays to read from, by input name; the other inputs are allocated.
+        gradients: the caller's arrays to write into, by leaf name; the others are allocated.
         check_finite: raise NumericalError where a value, or the gradient that reaches an op, is
             not finite.
 
@@ -163,8 +163,8 @@ class Program:
     def forward(self, **inputs: ArrayLike) -> Any:
         """Replay forward and return the output, a view valid until the next replay.
 
-        Keywords copy new data into the inputs of that name; the buffers in `inputs` may as well
-        be written in place.  Several outputs come as a tuple.
+        Keywords copy new data into the inputs of that name; alternatively, write into the buffers
+        in `inputs`.  Several outputs are returned as a tuple.
         Raises: ShapeError, DtypeError or TapeError for data that does not fit an input.
         """
         for name, value in inputs.items():
@@ -209,7 +209,7 @@ class Program:
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
-        """Put leaves, values, gradients and the state of the ops back when the block ends."""
+        """Restore leaves, values, gradients and the state of the ops when the block ends."""
         if self.forward_plan.differentiable:
             _ = self._backward  # bound before its arrays are listed
         arrays = [self.params.flat, *self._arrays()]
@@ -233,7 +233,7 @@ class Program:
         return arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what it was made from and the contents of its memory; a copy is bound anew."""
+        """Return the constructor's arguments and the contents of all memory; a copy binds anew."""
         return {
             "tape": self.tape,
             "outputs": self.outputs,

@@ -42,9 +42,9 @@ class QuantizedArray:
 
 
 def quantize(array: ArrayLike, *, axis: int | None = None) -> QuantizedArray:
-    """Return `array` rounded to 256 steps between its extremes, zero being one of the steps.
+    """Return `array` rounded to 256 levels between its extremes; zero is one of the levels.
 
-    With `axis` each index along it, each channel, has its own scale.
+    With `axis`, each index along it (each channel) has a separate scale.
     Raises: DtypeError unless it is floating; NumericalError unless it is finite; ShapeError
     without such an axis.
     """

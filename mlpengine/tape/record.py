@@ -1,4 +1,4 @@
-"""What a computation is made of: values, and records of ops that read and make them."""
+"""The parts of a computation: values, and records of the ops that read and compute them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Record:
 
     @property
     def key(self) -> int:
-        """The index of the first output, which no other record has."""
+        """The index of the first output, which is unique to the record."""
         return self.outputs[0].index
 
     @property

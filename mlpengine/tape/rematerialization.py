@@ -15,16 +15,16 @@ from mlpengine.spec import Spec
 from mlpengine.tape.record import Record
 
 Rematerialization = Literal["keep", "balanced"]
-"""What outlives forward: all that backward reads, or the fewest bytes that cheap ops need."""
+"""What outlives forward: all that backward reads, or the fewest bytes to recompute it from."""
 
 Item = tuple[str, int]
 """A run of bytes: ("value", index), or ("work", key) for what a record's forward saves."""
 
 UNLIMITED = 1 << 62
-"""A capacity that no cut can afford."""
+"""The capacity of edges that the minimum cut must not contain."""
 
 MIN_GAIN = 1.05
-"""A longer chain is recomputed only if keeping it would take so many times the bytes."""
+"""Longer chains are recomputed only if keeping them takes more than this multiple of the bytes."""
 
 
 def shared_work(record: Record) -> dict[str, Spec]:
@@ -46,8 +46,8 @@ def items_to_keep(
     """Return the items that must outlive forward so that backward can have all `needed`.
 
     Items in `free` outlive it in any case.  `alias` maps a value to the one whose bytes it shares.
-    A chain of cheap ops that is recomputed at once takes memory too.  So what backward needs of a
-    chain is kept where the chain is too long to save anything.
+    A chain of cheap ops that is recomputed takes memory too, so the items that backward needs from
+    a chain are kept if the chain is too long to save memory.
     """
     steps = [_Step.of(record, alias) for record in records]
     sizes = {item: nbytes for step in steps for item, nbytes in step.made.items()}
@@ -72,7 +72,7 @@ def items_to_keep(
 
 @dataclass(frozen=True)
 class _Step:
-    """The items that a record reads, and the bytes of those that it makes."""
+    """The items that a record reads, and the bytes of those that it writes."""
 
     sources: set[Item]
     made: dict[Item, int]
@@ -80,7 +80,7 @@ class _Step:
 
     @classmethod
     def of(cls, record: Record, alias: Mapping[int, int]) -> "_Step":
-        """Return the step of a record; a view makes nothing."""
+        """Return the step of a record; a view writes nothing."""
         operands = [x for x in record.operands if x is not None and not x.is_leaf]
         sources = {("value", alias[x.index]) for x in operands}
         made = {("value", alias[y.index]): y.spec.nbytes for y in record.outputs}
@@ -92,9 +92,9 @@ class _Step:
 def _minimum_cut(
     steps: Sequence[_Step], needed: set[Item], free: set[Item]
 ) -> tuple[set[Item], set[Item]]:
-    """Return the items to keep, and those together with all that are recomputed from them.
+    """Return the items to keep, and the union of these and all items recomputed from them.
 
-    Of all sets with the fewest bytes it is the one nearest to backward, which recomputes least.
+    Of all sets with the fewest bytes this is the one nearest to backward, which recomputes least.
     """
     network = _FlowNetwork()
     for step in steps:

@@ -13,7 +13,7 @@ from mlpengine.tape.record import Record
 class OpState:
     """A snapshot of the state of the ops of some records; `restore` sets it again.
 
-    State is every generator and array among an op's attributes, and among theirs.
+    State is every generator and array among an op's attributes and their attributes.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:

@@ -1,4 +1,4 @@
-"""A tape as a table: what is computed, from what, and how many bytes training on it takes."""
+"""A tape as a table: the ops, their operands, and the bytes that training takes."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def planned_bytes(
 def summarize(
     tape: Recorded, outputs: Sequence[Value], rematerialization: Rematerialization
 ) -> str:
-    """Return the summary that `Tape.summary` prints; nothing is allocated for it.
+    """Return the text of `Tape.summary`; the program is planned, but no buffers are allocated.
 
     Units: bytes.
     """

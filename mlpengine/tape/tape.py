@@ -1,4 +1,4 @@
-"""Recording: which op reads which node.  Shapes are checked here; no array is computed."""
+"""Recording of ops on nodes: shapes are checked, no array is computed."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -23,7 +23,7 @@ from mlpengine.tape.summary import summarize
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Node(Value, Expression):
-    """A value on a tape.  Nodes of one tape combine by what `Expression` offers."""
+    """A value on a tape, with the operators and methods of `Expression`."""
 
     tape: "Tape"
     array: Array | None = None
@@ -96,7 +96,7 @@ class Tape:
         return self._leaf("parameter", Spec.of(value), name, wants_grad=True, array=unpacked)
 
     def constant(self, array: ArrayLike) -> Node:
-        """Record an array that is fixed now and never gets a gradient."""
+        """Record an array that is never changed and has no gradient."""
         value = np.array(numeric(array, "constant"), order="C")
         value.flags.writeable = False
         return self._leaf("constant", Spec.of(value), None, wants_grad=False, array=value)
@@ -121,7 +121,7 @@ class Tape:
 
     @property
     def params(self) -> Flat:
-        """The parameters as one flat vector; asking for it the first time packs them."""
+        """The parameters as one flat vector; the first access packs them."""
         if self._params is None:
             self._params = Flat.pack({n.name: n.array for n in self.parameters})  # type: ignore[misc]
         return self._params
@@ -145,13 +145,13 @@ class Tape:
         """Return the same computation with every input's leading axis set to `batch_size`.
 
         Nodes keep their indices; parameters are shared.  Raises: ShapeError from an op whose
-        recorded numbers only fit the old batch size.
+        options only fit the old batch size.
         """
         other = Tape.over(self.params)
         made_by = {record.key: record for record in self.records}
         for node in self.nodes:
             if node.index < len(other.nodes):
-                continue  # a further output of a record that was applied already
+                continue  # another output of a record that has been applied
             record = made_by.get(node.index)
             if record is not None:
                 operands = (x if x is None else other.nodes[x.index] for x in record.operands)
