@@ -31,7 +31,9 @@ from mlpengine.optim import (
     Clip,
     ConstantSchedule,
     CosineSchedule,
+    CosLogSchedule,
     ExponentialSchedule,
+    FlatCosineSchedule,
     LinearSchedule,
     NormClip,
     OneCycleSchedule,
@@ -284,6 +286,10 @@ def _schedule(file: ConfigFile, steps_per_epoch: int) -> Schedule | None:
             return ExponentialSchedule(decay, warmup_steps=warmup)
         case options.CosineSchedule():
             return CosineSchedule(total, given.final, warmup_steps=warmup)
+        case options.FlatCosineSchedule():
+            return FlatCosineSchedule(total, warmup_steps=warmup)
+        case options.CosLogSchedule():
+            return CosLogSchedule(total, given.cycles, warmup_steps=warmup)
         case options.LinearSchedule():
             return LinearSchedule(total, given.final, warmup_steps=warmup)
         case options.OneCycleSchedule():

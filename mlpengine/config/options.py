@@ -298,6 +298,23 @@ class CosineSchedule(_Schedule):
     final: Fraction = Field(default=0.0, description="Share of the base learning rate at the end.")
 
 
+class FlatCosineSchedule(_Schedule):
+    """1 for half of the training, then half a cosine to 0."""
+
+    name: Literal["flat_cosine"] = Field(
+        default="flat_cosine", description="Flat for the first half, then half a cosine to zero."
+    )
+
+
+class CosLogSchedule(_Schedule):
+    """Waves between 0 and the base learning rate, each twice as long as the one before."""
+
+    name: Literal["coslog"] = Field(
+        default="coslog", description="Waves up from zero and back, each twice as long."
+    )
+    cycles: Annotated[int, Field(ge=1, le=30)] = Field(default=4, description="Number of waves.")
+
+
 class LinearSchedule(_Schedule):
     """A straight line from 1 to `final`."""
 
@@ -333,9 +350,21 @@ Schedule = Annotated[
     | StepSchedule
     | ExponentialSchedule
     | CosineSchedule
+    | FlatCosineSchedule
+    | CosLogSchedule
     | LinearSchedule
     | OneCycleSchedule
     | PlateauSchedule,
     Field(discriminator="name"),
-    named("constant", "step", "exponential", "cosine", "linear", "one_cycle", "plateau"),
+    named(
+        "constant",
+        "step",
+        "exponential",
+        "cosine",
+        "flat_cosine",
+        "coslog",
+        "linear",
+        "one_cycle",
+        "plateau",
+    ),
 ]

@@ -9,13 +9,16 @@ the schedule starts after w steps, and before that its first factor is multiplie
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import cos, inf, pi
+from math import cos, inf, log2, pi
 from typing import Any
 
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
+
+MAX_CYCLES = 30
+"""Most waves of a `CosLogSchedule`: the first of more is shorter than any step."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,40 @@ class CosineSchedule(_TimedSchedule):
 
     def _factor(self, step: int) -> float:
         return _cosine(1.0, self.final, step / self._span)
+
+
+@dataclass(frozen=True)
+class FlatCosineSchedule(_TimedSchedule):
+    """1 in the first half, then half a cosine to 0 with its end at s = T.
+
+    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
+    """
+
+    def _factor(self, step: int) -> float:
+        return _cosine(1.0, 0.0, max(0.0, 2.0 * step / self._span - 1.0))
+
+
+@dataclass(frozen=True)
+class CosLogSchedule(_TimedSchedule):
+    """Waves from 0 to 1 and back that grow longer: (1 - cos(2 pi log2(1 + (2^cycles - 1) t))) / 2.
+
+    t is min(1, s / T); each wave takes twice as many steps as the one before.
+
+    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
+    """
+
+    cycles: int = 4
+
+    def _check(self) -> None:
+        super()._check()
+        if count(self._where, "cycles", self.cycles, minimum=1) > MAX_CYCLES:
+            raise UsageError(
+                f"{self._where}: cycles must be at most {MAX_CYCLES} (got {self.cycles!r})"
+            )
+
+    def _factor(self, step: int) -> float:
+        waves = log2(1.0 + (2**self.cycles - 1) * min(1.0, step / self._span))
+        return (1.0 - cos(2.0 * pi * waves)) / 2.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.optim import (
     ConstantSchedule,
     CosineSchedule,
+    CosLogSchedule,
     ExponentialSchedule,
+    FlatCosineSchedule,
     LinearSchedule,
     OneCycleSchedule,
     PlateauSchedule,
@@ -31,6 +33,13 @@ def one_cycle(step: int) -> float:
     return end + (1 - end) / 2 * (1 + cos(pi * (min(step, 99) - 29) / 70))
 
 
+def wave(step: float) -> float:
+    """Four waves over 100 steps that end at t = 1/15, 3/15, 7/15 and 15/15."""
+    t = min(step, 100) / 100
+    length = next(length for length in (8, 4, 2, 1) if 1 + 15 * t >= length)
+    return float(np.sin(pi * np.log2((1 + 15 * t) / length)) ** 2)
+
+
 TABLE: list[tuple[Schedule, Callable[[int], float]]] = [
     (ConstantSchedule(), lambda s: 1.0),
     (StepSchedule(30, 0.2), lambda s: [1.0, 0.2, 0.04, 0.008, 0.0016][s // 30]),
@@ -39,6 +48,9 @@ TABLE: list[tuple[Schedule, Callable[[int], float]]] = [
     (LinearSchedule(80, final=1.5), lambda s: min(1.5, 1 + s / 160)),
     (CosineSchedule(100), lambda s: np.cos(pi * min(s, 100) / 200) ** 2),
     (CosineSchedule(100, final=0.2), lambda s: 0.2 + 0.8 * np.cos(pi * min(s, 100) / 200) ** 2),
+    (FlatCosineSchedule(100), lambda s: np.cos(pi * min(max(s - 50, 0), 50) / 100) ** 2),
+    (CosLogSchedule(100), wave),
+    (CosLogSchedule(100, cycles=1), lambda s: np.sin(pi * np.log2(1 + min(s, 100) / 100)) ** 2),
     (OneCycleSchedule(100), one_cycle),
     (PlateauSchedule(), lambda s: 1.0),
 ]
@@ -73,7 +85,7 @@ def test_warm_up_rises_to_the_schedule(schedule: Schedule, formula: Callable[[in
     slow = warmed(schedule, 8)
     ramp = [slow(step) for step in range(9)]
     assert ramp == pytest.approx([formula(0) * k / 9 for k in range(1, 10)])
-    assert all(low < high for low, high in pairwise(ramp))
+    assert formula(0) == 0 or all(low < high for low, high in pairwise(ramp))
     for step in range(8, 120):
         assert slow(step) == schedule(step - 8)
 
@@ -146,6 +158,9 @@ def test_factor_equals_pytorch(schedule: Schedule, name: str, options: dict[str,
         (lambda: LinearSchedule(10, warmup_steps=10), "total_steps must be more than warmup_steps"),
         (lambda: CosineSchedule(10, inf), "CosineSchedule: final must"),
         (lambda: CosineSchedule(True), "CosineSchedule: total_steps must"),
+        (lambda: FlatCosineSchedule(0), "FlatCosineSchedule: total_steps must"),
+        (lambda: CosLogSchedule(10, 0), "CosLogSchedule: cycles must be a whole number of at"),
+        (lambda: CosLogSchedule(10, 31), "CosLogSchedule: cycles must be at most 30 .got 31"),
         (lambda: OneCycleSchedule(10, rise=1.0), "OneCycleSchedule: rise must"),
         (lambda: OneCycleSchedule(10, initial=-1.0), "OneCycleSchedule: initial must"),
         (lambda: OneCycleSchedule(10, final=nan), "OneCycleSchedule: final must"),
