@@ -1,6 +1,6 @@
-"""Why a network does not learn: gradients, updates and activations, measured while it does.
+"""Why a network does not learn: gradients, updates and activations, measured during training.
 
-In a loop by hand, after each step of the optimizer:
+In a hand-written loop, after each step of the optimizer:
 
     >>> import numpy as np
     >>> from mlpengine import MeanSquaredError, Mlp, Sgd, TrainingStep

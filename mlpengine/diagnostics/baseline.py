@@ -1,4 +1,4 @@
-"""What rows tell about losses, features and targets before anything is learned."""
+"""Properties of losses, features and targets that are known before training."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from mlpengine.ops import Loss
 from mlpengine.spec import Array
 
 RARE = 1e-6
-"""Least distance of a class's share from 0 and 1."""
+"""Smallest distance of a class's share from 0 and 1."""
 
 
 def feature_sizes(x: Array) -> Array:
-    """Return the size of each feature of `x` (rows, in_dim): the magnitude that 1 in 10 exceeds.
+    """Return the size of each feature of `x` (rows, in_dim): the 0.9 quantile of its magnitude.
 
-    Unlike a root mean square it does not depend on a few outliers.
+    Unlike a root mean square, it does not depend on a few outliers.
     """
     sizes: Array = np.quantile(np.abs(x), 0.9, axis=0)
     return sizes
@@ -25,7 +25,7 @@ def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 
 
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of the best constant prediction; a net that has learned has a lower one.
+    """Return the loss of the best constant prediction, which a network that learns goes below.
 
     Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
     """

@@ -76,7 +76,7 @@ def _before_dropout(recording: Recording, number: int) -> Value:
 
 
 class Workspace:
-    """Memory of the size of the widest layer, which all probes share."""
+    """Memory of the size of the widest layer, shared by all probes."""
 
     def __init__(self, mlp: Mlp, batch_size: int) -> None:
         size = batch_size * max(mlp.sizes)

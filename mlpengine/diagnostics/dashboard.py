@@ -3,7 +3,7 @@
     losses            gradient norm        update ratios
     gradient RMS      dead and saturated   noise scale and batch size
 
-Drawn without pyplot, so no window opens and no figure stays behind.
+It is drawn without pyplot, so no window opens and no figure stays in memory.
 """
 
 from io import BytesIO
@@ -21,7 +21,7 @@ from mlpengine.spec import Array
 
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D00", "#56B4E9")
 DARK = ("#56B4E9", "#F28E2B", "#3DC79B", "#E59ECA", "#F0E442", "#FFFFFF")
-"""On white and on black, told apart by the color-blind (after Okabe and Ito 2008)."""
+"""Colors on white and on black that color-blind readers can distinguish (Okabe and Ito 2008)."""
 FEW_DECADES, HEAT_DECADES = 2.0, 6.0
 DASHES = ("-", "--", "-.", ":")
 SHOWN_LAYERS = 8
@@ -30,11 +30,11 @@ WIDTH = 100
 
 
 UNDATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
-"""The formats of pictures, and of each the metadata that is left out: equal runs, equal bytes."""
+"""Picture formats, and the metadata left out of each so that equal runs give equal bytes."""
 
 
 def picture_format(path: str | Path) -> str:
-    """Return the format that a file name asks for.  Raises: UsageError for any other."""
+    """Return the picture format of a file name.  Raises: UsageError if there is none."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in UNDATED:
         raise UsageError(f"{path}: a picture must be named .png, .svg or .pdf")
@@ -42,7 +42,7 @@ def picture_format(path: str | Path) -> str:
 
 
 def theme(*, dark: bool) -> dict[str, Any]:
-    """Return the style: dark on white, which prints, or light on nearly black."""
+    """Return the style: dark on white, for print, or light on nearly black."""
     ground, ink, faint = (
         ("#16181d", "#e6e6e6", "#3a3f4a") if dark else ("white", "#222222", "#dddddd")
     )
@@ -216,7 +216,7 @@ def _noise(diagnostics: Diagnostics, ax: Any) -> None:
 
 
 def _shown(diagnostics: Diagnostics) -> list[tuple[int, dict[str, Any]]]:
-    """Return the layers to draw, evenly chosen if they are many, and how each looks."""
+    """Return the layers to draw, evenly spaced if there are many, and the style of each."""
     layers = diagnostics.columns.layers
     chosen = np.unique(np.linspace(0, layers - 1, min(layers, SHOWN_LAYERS)).astype(int)).tolist()
     looks = zip(chosen, cycle(f"C{i}" for i in range(6)), cycle(DASHES))

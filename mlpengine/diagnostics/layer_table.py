@@ -1,4 +1,4 @@
-"""The last sample as a table: a line for each layer, and a few for the net."""
+"""The last sample as a table: one line for each layer, and a few for the network."""
 
 from functools import partial
 from math import isnan, sqrt

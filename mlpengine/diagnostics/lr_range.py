@@ -1,4 +1,4 @@
-"""Which learning rates work: the loss while the rate grows from step to step.
+"""Learning rate range test: the loss while the learning rate grows from step to step.
 
 Source: Smith 2017, arXiv 1506.01186, section 3.3.
 """
@@ -15,28 +15,28 @@ from mlpengine.spec import Array
 
 LOWEST, HIGHEST, STEPS = 1e-7, 10.0, 160
 SWEEPS = 3
-"""Orders of the rows over which the curve is averaged."""
+"""Number of random orders of the rows over which the curve is averaged."""
 MEASURED_ROWS = 256
-"""Rows on which the loss is measured after every step: always the same, so that the curve is flat
-where the weights hardly change."""
+"""Rows on which the loss is measured after every step; always the same rows, so that the curve is
+flat where the weights hardly change."""
 WIDTH = 3
 """Standard deviation, in steps, of the Gaussian that smooths the curve: 0.15 decades."""
 DIVERGED = 4.0
-"""A sweep ends where the loss is so many times that of the initial weights."""
+"""A sweep ends when the loss exceeds this multiple of the loss of the initial weights."""
 MIN_FALL = 0.1
-"""Without this relative fall of the loss there is nothing to base a suggestion on."""
+"""Relative fall of the loss without which no learning rate is suggested."""
 MARGIN = 6.0
-"""The suggestion lies this factor below the rate of the lowest loss, which is close to the edge.
+"""The suggestion is the rate of the lowest loss, which is close to divergence, over this factor.
 
 Chosen by benchmarks/lr_finder.py; 5 to 8 do nearly as well."""
 
 
 @dataclass(frozen=True)
 class LrRange:
-    """The curve, and the suggested learning rate, NaN if none can be given.
+    """The curve, and the suggested learning rate, NaN if there is none.
 
-    `rates` and `losses` (smoothed) are of equal length; `lowest` is the rate of the lowest loss;
-    `reason` says why, in either case.
+    `rates` and `losses` (smoothed) have equal lengths; `lowest` is the rate of the lowest loss;
+    `reason` explains the suggestion, or why there is none.
     """
 
     rates: tuple[float, ...]
@@ -47,7 +47,7 @@ class LrRange:
 
 
 def lr_range(step: Step, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
-    """Train several times with a rate that grows exponentially; everything is restored."""
+    """Train several times with an exponentially growing rate; restore all state afterwards."""
     measured = rows.sample(MEASURED_ROWS).take(slice(None))
     sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
     length = min(map(len, sweeps))
@@ -83,7 +83,7 @@ def _sweep(
 
 
 def smoothed(values: Array) -> Array:
-    """Return the values averaged with a Gaussian window; the ends are continued."""
+    """Return the values averaged with a Gaussian window; the end values are repeated as padding."""
     if not values.size:
         return values
     offsets = np.arange(-3 * WIDTH, 3 * WIDTH + 1)
@@ -94,7 +94,7 @@ def smoothed(values: Array) -> Array:
 
 
 def judge(rates: list[float], losses: list[float]) -> LrRange:
-    """Suggest a rate within the fall of a smoothed curve, or say why there is none."""
+    """Suggest a rate within the fall of a smoothed curve, or give the reason for none."""
     curve = tuple(rates), tuple(losses)
     decade = round(STEPS / np.log10(HIGHEST / LOWEST))
     if len(losses) < decade:

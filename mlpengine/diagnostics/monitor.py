@@ -1,4 +1,4 @@
-"""Gradients, updates and activations of a network, measured while it learns: `Diagnostics`."""
+"""Gradients, updates and activations of a network, measured during training: `Diagnostics`."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -27,25 +27,25 @@ LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_INDEX[name] for nam
 
 
 class Diagnostics(Uncopyable):
-    """Measures the gradients, updates and activations of an `Mlp` while it learns.
+    """Measures the gradients, updates and activations of an `Mlp` during training.
 
     Call `observe` after each step of the optimizer.  Most calls only compare the norm with a limit,
-    and some record which units fire; every `every` steps, and at the first, all quantities (see
+    and some record which units fire; at the first step and every `every` steps, all quantities (see
     `mlpengine.diagnostics.samples`) are measured on the buffers of training.  Memory does not grow
     with the data, except for two numbers per epoch.
 
     Args:
-        every: steps between samples; by default 50 and, if a sample costs as much as several steps,
+        every: steps between samples; by default 50 and, if a sample takes as long as several steps,
             500 after the first 2,000 steps.
-        steps_per_epoch: a unit is dead if it fires in none of at least so many steps.
+        steps_per_epoch: a unit is dead if it fires in none of at least this many steps.
         baseline: loss of the best constant prediction, see `baseline_loss`; None if unknown.
         validation_baseline: that of the same prediction on the validation rows.
         target_rms: root mean square of the targets of a regression.
         feature_sizes: (in_dim,), the size of each feature, see `feature_sizes`.
         feature_names: their names; by default, numbers from 0.
         name_row: returns the name of a row by its number, as in "line 17".
-        loss: the loss, by whose kind the output activation is judged.
-        optimizer: the optimizer, whose settings are judged.
+        loss: the loss; the verdicts check the output activation against its kind.
+        optimizer: the optimizer; the verdicts check its settings.
         target_range: smallest and largest target of a regression.
 
     Attributes:
@@ -57,7 +57,7 @@ class Diagnostics(Uncopyable):
         batch_size: rows of the largest batch.
         series: samples of the whole run.
         noise: the gradient noise scale.
-        spikes: decides which norms are unusual.
+        spikes: the detector of unusual norms.
         noted: the last 20 spikes.
         due: the next step that needs `look`.
         pending: norms since the last `look`; `observe` appends to it.
@@ -121,7 +121,7 @@ class Diagnostics(Uncopyable):
         self.begin(0)
 
     def begin(self, steps: int) -> None:
-        """Copy the parameters as they are after `steps` steps; needed when a run is resumed."""
+        """Copy the parameters after `steps` steps; needed when a run is resumed."""
         self._updates.before_step()
         self._copied_at = steps
         self._schedule.plan(steps)

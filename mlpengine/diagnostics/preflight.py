@@ -25,7 +25,7 @@ from mlpengine.wording import plural
 CHECKED_ROWS = 1024
 """Random rows on which units and losses are checked."""
 FEW, FEW_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
-"""Rows that any sound network can memorize; steps and learning rates to do so."""
+"""Number of rows that any sound network can memorize; steps and learning rates for it."""
 BY_HEART = 0.1
 """Share of the loss of a constant prediction that counts as memorized."""
 GRADIENT_ERROR = 1e-5

@@ -17,10 +17,10 @@ RECTIFIERS = ("relu",)
 """Activations that are 0 for every negative input, so that a unit can die."""
 
 SATURATED = 0.97
-"""Beyond this share of the way from the middle of its range to an end, a unit is saturated."""
+"""Share of the way from the middle of the range to an end beyond which an activation saturates."""
 
 BOUNDED = {"tanh": atanh(SATURATED), "sigmoid": 2 * atanh(SATURATED)}
-"""Activations with two ends, and the magnitude of the pre-activation where they saturate."""
+"""Activations with a bounded range, and the pre-activation's magnitude where they saturate."""
 
 MEAN = LAYER_INDEX["activation_mean"]
 

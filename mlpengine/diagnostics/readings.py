@@ -25,7 +25,7 @@ def layer_ratios(diagnostics: Diagnostics) -> Array:
 
 
 def dropout_gain(diagnostics: Diagnostics) -> float:
-    """Return how much dropout enlarges the mean square of the output, hidden layers together."""
+    """Return the factor by which dropout in all hidden layers enlarges the output's mean square."""
     hidden = diagnostics.columns.layers - 1
     return float((1.0 - diagnostics.mlp.dropout) ** -hidden)
 

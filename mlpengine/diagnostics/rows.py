@@ -24,13 +24,13 @@ from mlpengine.ops import Loss
 from mlpengine.spec import Array, Call, Calls, call
 
 TOP_SHARE = 0.01
-"""Share of the rows, those with the largest norms, whose part in the sum of norms is reported."""
+"""Share of the rows with the largest norms, whose part of the sum of norms is reported."""
 
 
 class RowProbe:
     """The calls that compute the norms of the rows' gradients, and moments of the activations.
 
-    In float32 rows with a norm below 1e-18 count as 0, and one above 1e19 as infinite.
+    In float32 a norm below 1e-18 becomes 0, and one above 1e19 infinite.
 
     Attributes:
         norms: (batch,), the norms of the rows' gradients, float64.
@@ -158,7 +158,7 @@ class NoiseScale:
 
 
 ROWS_AT_ONCE = 256
-"""Rows that pass through the net at once in `example_norms`."""
+"""Rows of one forward pass in `example_norms`."""
 
 
 def example_norms(mlp: Mlp, loss: Loss, x: Array, y: Array, weights: Array | None = None) -> Array:

@@ -23,29 +23,30 @@ from mlpengine.spec import Array
 from mlpengine.wording import plural
 
 MIN_EPOCHS = 5
-"""Epochs before curves are judged."""
+"""Number of epochs below which curves are not judged."""
 CHANCE = 0.8
 """Best validation loss, in constant predictions, that no network reaches on unrelated targets."""
 GAP = 0.04
-"""Least difference of validation and training loss, in constant predictions, without a relation."""
+"""Smallest difference of validation and training loss, in constant predictions, that shows targets
+unrelated to the features."""
 FITTED = 0.9
-"""Share of the loss of a constant prediction above which training rows are not overfitted."""
+"""Training loss, in constant predictions, above which there is no overfitting."""
 RISE, RELATIVE_RISE = 0.08, 0.1  # healthy: up to 0.04
 """Rise of the validation loss over its lowest, in constant predictions and in units of the lowest,
 that counts as overfitting."""
 LARGE_DROPOUT = 0.6  # healthy: 0.3
 LARGE_MOMENTUM = 0.97  # healthy: 0.9
 SWINGS = 0.1
-"""Rise of the training loss over its lowest before, in constant predictions, that is a swing."""
+"""Rise of the training loss over its previous minimum, in constant predictions, that is a swing."""
 LARGE_DECAY = 3.0  # healthy: up to 0.7
-"""Exponent by which weight decay shrinks a weight without gradient over the run."""
+"""Exponent k of the factor e^-k by which decay shrinks a weight without gradient over the run."""
 LARGE_EPS = 10.0  # healthy: 2e-5
 """The optimizer's eps in units of the usual gradient of a weight."""
 RARE_SHARE, RECALL = 0.5, 0.02
 """A class is rare below this share of the mean class, and never predicted below this recall."""
 FEW_STEPS, FEW_STEPS_FALL, FEW_STEPS_SHARE = 150, 0.05, 0.6
-"""A run with fewer steps that ends above this share of a constant prediction's loss, and whose loss
-still fell by this much over its last quarter.  Healthy: 80 steps, 0.06, 0.5."""
+"""Least number of steps for a run whose loss still fell by this much over its last quarter and ends
+above this share of a constant prediction's loss.  Healthy: 80 steps, 0.06, 0.5."""
 FALL, RELATIVE_FALL = 0.08, 0.22  # healthy: up to 0.12 and 0.19
 """Fall of the loss over the last quarter of the epochs, in constant predictions and in units of the
 last loss, that shows that a run ended too early."""
@@ -61,7 +62,7 @@ RANGES = {
     "sigmoid": (0.0, 1.0),
     "tanh": (-1.0, 1.0),
 }
-"""The values of output activations that do not reach every target."""
+"""The ranges of output activations that cannot reach every target."""
 
 
 def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
@@ -87,7 +88,7 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
-    """The optimizer averages over so many steps that the loss swings or does not fall."""
+    """Momentum averages gradients over too many steps: the loss swings or does not fall."""
     optimizer = diagnostics.optimizer
     betas = getattr(optimizer, "betas", None)
     momentum = betas[0] if betas else getattr(optimizer, "momentum", 0.0)
@@ -109,7 +110,7 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
-    """So many activations are dropped that the training loss stays at a constant prediction."""
+    """Dropout is so high that the training loss stays at that of a constant prediction."""
     dropout, share = diagnostics.mlp.dropout, training_share(diagnostics)
     if not (dropout > LARGE_DROPOUT and share > LEARNED):
         return None
@@ -273,9 +274,9 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 def fall(diagnostics: Diagnostics) -> tuple[float, float]:
     """Return how much the loss fell over the last quarter of the epochs.
 
-    In constant predictions and in units of the mean loss of that quarter.  The validation loss
-    where it is known; 0 unless the fall exceeds twice its standard error and the lowest loss is in
-    the last quarter.
+    The two numbers are in constant predictions and in units of the mean loss of that quarter.  The
+    loss is the validation loss if it is known.  The fall is 0 unless it exceeds twice its standard
+    error and the lowest loss is in the last quarter.
     """
     losses: Array = validation_losses(diagnostics)
     scale = diagnostics.validation_baseline

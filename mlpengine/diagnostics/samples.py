@@ -13,7 +13,7 @@ import numpy as np
 from mlpengine.spec import Array
 
 CAPACITY = 512
-"""Samples that a series keeps."""
+"""Maximum number of samples in a series."""
 
 NET_QUANTITIES = {
     "loss": "mean loss of the batch",

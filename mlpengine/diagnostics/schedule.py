@@ -3,7 +3,7 @@
 from mlpengine.errors import UsageError
 
 EVERY, STRETCH, DENSE_STEPS = 50, 10, 2000
-"""Steps between samples; the factor between samples of short steps, and the step it begins at."""
+"""Steps between samples; for short steps, the factor applied to them and the step it starts at."""
 
 SHORT_STEP = 4_000_000
 """Parameters times rows below which a step is short: half a millisecond.
@@ -13,7 +13,7 @@ buffers from the caches.  Every 50 steps, that is 15 % of the smallest step (4-3
 the 2,000 steps with this interval take a tenth of a second."""
 
 CHECKS = 5
-"""Checks of which units fire, per sample, in the first 2,000 short steps; later one per sample."""
+"""Checks of units per sample in the first 2,000 steps, if steps are short; later one per sample."""
 
 
 class SamplingSchedule:

@@ -27,10 +27,10 @@ class Spikes:
     """Decides which gradient norms are unusually large.
 
     A step is a spike if its log norm exceeds the running mean by four running standard deviations
-    and its norm is at least twice what the mean says.  `update` adds the pending norms to mean and
-    deviation, not each step; the norm of a spike is added as if it were at the limit.
+    and its norm is at least twice the exponential of the mean.  `update` adds all pending norms to
+    mean and deviation at once; the norm of a spike is added as if it were at the limit.
 
-    Source: Chen et al. 2018, arXiv 1804.09849, section 2; there without the second condition.
+    Source: Chen et al. 2018, arXiv 1804.09849, section 2, without the second condition.
 
     Attributes:
         limit: norms above it are spikes.
@@ -43,7 +43,7 @@ class Spikes:
     DECAY = 0.98
     """Weight of the past in the running mean and variance."""
     WARM_UP = 10
-    """Steps before the first that can be a spike."""
+    """Number of first steps that cannot be spikes."""
 
     def __init__(self) -> None:
         self.count = self.steps = 0
@@ -55,7 +55,7 @@ class Spikes:
     def update(self) -> None:
         """Add the pending norms to mean and deviation, and set the limit.
 
-        In one call, because each would take 1 us in cold Python.
+        One call for several norms, because a call for each would take 1 us in cold Python.
         """
         norms = np.minimum(self.pending, self.limit)
         self.pending.clear()

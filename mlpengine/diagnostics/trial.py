@@ -1,4 +1,4 @@
-"""What trial runs need: clones of a network, a guard that restores a step, and training rows."""
+"""Tools of trial runs: clones of a network, a context that restores a step, and training rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,14 +78,14 @@ class Rows:
         return self.x[rows], self.y[rows], None if self.weights is None else self.weights[rows]
 
     def sample(self, count: int, seed: int = 0) -> "Rows":
-        """Return up to `count` rows drawn at random without replacement, in their order."""
+        """Return up to `count` rows drawn at random without replacement, in ascending order."""
         if count >= len(self):
             return self
         chosen = np.random.default_rng(seed).choice(len(self), count, replace=False)
         return Rows(*self.take(np.sort(chosen)))
 
     def batches(self, size: int, seed: int = 0) -> Iterator[Array]:
-        """Yield row numbers of batches without end; each epoch is a new permutation."""
+        """Yield the row numbers of batches, endlessly; each epoch is a new permutation."""
         rng, size = np.random.default_rng(seed), min(size, len(self))
         while True:
             order = rng.permutation(len(self))

@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.spec import Array
 
 ROWS = 512
-"""Least rows of a window: a unit that is 0 on a few rows may well fire on others."""
+"""Minimum number of rows of a window: a unit that is 0 on a few rows may fire on others."""
 
 
 class UnitWindow:

@@ -1,4 +1,4 @@
-"""`Verdict`, and the form of its numbers."""
+"""`Verdict`, and the format of its numbers."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Verdict:
-    """One condition that is wrong: its measurement, the threshold, and a way out.
+    """One problem: the measurement, the threshold, and a remedy.
 
     `name` is the rule's, `layer` the layer's number or None for the whole net.  `fix` holds config
     settings by dotted key, as for --set, or is None; `no_fix` then gives the reason.
@@ -38,7 +38,7 @@ def _json_able(value: Any) -> Any:
 
 
 def percent(share: float) -> str:
-    """Return a share as text, such as 41 %; 99.7 % is not called 100 %."""
+    """Return a share as text, such as 41 %; from 99 % on with one decimal, such as 99.7 %."""
     value = 100 * share
     return f"{value:.0f} %" if value < 99 or share == 1 else f"{value:.1f} %"
 

@@ -12,7 +12,7 @@ from mlpengine.ops import Loss
 from mlpengine.spec import Array
 
 LEADING = 5
-"""Singular values that a spectrum lists."""
+"""Number of singular values that a spectrum lists."""
 BINS = 20
 GRADIENT_ROWS = 1024
 """Random rows whose mean gradient the histograms show."""

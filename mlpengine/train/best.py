@@ -31,7 +31,7 @@ class Best:
         self.waited = 0
 
     def update(self, params: Array, epoch: int, validation: dict[str, float]) -> float:
-        """Compare an epoch with the best so far; return the monitored metric, less is better.
+        """Compare an epoch with the best so far; return the monitored metric, lower being better.
 
         An epoch whose validation loss or monitored metric is not finite is never the best.
         """

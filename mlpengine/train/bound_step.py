@@ -36,7 +36,7 @@ class BoundStep(Uncopyable):
         return self.scratch.input, self.loss.target, self.loss.sample_weight
 
     def misfits(self, data: Data, order: Array) -> Iterator[str]:
-        """Yield why rows of `data` that `order` names cannot be copied into the buffers as is."""
+        """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
         for rows, buffer in zip(data, self.buffers, strict=True):
             if text := _misfit(rows, buffer):
                 yield text

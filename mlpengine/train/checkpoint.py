@@ -20,7 +20,7 @@ KEPT = 2
 """Number of newest checkpoints that are kept, in addition to the one that `best` names."""
 
 COST_SHARE = 0.02
-"""Largest share of the run time that checkpoints by the clock may take."""
+"""Maximum share of the run time that checkpoints at time intervals may take."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -51,9 +51,9 @@ class Checkpoints:
     def save(
         self, step: int, state: Mapping[str, Any], header: Mapping[str, Any], *, best: bool
     ) -> Path:
-        """Write a checkpoint, name it in `last` (and `best`), and remove what is not kept.
+        """Write a checkpoint, name it in `last` (and `best`), and remove those that are not kept.
 
-        Raises: RunError naming the file and the cause; the checkpoints before are as they were.
+        Raises: RunError naming the file and the cause; earlier checkpoints are unchanged.
         """
         path = self.path / f"step-{step:09d}.safetensors"
         make_directory(self.path)
@@ -67,7 +67,7 @@ class Checkpoints:
         return path
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest checkpoint that is whole, with a warning for each that is not.
+        """Return the newest intact checkpoint; log a warning for each newer one that is damaged.
 
         None if there are none.  Raises: CheckpointError if all of them are damaged.
         """
@@ -111,8 +111,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
 class Checkpointer(Callback):
     """Saves the state of a loop at intervals and when training ends.
 
-    `header` is stored with each checkpoint.  Checkpoints by the clock wait longer where they are
-    slow to write.
+    `header` is stored with each checkpoint.  The time between checkpoints grows if they are slow to
+    write.
     """
 
     order = 100  # after the callbacks whose state it saves
@@ -134,7 +134,7 @@ class Checkpointer(Callback):
         self._due = 0.0
 
     def on_train_start(self, loop: Loop) -> None:
-        """Start the clock; the state that a resumed loop was loaded from needs no saving."""
+        """Start the clock; the state from which a resumed loop was loaded is not saved again."""
         self._wait(0.0)
         if loop.steps:
             self._saved, self._best = _position(loop), loop.best.epoch
@@ -147,7 +147,7 @@ class Checkpointer(Callback):
             self._save(loop)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Skip up to the next step that is to be saved; the clock may be read later."""
+        """Skip up to the next step to save; checkpoints by time may be saved later."""
         every = self.every_steps
         return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 

@@ -37,7 +37,7 @@ class SampleLog(CsvLog):
         self._samples: list[tuple[int, list[float]]] = []
 
     def add(self, step: int, values: list[float]) -> None:
-        """Add a sample to those that are written together, which costs less."""
+        """Add a sample; samples are written together, which is faster."""
         self._samples.append((step, values.copy()))
         if len(self._samples) >= AT_ONCE:
             self.flush()
@@ -61,7 +61,7 @@ class LoopDiagnostics(Callback):
     """Keeps `Diagnostics` of a run and writes its samples to a file.
 
     Args:
-        path: where diagnostics.csv goes; None writes nothing.
+        path: path of diagnostics.csv; None writes nothing.
         every: steps between samples, as for `Diagnostics`.
 
     Attributes:
@@ -69,7 +69,7 @@ class LoopDiagnostics(Callback):
     """
 
     name = "diagnostics"
-    order = -10  # before the callbacks that report what it measured
+    order = -10  # before the callbacks that report the measurements
     core: Diagnostics
 
     def __init__(self, path: Path | None = None, *, every: int | None = None) -> None:
@@ -78,7 +78,7 @@ class LoopDiagnostics(Callback):
         self._log: SampleLog | None = None
 
     def on_train_start(self, loop: Loop) -> None:
-        """Make the diagnostics, with the loaded state if there is one, and open the file."""
+        """Create the diagnostics, with the loaded state if there is one, and open the file."""
         self._loop = loop
         self.core = Diagnostics(
             loop.step.mlp,
@@ -95,7 +95,7 @@ class LoopDiagnostics(Callback):
         self._optimizer = loop.step.optimizer
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """Compare a step with the next sample and the spike limit; most need no more, 0.4 us."""
+        """Measure the step if it is due or a spike; for most steps the check alone takes 0.4 us."""
         step, core = loop.step, self.core
         norm, number = step.grad_norm, self._optimizer.steps
         self._pending.append(norm)
@@ -141,11 +141,11 @@ class LoopDiagnostics(Callback):
         return verdicts(self.core)
 
     def table(self) -> str:
-        """Return the last sample as a table, a line a layer."""
+        """Return the last sample as a table, one line for each layer."""
         return table(self.core)
 
     def _open(self, path: Path) -> SampleLog:
-        """Open the file, behind the lines that it had when the loaded state was saved."""
+        """Open the file, to append to the lines that it had when the loaded state was saved."""
         rows = self._state["lines"] if self._state else 0
         kept = b""
         if rows and not path.exists():
@@ -176,9 +176,9 @@ class LoopDiagnostics(Callback):
 
 
 def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
-    """Return what a run's step and rows tell, as arguments of `Diagnostics`.
+    """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
-    Of large data evenly spaced rows are used, up to `FACT_ROWS` or `FEATURE_ROWS`.
+    For large data they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
     """
     loss = step.loss
     y, weights = _thinned(train)

@@ -1,4 +1,4 @@
-"""Loss and metrics of a network over a whole split, and which of its values make them infinite."""
+"""Loss and metrics of a network over a whole split, and the values that make them infinite."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ ROWS = 512
 
 
 ODD = 1e4
-"""Smallest scaled value that is reported as odd; ordinary data lie below 100."""
+"""Smallest scaled value that is reported as odd; ordinary values are below 100."""
 
 
 class Evaluator:
@@ -67,7 +67,7 @@ def odd_value(part: Split, output: Array) -> str:
     """Return a message about the value that makes the loss of a part infinite.
 
     It is the largest value of the row with the largest error, if it exceeds `ODD`.  If the outputs
-    of more than half of the rows are not finite, the message blames the network.
+    of more than half of the rows are not finite, the message names the learning rate instead.
     """
     bad = bad_rows(output)
     if 2 * len(bad) > len(output):

@@ -1,6 +1,7 @@
-"""Who computes a training step: NumPy, or machine code that is made for it.
+"""The executor of a training step: NumPy, or machine code compiled for it.
 
-The rule of ``auto``, the choice for one step, and the calls of a step in which the two take turns.
+This module has the rule of ``auto``, the choice for one step, and the calls of a step that is
+compiled in part.
 """
 
 import logging
@@ -32,21 +33,22 @@ from mlpengine.train.bound_step import BoundStep
 _log = logging.getLogger("mlpengine")
 
 CALLS_IN_MULTIPLICATIONS = 2**22
-"""Multiplications of a step for which machine code saves as much time as it does for NumPy's calls.
+"""Number of multiplications whose saving by machine code equals that of the calls of one step.
 
-Either is some 30 us (one thread of a Xeon with AVX-512, November 2026): a step of 10-64-32-1 at
-batch 64 takes 41 us in NumPy and 11 us compiled, one of 26-256-128-1 at batch 256 660 and 410.
+Each saves about 30 us (one thread of a Xeon with AVX-512, November 2026): a step of 10-64-32-1 at
+batch 64 takes 41 us in NumPy and 11 us compiled; a step of 26-256-128-1 at batch 256 takes 660 us
+and 410 us.
 """
 
 MIN_WORK_TO_COMPILE = 20_000 * CALLS_IN_MULTIPLICATIONS
-"""Work of a run from which compiling pays: 0.6 s saved, for half a second to one of compiling."""
+"""Minimum work of a run that is compiled: it saves 0.6 s, and compiling takes 0.5 to 1 s."""
 
 
 def choose_backend(steps: int, sizes: Sequence[int], batch_size: int) -> str:
-    """Return the backend that ``auto`` means for so many steps of a network of these sizes.
+    """Return the backend that ``auto`` selects for this number of steps and these sizes.
 
-    It depends on these numbers and on whether there is a compiler, not on what the cache holds, so
-    a config gives the same bits twice on one machine.
+    It depends only on these numbers and on whether there is a compiler, not on the contents of the
+    cache, so a config gives the same bits in every run on one machine.
     """
     weights = sum(in_dim * out_dim for in_dim, out_dim in pairwise(sizes))
     work = steps * (CALLS_IN_MULTIPLICATIONS + 3 * batch_size * weights)  # forward and twice back
@@ -59,7 +61,7 @@ class StepBuilder:
 
     Attributes:
         weighted: whether batches come with sample weights.
-        threads: that share a compiled step.
+        threads: maximum number of threads of a compiled step.
     """
 
     loss: Loss
@@ -69,7 +71,7 @@ class StepBuilder:
     threads: int
 
     def build(self, scratch: Scratch, grads: Gradients, executor: str) -> tuple[BoundStep, str]:
-        """Return the step on these buffers and its executor: NumPy, too, where compiling fails."""
+        """Return the step on these buffers and its executor, which is NumPy if compiling fails."""
         loss = self.loss.bind(scratch.output, grads.d_output, weighted=self.weighted)
         if executor == "compiled":
             try:

@@ -41,7 +41,7 @@ class EpochRow:
     samples_per_second: float
 
     def values(self) -> list[int | float]:
-        """Return the columns of metrics.csv: those that the same seed reproduces, so no times."""
+        """Return the columns of metrics.csv, without times: the same seed reproduces them."""
         plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
         return [*plain, *self.validation.values()]
 
@@ -78,7 +78,7 @@ class History:
 
 
 class CsvLog:
-    """A CSV file that grows by whole lines; floats are written so that they read back exactly.
+    """A CSV file that grows by whole lines; floats are written so that reading is exact.
 
     Args:
         kept: bytes at the start of the file that are kept, header included; the others are removed.
@@ -95,7 +95,7 @@ class CsvLog:
             self._file = os.open(path, flags, 0o666)
             os.ftruncate(
                 self._file, len(kept)
-            )  # in one call, so that a reader never finds an empty file
+            )  # in one call, so that the file is never empty for a reader
             os.lseek(self._file, 0, os.SEEK_END)
         if not kept:
             self._put(csv_line(columns))
@@ -162,7 +162,7 @@ def csv_line(values: Sequence[Any]) -> bytes:
 
 
 def cell(value: object) -> str:
-    """Return a value as text for CSV: the shortest that reads back the same."""
+    """Return a value as text for CSV: the shortest text that reads back as the same value."""
     if isinstance(value, float):
         return float.__repr__(value)
     return "" if value is None else str(value)

@@ -46,27 +46,27 @@ class Result:
 
 
 class SkipBudget(NamedTuple):
-    """How far a loop may go without a callback: `steps`, while no gradient norm exceeds `norm`."""
+    """Number of `steps` without a callback; a gradient norm above `norm` ends them early."""
 
     steps: float = inf
     norm: float = inf
 
 
 class Callback:
-    """Base class of what a `Loop` calls while it trains.  A hook that is not overridden is free.
+    """Base class of the callbacks of a `Loop`.  A hook that is not overridden takes no time.
 
-    The hooks are named as in PyTorch Lightning.  `on_train_start` comes first; in each epoch
+    The hooks are named as in PyTorch Lightning.  `on_train_start` is called first; in each epoch
     `on_train_batch_end` after each step and `on_train_epoch_end` after validation; then
-    `on_train_end`, and last `on_fit_end`, or `on_exception` where the run failed.
+    `on_train_end`, and last `on_fit_end`, or `on_exception` if the run failed.
 
-    A callback that overrides `state_dict` and `load_state_dict` has its state kept in checkpoints
-    under its `name`; it is loaded before `on_train_start`.
+    If a callback overrides `state_dict` and `load_state_dict`, checkpoints store its state under
+    its `name`; the state is loaded before `on_train_start`.
 
     Attributes:
-        name: under which a state is kept; that of the class unless it is set.
-        order: callbacks of a lower number are called first, those of the same in the order given.
+        name: key of the state in checkpoints; by default the name of the class.
+        order: callbacks with a lower number are called first, equal numbers in the order given.
 
-    Raises: UsageError where a subclass is defined with a method ``on_...`` that is no hook.
+    Raises: UsageError if a subclass defines a method ``on_...`` that is not a hook.
     """
 
     name: ClassVar[str] = ""
@@ -86,13 +86,13 @@ class Callback:
         """Called after each step that is not skipped by `skip_budget`."""
 
     def on_steps_skipped(self, loop: "Loop", norms: list[float]) -> None:
-        """Called after steps that were made without `on_train_batch_end`, with gradient norms."""
+        """Called after steps without `on_train_batch_end`, with their gradient norms."""
 
     def on_train_epoch_end(self, loop: "Loop", row: EpochRow) -> None:
-        """Called after each whole epoch and its validation; `row` holds what was measured."""
+        """Called after each whole epoch and its validation; `row` holds the measurements."""
 
     def on_train_end(self, loop: "Loop") -> None:
-        """Called when no step follows, after an error too; the network holds the last weights."""
+        """Called after the last step, also after an error; the network holds the last weights."""
 
     def on_exception(self, loop: "Loop", error: Exception) -> None:
         """Called after `on_train_end` if the run failed with this NumericalError."""
@@ -103,7 +103,7 @@ class Callback:
     def skip_budget(self, loop: "Loop") -> SkipBudget:
         """Return how many of the next steps need no `on_train_batch_end`.
 
-        Such steps are made many at once where the step is compiled, which is quicker.  Without an
+        If the step is compiled, these steps run in a single call, which is faster.  Without an
         override, a callback that overrides `on_train_batch_end` is called after each step.
         """
         return SkipBudget(0)
@@ -125,7 +125,7 @@ class Loop:
     The best epoch is the one with the best monitored metric on the validation part, whether or
     not `early_stopping` ends training before `epochs`; without a validation part, the last.
 
-    `callbacks` are called in the order of their `order`; what they may read is under Attributes.
+    `callbacks` are called in ascending `order`; they may read the attributes below.
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
@@ -133,10 +133,10 @@ class Loop:
         batch_rows: row numbers, in the training part, of the last batch.
         history: one row for each whole epoch.
         best: the best epoch so far.
-        many: makes many steps at once; None where steps are made one by one.
+        many: runs many steps in one call; None if steps run one by one.
 
-    `state_dict` holds all that later steps depend on: a loop with the same settings that loads it
-    continues with the same bits.
+    `state_dict` holds everything that later steps depend on: a loop with the same settings that
+    loads it continues with the same bits.
 
     `on_nonfinite` is the rule for a step whose loss or gradient is not finite; such a step updates
     nothing.
@@ -165,7 +165,7 @@ class Loop:
         self.batch_rows: Array = self.batches.order[:0]
         weights = train.weights if step.weighted else None
         if short := len(train) % step.batch_size:
-            step.bound(short)  # bound here: within an epoch it would cost time
+            step.bound(short)  # bound here, so that no epoch includes the time of binding
         self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order)
         self.epoch = 0
         self.history = History(("loss", *task.headline) if validation else ())
@@ -192,7 +192,7 @@ class Loop:
 
     @property
     def steps(self) -> int:
-        """Steps made so far."""
+        """Number of steps so far."""
         return self.step.optimizer.steps
 
     def callback(self, name: str) -> Any:
@@ -275,7 +275,7 @@ class Loop:
         return replace(part, x=part.x[rows], y=part.y[rows], truth=part.truth[rows], weights=None)
 
     def _train_epoch(self) -> bool:
-        """Make the remaining steps of the epoch; return whether the epoch is complete."""
+        """Run the remaining steps of the epoch; return whether the epoch is complete."""
         step, hooks, sums = self.step, self._hooks["on_train_batch_end"], self._sums
         many = self.many if self._may_skip else None
         self.epoch = len(self.history.rows) + 1
@@ -301,7 +301,7 @@ class Loop:
         return self.batches.is_done
 
     def _skip_ahead(self, many: CompiledSteps) -> None:
-        """Make as many steps in one call as all skip budgets allow."""
+        """Run as many steps in one call as all skip budgets allow."""
         batches, sums = self.batches, self._sums
         rows, start = batches.batch_size, batches.cursor
         budgets: list[SkipBudget] = [budget(self) for budget in self._hooks["skip_budget"]]
@@ -386,7 +386,7 @@ class Loop:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`; call it before `run`.
 
-        Raises: CheckpointError if the state is one of another network, optimizer or data.
+        Raises: CheckpointError if the state is that of another network, optimizer or data set.
         """
         step = self.step
         with restoring():

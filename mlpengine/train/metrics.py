@@ -1,7 +1,7 @@
 """Metrics over a whole split, computed from collected predictions in float64.
 
-Every function takes targets and predictions of all rows at once, and optional row weights.  Values
-equal scikit-learn's; where scikit-learn warns or refuses, the docstring says what comes back here.
+Every function takes targets and predictions of all rows at once, and optional row weights.  The
+values equal scikit-learn's; the docstrings state the result where scikit-learn warns or raises.
 
 Shapes: class targets (rows,) of class numbers; multi-label targets (rows, labels) of 0 and 1;
 probabilities (rows, classes), (rows, labels) or (rows,) for the positive class alone; regression
@@ -16,7 +16,7 @@ from mlpengine.spec import Array
 
 
 def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the share of rows predicted right; a multi-label row is right when every label is."""
+    """Return the share of rows predicted correctly; for multi-label, with all labels correct."""
     right = target == predicted
     return _mean(right if right.ndim == 1 else right.all(axis=1), weight)
 
@@ -38,8 +38,8 @@ def f1(
     """Return the mean of 2 TP / (2 TP + FP + FN) over the classes among targets and predictions.
 
     The mean is plain (macro) or weighted by the rows of each class (weighted); a class that is
-    never predicted rightly counts 0, and so does one whose rows all weigh 0.  All labels of a
-    multi-label target are counted.
+    never predicted correctly counts as 0, and so does one whose rows all have weight 0.  All labels
+    of a multi-label target are counted.
     """
     hits, predictions, actual = _counts(target, predicted, weight)
     total = predictions + actual

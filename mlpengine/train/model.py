@@ -23,7 +23,7 @@ MODEL_FILE = "model.safetensors"
 class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 
-    The file is one that `Mlp.load` reads, too.
+    `Mlp.load` reads the file, too.
     """
 
     mlp: Mlp
@@ -47,7 +47,7 @@ class Model:
 
     @property
     def plain_loss(self) -> Loss:
-        """The loss to measure it by, without class weights and label smoothing."""
+        """The loss for evaluation, without class weights and label smoothing."""
         options = {k: tuple(v) if isinstance(v, list) else v for k, v in self.loss_options.items()}
         loss = REGISTRY[self.loss](**options)
         assert isinstance(loss, Loss)
@@ -59,7 +59,7 @@ class Model:
     ) -> "Model":
         """Return the model that `to_dict` returned, with these parameters.
 
-        Raises: CheckpointError, naming `where`, if the description or the parameters are none.
+        Raises: CheckpointError, naming `where`, if the description or the parameters are invalid.
         """
         if not isinstance(description, Mapping) or not isinstance(state, Mapping):
             raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
@@ -87,7 +87,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":
-        """Read a model.  Raises: CheckpointError if the file is damaged or holds no such thing."""
+        """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)
         model = cls.restored(header, arrays, Path(path))
         check_finite(arrays, path)

@@ -8,7 +8,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array
 
 SHOWN_ROWS = 5
-"""Rows that a message lists before it only counts them."""
+"""Maximum number of rows that a message lists; it counts the others."""
 
 
 def bad_rows(array: Array) -> Array:

@@ -24,11 +24,11 @@ MAX_TRIES = 10_000
 
 
 class RunDirectory:
-    """A directory that belongs to one run, and to one process as long as it is open.
+    """The directory of one run, used by one process while it is open.
 
-    Processes that ask for the same name at the same time get a directory each: it belongs to the
-    process that creates its lock file.  The lock is an advisory lock of the system, which releases
-    it when the process ends.
+    Processes that create the same name at the same time get different directories: a directory
+    belongs to the process that creates its lock file.  The lock is an advisory lock of the system,
+    which releases it when the process ends.
     """
 
     def __init__(self, path: Path, lock: int | None = None) -> None:
@@ -36,10 +36,10 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path) -> "RunDirectory":
-        """Make `path`, or `path`-002, -003, ... if that one is taken.
+        """Create `path`, or `path`-002, -003, ... if it is in use.
 
-        An existing directory is taken unless it is empty.
-        Raises: RunError if no directory can be made.
+        An existing directory is in use unless it is empty.
+        Raises: RunError if no directory can be created.
         """
         for candidate in _candidates(path.absolute()):
             try:
@@ -101,7 +101,7 @@ class RunDirectory:
 
 
 def environment(threads: int) -> dict[str, Any]:
-    """Return what determines the bits of a result in addition to the config."""
+    """Return the versions and settings that, with the config, determine the bits of a result."""
     return {
         "packages": {"mlpengine": __version__} | {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""Many steps at once, over rows of whole arrays."""
+"""Many steps in one call, over rows of whole arrays."""
 
 from math import inf
 
@@ -9,26 +9,26 @@ from mlpengine.train.bound_step import Data
 from mlpengine.train.step import TrainingStep
 
 WORK_AT_ONCE = 2**27
-"""Parameters times rows of the steps that one call makes: some 10 to 50 milliseconds, after which a
-signal is answered and a checkpoint that is due is written."""
+"""Parameters times rows of the steps of one call: about 10 to 50 milliseconds, after which signals
+are handled and checkpoints that are due are written."""
 
 ROWS_OF_UPDATE = 8
-"""Rows whose arithmetic takes as long as the optimizer's."""
+"""Number of rows whose arithmetic takes as long as the update of the optimizer."""
 
 MIN_STEPS = 4
-"""Steps from which one call is quicker than a call each: it costs 8 us, and each some 3 us."""
+"""Number of steps from which one call, at 8 us, is faster than a call of about 3 us for each."""
 
 
 class CompiledSteps:
     """The full batches of a data set as steps in machine code, many in one call.
 
-    The steps are those that gathering and `TrainingStep.run` would make, bit for bit.
+    The results are those of gathering and `TrainingStep.run`, bit for bit.
 
     Args:
-        step: fused.
-        data: rows that fit its buffers.
-        order: int64 numbers of them, which may be shuffled in place between calls.
-        max_steps: largest number of steps of one call.
+        step: a fused step.
+        data: arrays whose rows fit the step's buffers.
+        order: int64 row numbers, which may be shuffled in place between calls.
+        max_steps: maximum number of steps in one call.
     """
 
     def __init__(self, step: TrainingStep, data: Data, order: Array, max_steps: int) -> None:
@@ -37,10 +37,10 @@ class CompiledSteps:
         self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
 
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
-        """Make `count` steps, the first on the batch that begins at place `start` of the order.
+        """Run up to `count` steps, the first on the batch at position `start` of the order.
 
-        Return losses and gradient norms of those made: the last is the one before a step that
-        fails or whose norm exceeds `norm`.
+        Returns the losses and gradient norms of the completed steps; they end before the first step
+        that fails or whose norm exceeds `norm`.
         """
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
@@ -49,10 +49,10 @@ class CompiledSteps:
 
 
 def compiled_steps(step: TrainingStep, data: Data, order: Array) -> CompiledSteps | None:
-    """Return the full batches of `order` as machine code; None where steps are made one by one.
+    """Return the full batches of `order` as machine code; None if steps must run one by one.
 
-    That is so unless the step is fused and the rows lie in memory as its buffers take
-    them, and where a step takes so long that a call each costs nothing.
+    The result is None if the step is not fused, if the rows do not have the layout of its buffers,
+    or if one call would have fewer than `MIN_STEPS` steps.
     """
     work = len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE)
     max_steps = min(WORK_AT_ONCE // work, len(order) // step.batch_size)

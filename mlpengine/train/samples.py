@@ -14,13 +14,13 @@ from mlpengine.train.diagnose import DIAGNOSTICS_FILE
 from mlpengine.train.history import METRICS_FILE
 
 Quantities = dict[tuple[str, str], float]
-"""By layer ("" for the net) and quantity."""
+"""Values by layer ("" for the network) and quantity."""
 
 
 def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
-    """Yield step and quantities of each sample of a diagnostics.csv, of its whole lines.
+    """Yield step and quantities of each sample of a diagnostics.csv; incomplete lines are ignored.
 
-    Raises: DataError naming file and line for one that cannot be read.
+    Raises: DataError naming file and line for a line that cannot be read.
     """
     for step, lines in groupby(_lines(path), key=lambda line: line[0]):
         yield step, {(layer, quantity): value for _, layer, quantity, value in lines}

@@ -41,7 +41,7 @@ class NonfiniteRule:
         rows: Array,
         places: Places | None = None,
     ) -> None:
-        """Count a step that failed with `error`, or raise what ends the run.
+        """Count a step that failed with `error`, or raise the error that ends the run.
 
         `rows` are the numbers of the batch's rows in the training part, `places` its origin.
         Raises: NumericalError naming step, layer, direction and the rows at fault.

@@ -15,7 +15,7 @@ _ARRAY, _FLOAT = "$array", "$float"
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turn what a saved state of another structure raises into a CheckpointError."""
+    """Turn the errors that a saved state of another structure causes into a CheckpointError."""
     try:
         yield
     except (CheckpointError, NumericalError):

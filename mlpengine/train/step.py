@@ -35,21 +35,21 @@ class TrainingStep:
     """A training step of one network, loss and optimizer, bound to its buffers once.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
-    of the batch before the update.  It allocates only at the first step with a number of rows.
+    of the batch before the update.  It allocates only at the first step with each number of rows.
     Batches may be shorter than `batch_size`.
 
     Args:
-        clip_norm: largest global L2 norm of the gradients; None leaves them alone.
+        clip_norm: maximum global L2 norm of the gradients; None does not clip.
         clip: another rule that scales the gradients, instead of `clip_norm`.
         weighted: whether batches come with sample weights.
         backend: as for `Mlp.scratch`, or ``compiled`` for machine code for these shapes; NumPy
             computes what has no compiled rule, and everything if there is no compiler.
-        threads: maximum for a compiled step; fewer run where more would not make it faster.  The
-            result is the same, bit for bit, for every number.
+        threads: maximum for a compiled step, which uses fewer where more would not be faster.  The
+            result is the same, bit for bit, for every number of threads.
         rematerialization: as for `Mlp.scratch`.
 
     Attributes:
-        executor: ``compiled`` or ``numpy``, which runs the steps; either is deterministic.
+        executor: what runs the steps, ``compiled`` or ``numpy``; both are deterministic.
         scratch, grads: the buffers of the last step.
         loss_value: of the last step, mean over its rows.
         grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
@@ -118,8 +118,8 @@ class TrainingStep:
     def bound(self, rows: int) -> BoundStep:
         """Return the step for `rows` rows: write ``scratch.input`` and ``loss.target``, then `run`.
 
-        One executor runs the steps of every number of rows: where one of them cannot be compiled
-        none is.  Ask for the numbers to come before training, so that no executor follows another.
+        The same executor runs all numbers of rows: if the step for one number cannot be compiled,
+        none is.  Call this for all numbers before training, so that the executor does not change.
         Raises: ShapeError for no rows, or more than the batch size.
         """
         bound = self._bound.get(rows)
@@ -155,9 +155,9 @@ class TrainingStep:
     def run_many(
         self, x: Array, y: Array, order: Array, sample_weight: Array | None = None
     ) -> tuple[Array, Array]:
-        """Make a step on each `batch_size` rows that `order` names; return losses and norms.
+        """Run a step for every `batch_size` rows of `order`; return losses and gradient norms.
 
-        It is a loop of gathering rows and `run`, in a single call if the step is fused.
+        Equivalent to a loop that gathers rows and calls `run`; a fused step does it in one call.
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails, after the steps before it.
         """
@@ -194,9 +194,10 @@ class TrainingStep:
         norms: Array,
         max_norm: float = inf,
     ) -> int:
-        """Make a fused step for each of `losses`; return how many were made.
+        """Run a fused step for each entry of `losses`; return the number of completed steps.
 
-        A step that fails, or whose gradient norm exceeds `max_norm`, is not made, and none after.
+        A step that fails, or whose gradient norm exceeds `max_norm`, updates nothing and is the
+        last one.
         """
         optimizer, fused, count = self.optimizer, bound.fused, len(losses)
         assert fused is not None
@@ -237,7 +238,7 @@ class TrainingStep:
         return self._full.fused.source.text
 
     def record_result(self, loss: float, norm: float) -> None:
-        """Set the attributes that tell of the last step, after one that was fused."""
+        """Set the attributes that describe the last step, after a fused step."""
         self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, self.clipped(norm)
 
     def clipped(self, norm: float) -> float:
@@ -253,7 +254,7 @@ class TrainingStep:
         raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
 
     def _bind_clip(self) -> Apply:
-        """Return what clips the gradients and returns their norm before and after."""
+        """Return a function that clips the gradients and returns their norm before and after."""
         grads = self._full.grads
         if self.clip is not None:
             return self.clip.bind(self.mlp.params, grads)

@@ -19,14 +19,14 @@ HIGHER_IS_BETTER = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the rows and columns of a part come from, for messages."""
+    """The origin of the rows and columns of a split, for messages."""
 
     rows: Table
     features: Sequence[str]
     targets: Sequence[str]
 
     def row(self, row: int) -> str:
-        """Return file and line of a row; its number where it has no line."""
+        """Return the file and line of a row, or its number if it has no line."""
         return f"{self.rows.source}: {self.rows.place(row)}"
 
 
@@ -34,7 +34,7 @@ class Places:
 class Split:
     """The rows of one split, ready for the network.
 
-    `x` may be a `Stream`, which stands for an array larger than memory and is gathered from.
+    `x` may be a `Stream`, from which rows are gathered as from an array larger than memory.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
     weights (rows,) or None.  `places` is None unless the rows come from a table.
@@ -64,7 +64,7 @@ class Task(ABC):
         return np.ascontiguousarray(target, dtype)
 
     def truth(self, table: Table, target: Array) -> Array:
-        """Return what predictions are compared with."""
+        """Return the values with which predictions are compared."""
         return target
 
     @abstractmethod
@@ -122,7 +122,7 @@ class BinaryClassification(Classification):
 
 
 class MultiLabel(Task):
-    """Several labels, each a yes or no of its own, by a logit for each."""
+    """Several independent yes-or-no labels, with one logit for each."""
 
     headline = ("accuracy", "macro_f1")
 
@@ -142,7 +142,7 @@ class MultiLabel(Task):
 
 
 class Regression(Task):
-    """Numbers, on the scale of `target`, which inverts it."""
+    """Numbers in the units of the table: `target` inverts the scaling of the outputs."""
 
     headline = ("r2", "mae", "rmse")
 

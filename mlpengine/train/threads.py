@@ -1,9 +1,9 @@
 """Limits on the threads of BLAS and NumExpr.
 
-The default is one: a second thread makes a large step some 40 % faster on an idle
-machine, but beside other work each product waits for the slower of the two.  Ten epochs of 40,000
-rows through 26-256-128-1 took 5.0 s with one thread and 27.6 s with two on two cores of a Xeon that
-others used too, 15.6 s and 64.7 s beside two busy loops (November 2026).
+The default is one: a second thread makes a large step about 40 % faster on an idle machine, but on
+a busy one each product takes as long as the slower of the two.  Ten epochs of 40,000 rows through
+26-256-128-1 took 5.0 s with one thread and 27.6 s with two on two shared cores of a Xeon, and
+15.6 s and 64.7 s beside two busy loops (November 2026).
 """
 
 import os
