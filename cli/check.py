@@ -13,6 +13,7 @@ from mlpengine.data.checks import Profile, more_features
 from mlpengine.wording import plural
 
 from .progress import Meter
+from .streams import say
 
 EPILOG = """\b
 Examples:
@@ -43,24 +44,24 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     shown = facts.warnings(dropped)
     if not as_json:
         lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
-        click.echo("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
+        say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))
     fitted = after(tables)
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))
         if not as_json:
-            click.echo(f"warning: {shown[-1]}")
+            say(f"warning: {shown[-1]}")
     if as_json:
         shown_facts = {**facts.as_dict(), "warnings": shown, "dropped": dropped}
         click.echo(json.dumps({**shown_facts, **fitted}))
         return
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
     for line in tables.remarks:
-        click.echo(line)
-    click.echo(f"rows: {rows}\nfeatures: {fitted['features']}, outputs: {fitted['outputs']}")
+        say(line)
+    say(f"rows: {rows}\nfeatures: {fitted['features']}, outputs: {fitted['outputs']}")
     if fitted["constant_in_training"]:
-        click.echo(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
-    click.echo(plural(len(shown), "warning"))
+        say(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
+    say(plural(len(shown), "warning"))
 
 
 def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:

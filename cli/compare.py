@@ -13,6 +13,7 @@ from mlpengine.train.task import HIGHER_IS_BETTER
 
 from .report import number
 from .session import RESOLVED, RESULT_FILE, read_result
+from .streams import say
 
 EPILOG = """\b
 Examples:
@@ -53,7 +54,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
         shown = {"runs": names, "settings": differing, "metrics": metrics, **verdict}
         click.echo(json.dumps(shown))
         return
-    click.echo("\n".join(described(names, results, differing, metrics, verdict)))
+    say("\n".join(described(names, results, differing, metrics, verdict)))
 
 
 def checked_result(run: Path) -> dict[str, Any]:

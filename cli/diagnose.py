@@ -24,6 +24,7 @@ from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.errors import UsageError
+from mlpengine.files import similar_file
 from mlpengine.train.diagnose import facts, measure_recalls
 from mlpengine.train.model import Model, load_model
 from mlpengine.train.samples import read_diagnostics
@@ -31,6 +32,7 @@ from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .session import RESOLVED
+from .streams import say
 
 EPILOG = """\b
 Examples:
@@ -42,7 +44,7 @@ Examples:
 
 
 @click.command("diagnose", epilog=EPILOG)
-@click.argument("target", metavar="CONFIG|RUN", type=click.Path(path_type=Path, exists=True))
+@click.argument("target", metavar="CONFIG|RUN", type=click.Path(path_type=Path))
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
 )
@@ -78,6 +80,8 @@ def command(
     20 rows to learn by heart, learning rates that work, and some steps on trial.  Of a run: its
     last sample, what is wrong in words, the weights' spectra, and the rows that are hardest.
     """
+    if not target.exists():
+        raise UsageError(f"{target}: there is no such config or run{similar_file(target)}")
     if not target.is_dir():
         if plot is not None:
             raise UsageError("diagnose: --plot draws a run; give its directory")
@@ -88,7 +92,7 @@ def command(
         if plot is not None:
             picture_format(plot)
         report, lines = _after(target, rows, plot, dark=dark)
-    click.echo(json.dumps(report, allow_nan=False) if as_json else "\n".join(lines))
+    say(json.dumps(report, allow_nan=False) if as_json else "\n".join(lines))
 
 
 def _before(

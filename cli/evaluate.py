@@ -20,6 +20,7 @@ from mlpengine.train.task import Classification, Split, part_of
 
 from .report import metrics_table, mistakes
 from .session import RESOLVED
+from .streams import say
 
 EPILOG = """\b
 Examples:
@@ -60,7 +61,7 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
     last = list(parts)[-1]
     labels = model.preprocessor.classes
     lines += ["", *mistakes(model.task, parts[last], measured[last]["output"], labels, last)]
-    click.echo("\n".join(lines).rstrip())
+    say("\n".join(lines).rstrip())
 
 
 def measure(model: Model, parts: dict[str, Split]) -> dict[str, dict[str, Any]]:
@@ -89,7 +90,7 @@ def read_part(model: Model, source: str) -> Split:
         table, target.columns if target else [], model.preprocessor.rows_in_use(table)
     )
     for line in usable.remarks:
-        click.echo(line, err=True)
+        say(line, err=True)
     return part_of(table, usable.rows, model.preprocessor, model.task, model.mlp.dtype)
 
 

@@ -7,7 +7,10 @@ import click
 
 from mlpengine.errors import RunError
 from mlpengine.export import FORMATS, export, format_of
+from mlpengine.files import similar_file
 from mlpengine.train.model import MODEL_FILE, Model
+
+from .streams import say
 
 EPILOG = """\b
 Formats:
@@ -56,6 +59,8 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool) -> Non
     The ONNX model is run and compared with mlpengine's own predictions before the file is
     written; it needs the extra onnx: pip install 'mlpengine[onnx]'.
     """
+    if not run.exists():
+        raise RunError(f"{run}: there is no such run or model file{similar_file(run)}")
     source = run / MODEL_FILE if run.is_dir() else run
     if not source.is_file():
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
@@ -67,11 +72,9 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool) -> Non
         shown = {name: getattr(exported, name) for name in fields}
         click.echo(json.dumps({"path": str(path), **shown}))
         return
-    click.echo(f"wrote {path} ({path.stat().st_size:,} bytes)")
+    say(f"wrote {path} ({path.stat().st_size:,} bytes)")
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
-            click.echo(f"{title}: " + ", ".join(f"{name} ({t})" for name, t in values.items()))
+            say(f"{title}: " + ", ".join(f"{name} ({t})" for name, t in values.items()))
     if exported.difference is not None:
-        click.echo(
-            f"compared with our own predictions: largest difference {exported.difference:.2g}"
-        )
+        say(f"compared with our own predictions: largest difference {exported.difference:.2g}")

@@ -5,16 +5,19 @@ import os
 from pathlib import Path
 
 import click
+import numpy as np
 
 from mlpengine.config.proposal import propose
 from mlpengine.data import DATASETS, Profile, profile, read_table
 from mlpengine.data.checks import KEEP_IF, more_features
+from mlpengine.data.targets import fit_target
 from mlpengine.errors import UsageError
 from mlpengine.files import write_atomically
 from mlpengine.wording import plural
 
 from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
+from .streams import say
 
 EPILOG = """\b
 Examples:
@@ -61,6 +64,8 @@ def command(
     names = list(dict.fromkeys(target))
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
+    with_target = ~np.logical_or.reduce([table[name].missing for name in names])
+    fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
     text = propose(facts, names, source=source, schema=SCHEMA_FILE)
     if path is not None:
         write_atomically(path, text.encode())
@@ -72,10 +77,10 @@ def command(
     if path is None:
         click.echo(text, nl=False)
     for line in remarks(facts):
-        click.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", err=True)
     if path is not None:
-        click.echo(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
-        click.echo(f"next: mlpengine check {path}; mlpengine train {path}")
+        say(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
+        say(f"next: mlpengine check {path}; mlpengine train {path}")
 
 
 def remarks(facts: Profile) -> list[str]:

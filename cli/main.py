@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from .streams import keep_streams
+from .streams import keep_streams, say
 
 COMMANDS = {
     "init": "Write a config for a table.",
@@ -170,7 +170,7 @@ def _usage(error: click.ClickException) -> str:
 
 def _say(text: str) -> None:
     with suppress(OSError, ValueError):
-        click.echo(text, err=True)
+        say(text, err=True)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -17,6 +17,7 @@ from mlpengine.train.model import Model, load_model
 from mlpengine.train.task import Classification, MultiLabel, Task
 from mlpengine.wording import plural
 
+from .streams import say
 from .tables import SUFFIXES, Coded, csv_text, plain, write_table
 
 EPILOG = """\b
@@ -68,7 +69,7 @@ def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> N
             shown["predictions"] = [dict(zip(columns, record, strict=True)) for record in records]
         click.echo(json.dumps({**shown, "out": out}))
     else:
-        click.echo(f"wrote {out} ({plural(rows, 'row')}: {', '.join(columns)})", err=True)
+        say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(columns)})", err=True)
 
 
 def _blocks(
@@ -90,7 +91,7 @@ def _blocks(
     if unlike:
         where = model.preprocessor.options.where
         text = f"{plural(unlike, 'row')} of {rows:,} unlike those trained on: not {where}"
-        click.echo(f"warning: {table.source}: {text}", err=True)
+        say(f"warning: {table.source}: {text}", err=True)
 
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:

@@ -9,6 +9,7 @@ import click
 
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop
+from mlpengine.wording import printable
 
 SHOWN = 3
 """Validation metrics in a row; metrics.csv holds all."""
@@ -130,7 +131,7 @@ class Meter:
     """Seconds before the first line, and between lines, where stderr is no terminal."""
 
     def __init__(self, title: str, clock: Callable[[], float] = perf_counter) -> None:
-        self._title, self._clock = title, clock
+        self._title, self._clock = printable(title), clock
         self._due = clock() + self.FIRST
         self._bar: Any = None
         self._task: Any = None

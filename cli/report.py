@@ -10,7 +10,7 @@ from mlpengine.spec import Array
 from mlpengine.train.loop import Result
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.task import Classification, Regression, Split, Task
-from mlpengine.wording import plural
+from mlpengine.wording import plural, printable
 
 if TYPE_CHECKING:
     from .session import Session
@@ -85,7 +85,7 @@ def mistakes(
     if not isinstance(task, Classification):
         return []
     counts = confusion_matrix(part.truth, predicted, len(labels)).astype(np.int64)
-    texts = [str(label) for label in labels]
+    texts = [printable(str(label)) for label in labels]
     if len(texts) > SHOWN_CLASSES:
         return _commonest(counts, texts, name)
     width = max(7, *(len(text[:12]) + 2 for text in texts))
@@ -131,7 +131,9 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
     for i, column in enumerate(columns):
         off = (predicted - truth)[:, i]
         values = [off.mean(), *np.quantile(off, (0.05, 0.5, 0.95)), off[np.abs(off).argmax()]]
-        lines.append(f"  {column}"[:width].ljust(width) + "".join(f"{v:>11.5g}" for v in values))
+        lines.append(
+            f"  {printable(column)}"[:width].ljust(width) + "".join(f"{v:>11.5g}" for v in values)
+        )
     return lines
 
 

@@ -13,8 +13,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-import click
-
 from mlpengine.config.build import Experiment
 from mlpengine.config.columns import column_verdicts
 from mlpengine.data import Preprocessor
@@ -26,7 +24,7 @@ from mlpengine.errors import (
     RunError,
     UsageError,
 )
-from mlpengine.files import read_file, remove_unfinished
+from mlpengine.files import read_file, remove_unfinished, similar_file
 from mlpengine.spec import Array
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import (
@@ -43,6 +41,7 @@ from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Split
 
 from .progress import Progress
+from .streams import say
 
 GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
 ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
@@ -173,7 +172,7 @@ class Session:
             return self.loop.run()
         except NumericalError:
             for verdict in self.verdicts():
-                click.echo(f"  {verdict}", err=True)
+                say(f"  {verdict}", err=True)
             raise
         finally:
             for progress in self.progress:
@@ -336,6 +335,8 @@ def uses_extra(setting: str | bool, package: str) -> bool:
 
 def read_result(path: Path) -> dict[str, Any]:
     """Return the result.json of a run.  Raises: RunError if there is none that can be read."""
+    if not path.exists():
+        raise RunError(f"{path}: there is no such run{similar_file(path)}")
     try:
         result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from errno import EIO, EPIPE
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -65,3 +67,10 @@ def keep_streams() -> None:
             write_through=getattr(before, "write_through", False),
         )
         setattr(sys, name, stream)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines for a person to read; control characters in names and cells are escaped."""
+    from mlpengine.wording import printable
+
+    click.echo("\n".join(map(printable, text.split("\n"))), err=err)

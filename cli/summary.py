@@ -12,6 +12,7 @@ from mlpengine.nn import Mlp
 from mlpengine.wording import plural
 
 from .session import RESOLVED
+from .streams import say
 
 EPILOG = """\b
 Examples:
@@ -43,7 +44,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
         click.echo(experiment.step.emit_c(), nl=False)
         return
     facts = summarize(experiment)
-    click.echo(json.dumps(facts) if as_json else table(facts))
+    say(json.dumps(facts) if as_json else table(facts))
 
 
 def summarize(experiment: Experiment) -> dict[str, Any]:

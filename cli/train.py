@@ -19,6 +19,7 @@ from .progress import Progress, progress
 from .report import report
 from .session import RESOLVED, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
+from .streams import say
 
 EPILOG = """\b
 Examples:
@@ -88,7 +89,7 @@ def command(
         else:
             experiment = build(load_config(config, overrides))
             if dry_run:
-                click.echo(dry_run_report(experiment, as_json))
+                say(dry_run_report(experiment, as_json))
                 return
             session = new_session(experiment, out, callbacks)
         run(session, state, profile=profile, quiet=quiet, as_json=as_json)
@@ -134,7 +135,7 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
     experiment = session.experiment
     profiler = Profiler(session) if profile else None
     if not quiet:
-        click.echo(opening(experiment, session), err=True)
+        say(opening(experiment, session), err=True)
     state.attach(session.loop.stop)
     with closing(session), pinned(experiment.blas_threads):
         result = session.run()
@@ -143,9 +144,9 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
             profiler.saved()
         files = [] if state.code else pictures(session, result)
     if profiler:
-        click.echo(profiler.table(), err=True)
+        say(profiler.table(), err=True)
     with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
-        click.echo(json.dumps(outcome) if as_json else report(session, result, outcome, files))
+        say(json.dumps(outcome) if as_json else report(session, result, outcome, files))
 
 
 def opening(experiment: Experiment, session: Session | None = None) -> str:

@@ -9,6 +9,7 @@ from errno import ENOSPC
 from pathlib import Path
 
 from mlpengine.errors import MlpEngineError, RunError
+from mlpengine.wording import nearest
 
 TEMPORARY = ".tmp-"
 """Prefix of files that are not complete yet; a process that is killed may leave one behind."""
@@ -33,6 +34,14 @@ def read_file(path: Path) -> bytes:
     """Return the bytes of a file.  Raises: RunError naming it and the cause."""
     with writing(path, "read"):
         return path.read_bytes()
+
+
+def similar_file(path: Path) -> str:
+    """Return `` - did you mean 'x'?`` for the file beside a missing one whose name is nearest."""
+    with suppress(OSError):
+        near = nearest(path.name, (other.name for other in path.parent.iterdir()))
+        return f" - did you mean {str(path.with_name(near))!r}?" if near else ""
+    return ""
 
 
 def make_directory(directory: Path) -> None:

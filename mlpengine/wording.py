@@ -1,4 +1,4 @@
-"""Pieces of messages that many modules write: numbers with their nouns, and near misses."""
+"""Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -7,6 +7,19 @@ from difflib import get_close_matches
 def plural(number: int, noun: str, many: str = "") -> str:
     """Return a number with its noun: "1 row", "1,234 rows"; `many` where an s is not enough."""
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+
+
+def printable(text: str) -> str:
+    """Return text from a file in one line and without control characters, escaped as by `repr`.
+
+    Bytes of a path that are no characters (surrogates) stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
+        for c in text
+    )
 
 
 def suggestion(wrong: object, names: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlpengine.wording import plural, suggestion
+from mlpengine.wording import plural, printable, suggestion
 
 ROOT = Path(__file__).parents[1]
 NOUNS = (
@@ -83,3 +83,15 @@ def test_plural(args, text):
 )
 def test_suggestion(wrong, text):
     assert suggestion(wrong, ["adam", "Price"]) == text
+
+
+CONTROLS = ["a\x1b[31m", "a\nb", "\x9b2J", "\u202eabc", "\x7f", "caf\xe9 \u4e2d"]
+
+
+@pytest.mark.parametrize("text", CONTROLS)
+def test_control_characters_are_escaped_as_repr_writes_them(text):
+    assert printable(text) == repr(text)[1:-1]
+
+
+def test_bytes_of_a_path_that_are_no_characters_stay():
+    assert printable("run\udcff\n") == "run\udcff\\n"

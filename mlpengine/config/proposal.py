@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mlpengine.data import Profile
 from mlpengine.data.checks import KEEP_IF
-from mlpengine.wording import plural
+from mlpengine.wording import plural, printable
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
@@ -44,8 +44,8 @@ def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str
     size = next(size for size in SIZES if profile.n_rows <= size.rows)
     lines = [
         f"{SCHEMA_LINE}{schema}",
-        f"# Predicts {', '.join(target)} from {profile.source}: {plural(profile.n_rows, 'row')}, "
-        f"{plural(len(profile.columns), 'column')}.",
+        f"# Predicts {printable(', '.join(target))} from {printable(profile.source)}: "
+        f"{plural(profile.n_rows, 'row')}, {plural(len(profile.columns), 'column')}.",
         "seed: 0",
         "",
         "data:",
@@ -82,7 +82,7 @@ def quoted(text: str) -> str:
     plain = text.replace("_", "").replace("-", "").replace(".", "").replace("/", "")
     is_word = plain.isascii() and plain.isalnum() and text[:1].isalpha()
     reserved = text.lower() in ("null", "true", "false", "yes", "no", "on", "off")
-    return text if is_word and not reserved else json.dumps(text, ensure_ascii=False)
+    return text if is_word and not reserved else printable(json.dumps(text, ensure_ascii=False))
 
 
 def _list(names: Sequence[str]) -> str:
@@ -148,4 +148,4 @@ def _balance(profile: Profile) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:100]
+    return " ".join(printable(text).split())[:100]

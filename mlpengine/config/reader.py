@@ -20,6 +20,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mlpengine.errors import ConfigError
+from mlpengine.files import similar_file
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12
@@ -98,7 +99,8 @@ def read_document(path: Path) -> Document:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{source}: cannot read the config ({error.strerror})") from error
+        near = "" if path.exists() else similar_file(path)
+        raise ConfigError(f"{source}: cannot read the config ({error.strerror}){near}") from error
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{source}: a config must be at most {MAX_BYTES} bytes")
     try:

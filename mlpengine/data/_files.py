@@ -6,10 +6,12 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from mlpengine.data.progress import Progress
 from mlpengine.errors import DataError
+from mlpengine.files import similar_file
 
 Opener = Callable[[], BinaryIO]
 
@@ -52,7 +54,8 @@ def readable(where: str) -> Iterator[None]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{where}: the gzip data are damaged or cut short ({error})") from error
     except OSError as error:
-        raise DataError(f"{where}: cannot be read ({error.strerror or error})") from error
+        near = similar_file(Path(where)) if isinstance(error, FileNotFoundError) else ""
+        raise DataError(f"{where}: cannot be read ({error.strerror or error}){near}") from error
 
 
 class _Watched(io.FileIO):

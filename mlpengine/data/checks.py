@@ -12,10 +12,10 @@ from mlpengine.data.leaks import Leak, find_leaks
 from mlpengine.data.progress import Progress, section, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
-from mlpengine.data.targets import ClassTarget
+from mlpengine.data.targets import ClassTarget, check_target
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
-from mlpengine.wording import plural
+from mlpengine.wording import plural, printable
 
 MOSTLY_MISSING = 0.5
 SMALL_CLASS = 10
@@ -100,18 +100,22 @@ class Profile:
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
-        width = max((len(column.name) for column in self.columns), default=0)
+        names = [printable(column.name) for column in self.columns]
+        width = max(map(len, names), default=0)
         size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
         report = [f"{self.source}: {size}"]
-        for column in self.columns:
+        for name, column in zip(names, self.columns, strict=True):
             gaps = f", {column.missing} missing" if column.missing else ""
             report.append(
-                f"  {column.name:<{width}}  {column.kind:<8}  {column.distinct} distinct{gaps}; "
-                f"{column.summary}"
+                f"  {name:<{width}}  {column.kind:<8}  {column.distinct} distinct{gaps}; "
+                f"{printable(column.summary)}"
             )
         if self.task:
             report.append(f"task: {self.task}")
-        report += [f"  class {name}: {plural(rows, 'row')}" for name, rows in self.classes.items()]
+        report += [
+            f"  class {printable(name)}: {plural(rows, 'row')}"
+            for name, rows in self.classes.items()
+        ]
         return report
 
 
@@ -127,7 +131,7 @@ def profile(
     Leaks are searched when there is one target column, for classification and regression.
     `progress` is called with the share of the work that is done.
 
-    Raises: DataError if a target column does not exist.
+    Raises: DataError if a target column does not exist, or neither classes nor numbers are in it.
     """
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
@@ -139,6 +143,7 @@ def profile(
     for name in targets:
         complete &= ~table[name].missing
     if targets and task is None:
+        check_target(table, targets)
         task = task_of([table[name] for name in targets])
     classes: dict[str, int] = {}
     leaks: list[Leak] = []

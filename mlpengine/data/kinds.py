@@ -92,6 +92,24 @@ def task_of(columns: list[Column]) -> Task:
     return "classification" if column.is_integer and few else "regression"
 
 
+def odd_target_row(column: Column) -> int | None:
+    """Return the first text of a target that is numbers but for a few texts, else None.
+
+    The numbers must be those of a regression: of few whole numbers and a text each may be a class.
+    """
+    if column.kind != "text":
+        return None
+    levels = [column.levels[code] for code in column.distinct()]
+    if not levels or _number_share(levels) < MIXED_SHARE:
+        return None
+    known = [_cells.numbers([level], frozenset()) for level in column.levels]
+    numbers = np.array([*(np.nan if value is None else value[0] for value in known), np.nan])
+    values = numbers[column.values]
+    if task_of([Column(values[~np.isnan(values)])]) != "regression":
+        return None
+    return odd_row(column)
+
+
 def is_binary(column: Column) -> bool:
     """Whether a column holds nothing but 0 and 1."""
     return column.kind in ("number", "boolean") and bool(np.isin(column.distinct(), (0, 1)).all())

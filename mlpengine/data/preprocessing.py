@@ -24,7 +24,14 @@ from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Clipping, Filling, Scaling
 from mlpengine.data.table import Table
-from mlpengine.data.targets import Label, Target, fit_target, row_weights, target_from_state
+from mlpengine.data.targets import (
+    Label,
+    Target,
+    check_target,
+    fit_target,
+    row_weights,
+    target_from_state,
+)
 from mlpengine.errors import DataError, FormulaError
 from mlpengine.formula import Expr
 from mlpengine.spec import Array
@@ -106,6 +113,8 @@ class Preprocessor:
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
+        if options.task is None:
+            check_target(table, options.target)
         clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
         self.numbers = Numbers.fit(
             table, self._sources(table), options.standardize, options.missing, rows, clip

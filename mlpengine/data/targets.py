@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.data.kinds import Task, is_binary, odd_row, task_of
+from mlpengine.data.kinds import Task, is_binary, kind_of, odd_row, odd_target_row, task_of
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -176,6 +176,30 @@ class MultiLabelTarget(Target):
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON."""
         return {"task": self.task, "columns": self.columns}
+
+
+def check_target(table: Table, columns: Sequence[str]) -> None:
+    """Check that the task of the target can be inferred from its cells.
+
+    Raises: DataError naming the text among numbers, or a column of texts that do not repeat.
+    """
+    if len(columns) != 1:
+        return
+    (name,) = columns
+    column = table[name]
+    row = odd_target_row(column)
+    if row is not None:
+        raise DataError(
+            f"{table.where(name, row)}: the target must be a number, as in most rows "
+            f"({column.cell(row)!r}); correct or empty the cell, or set task to classification"
+        )
+    if kind_of(column) == "text":
+        count = len(column.distinct())
+        raise DataError(
+            f"{table.where(name)}: the target must be numbers or classes that repeat "
+            f"({plural(count, 'different text')} in {plural(table.n_rows, 'row')}); choose another "
+            "column, or set task to classification"
+        )
 
 
 def fit_target(

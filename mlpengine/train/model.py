@@ -7,6 +7,7 @@ from typing import Any
 
 from mlpengine.data import Preprocessor
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError
+from mlpengine.files import similar_file
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -14,7 +15,6 @@ from mlpengine.spec import Array
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
 from mlpengine.train.task import Task, task_for
-from mlpengine.wording import suggestion
 
 MODEL_FILE = "model.safetensors"
 
@@ -102,9 +102,7 @@ def load_model(run: str | Path) -> Model:
     """
     run = Path(run)
     if not run.exists():
-        beside = run.parent.iterdir() if run.parent.is_dir() else ()
-        near = suggestion(run.name, [path.name for path in beside])
-        raise CheckpointError(f"{run}: there is no such run or model file{near}")
+        raise CheckpointError(f"{run}: there is no such run or model file{similar_file(run)}")
     if not run.is_dir():
         return Model.load(run)
     if (run / MODEL_FILE).is_file():

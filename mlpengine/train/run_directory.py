@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from mlpengine import __version__
 from mlpengine.errors import RunError, UsageError
-from mlpengine.files import write_atomically, writing
+from mlpengine.files import similar_file, write_atomically, writing
 from mlpengine.train.threads import blas_name, cores
 
 try:
@@ -64,6 +64,8 @@ class RunDirectory:
         Raises: UsageError if it is not one; RunError if another process uses it.
         """
         path = path.absolute()
+        if not path.exists():
+            raise UsageError(f"{path}: there is no such run{similar_file(path)}")
         if not (path / LOCK_FILE).is_file():
             raise UsageError(f"{path}: is not the directory of a run (there is no {LOCK_FILE})")
         try:

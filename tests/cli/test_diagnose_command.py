@@ -121,7 +121,7 @@ def test_hard_rows_are_lines_of_the_file(mlpengine, finished):
         (["run", "--plot", "x.jpeg"], "x.jpeg: a picture must be named .png, .svg or .pdf"),
         (["run", "--set", "seed=1"], "--set changes a config"),
         (["empty"], "no run directory"),
-        (["missing"], "does not exist"),
+        (["missing"], "missing: there is no such config or run"),
     ],
 )
 def test_wrong_usage_is_explained(mlpengine, finished, args, text):

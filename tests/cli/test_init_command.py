@@ -173,3 +173,81 @@ def test_the_formulas_that_init_shows_work(mlpengine, tmp_path):
     (tmp_path / "rows.yaml").write_text(config)
     checked = json.loads(mlpengine("check", "rows.yaml", "--json").out)
     assert checked["feature_names"] == ["a b: c", "log a b: c"]
+
+
+def table_with(target):
+    """Return a CSV of 120 rows whose target is what a function makes of the row's number."""
+    return "x,y,z\n" + "".join(f"{i % 11},{target(i)},{i % 3}\n" for i in range(120))
+
+
+REFUSED_TARGETS = {
+    "a text among numbers": (
+        lambda i: "oops" if i == 7 else i / 10,
+        "t.csv: line 9, column 'y': the target must be a number, as in most rows ('oops')",
+    ),
+    "two spellings of a gap": (lambda i: "-" if i in (3, 50) else i * 1.5, "t.csv: line 5, "),
+    "names": (lambda i: f"n{i}", "column 'y': the target must be numbers or classes that repeat"),
+    "one class": (lambda i: "a", "column 'y': at least two classes are needed"),
+    "infinite": (lambda i: "inf" if i == 3 else i / 10, "t.csv: line 5, column 'y'"),
+    "dates": (lambda i: f"2020-01-{1 + i % 28:02d}", "t.csv: line 2, column 'y'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_TARGETS)
+def test_a_target_that_cannot_be_trained_on_is_refused_by_all_commands(name, mlpengine, tmp_path):
+    target, message = REFUSED_TARGETS[name]
+    (tmp_path / "t.csv").write_text(table_with(target))
+    (tmp_path / "c.yaml").write_text("data: {source: t.csv, target: y}\n")
+    calls = (("init", "t.csv", "--target", "y"), ("check", "c.yaml"), ("train", "c.yaml", "-q"))
+    for call in calls:
+        answer = mlpengine(*call)
+        assert answer.code == 2
+        assert message in answer.err
+    assert not (tmp_path / "t.yaml").exists()
+
+
+CLASS_TARGETS = {
+    "whole numbers and a text": lambda i: "other" if i == 7 else i % 12,
+    "texts and a number": lambda i: "7" if i == 7 else f"k{i % 30}",
+}
+
+
+@pytest.mark.parametrize("name", CLASS_TARGETS)
+def test_few_numbers_and_a_text_are_classes(name, mlpengine, tmp_path):
+    (tmp_path / "t.csv").write_text(table_with(CLASS_TARGETS[name]))
+    assert mlpengine("init", "t.csv", "--target", "y").code == 0
+    assert "task: classification" in (tmp_path / "t.yaml").read_text()
+
+
+def test_a_text_among_numbers_is_a_class_where_the_config_says_so(mlpengine, tmp_path):
+    (tmp_path / "t.csv").write_text(table_with(lambda i: "oops" if i % 40 == 7 else i % 30 / 10))
+    config = "data: {source: t.csv, target: y, task: classification}\ntraining: {epochs: 1}\n"
+    (tmp_path / "c.yaml").write_text(config)
+    assert mlpengine("train", "c.yaml", "-q").code == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "near"),
+    [
+        (("train", "titanic.ymal"), "titanic.yaml"),
+        (("check", "sub/titanic.yml"), "sub/titanic.yaml"),
+        (("summary", "titanic.yam"), "titanic.yaml"),
+        (("diagnose", "titamic.yaml"), "titanic.yaml"),
+        (("diagnose", "runs/titanc"), "runs/titanic"),
+        (("train", "--resume", "runs/titanc"), "runs/titanic"),
+        (("evaluate", "runs/titanc"), "runs/titanic"),
+        (("predict", "runs/titanc", "x.csv"), "runs/titanic"),
+        (("export", "runs/titanc"), "runs/titanic"),
+        (("compare", "runs/titanc", "runs/titanic"), "runs/titanic"),
+        (("init", "titanic.csw", "--target", "y"), "titanic.csv"),
+    ],
+)
+def test_the_nearest_file_is_offered_for_a_missing_one(call, near, mlpengine, tmp_path):
+    for folder in ("sub", "runs/titanic"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("titanic.yaml", "sub/titanic.yaml", "titanic.csv"):
+        (tmp_path / name).write_text("")
+    answer = mlpengine(*call)
+    assert answer.code in (1, 2)
+    assert "did you mean" in answer.err
+    assert f"{near}'?" in answer.err

@@ -117,3 +117,44 @@ def test_a_signal_without_a_terminal_is_answered(folder, monkeypatch):
     state.attach(lambda: calls.append("stop"))
     state.handle(2, None)
     assert (state.code, calls) == (130, ["stop"])
+
+
+HOSTILE = "\x1b[2J\x9b1m"
+"""Clears a terminal, in the seven-bit and in the eight-bit spelling."""
+
+
+def hostile_table(folder):
+    names = [f"{name}{HOSTILE}" for name in ("size", "kind", "label", "note")]
+    rows = [
+        f"{i % 7},k{i % 3}{HOSTILE},{'ab'[i % 7 > 3]}{HOSTILE},n{i}{HOSTILE}" for i in range(120)
+    ]
+    (folder / "t.csv").write_text("\n".join([",".join(names), *rows]) + "\n")
+    (folder / "odd.csv").write_text("\n".join([",".join(names), f"x{HOSTILE},k0,a,n"]) + "\n")
+    return names
+
+
+def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_path):
+    names = hostile_table(tmp_path)
+    small = ("--epochs", "2", "--out", "run", "--set", "report.plots=false")
+    calls = {
+        ("init", "t.csv"): 2,
+        ("init", "t.csv", "--target", f"lable{HOSTILE}"): 2,
+        ("init", "t.csv", "--target", names[2], "-o", "t.yaml"): 0,
+        ("init", "t.csv", "--target", names[2], "-o", "-"): 0,
+        ("check", "t.yaml"): 0,
+        ("summary", "t.yaml"): 0,
+        ("train", "t.yaml", *small): 0,
+        ("evaluate", "run"): 0,
+        ("evaluate", "run", "--data", "t.csv"): 0,
+        ("diagnose", "run"): 0,
+        ("predict", "run", "t.csv", "-o", "p.csv"): 0,
+        ("predict", "run", "odd.csv"): 2,
+        ("predict", "run", "t.csv", "--id", names[2]): 2,
+        ("export", "run", "-o", "m.npz"): 0,
+    }
+    for call, code in calls.items():
+        answer = mlpengine(*call)
+        assert answer.code == code, (call, answer.err)
+        assert all(c.isprintable() or c == "\n" for c in answer.out + answer.err), call
+        if names[2] in call or call[0] == "check":
+            assert "\\x1b[2J\\x9b1m" in answer.out + answer.err
