@@ -13,7 +13,7 @@ __all__ = ["NUMPY", "Backend", "BackendName", "Rule", "find_backend"]
 def find_backend(name: str) -> Backend:
     """Return the backend called `name`; `auto` is NumPy.
 
-    NumExpr won nowhere, as measured by ``benchmarks/backends.py``, and is not even imported.
+    `auto` does not import NumExpr, which was not faster anywhere in ``benchmarks/backends.py``.
     Raises: UsageError for an unknown name.
     """
     if name in ("numpy", "auto"):

@@ -1,8 +1,7 @@
 """Backends of tape programs; an op for which one has no rule runs its own NumPy rules.
 
-A backend's rule is a function ``rule(*arrays, out=..., **work)`` that yields calls, exactly as the
-op's own rule does.  It is chosen while a program is bound, by the op and the direction; nothing is
-chosen in a replay.
+A backend's rule is a function ``rule(*arrays, out=..., **work)`` that yields calls, as the op's own
+rule does.  It is selected by op and direction while a program is bound, never during a replay.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ Rule = Callable[..., Calls]
 
 @dataclass(frozen=True)
 class Backend:
-    """A name, and what finds the rule that replaces an op's own, or None."""
+    """A name, and a function that returns the rule that replaces an op's own, or None."""
 
     name: str
     find: Callable[[GradOp, Direction], Rule | None] = lambda op, direction: None

@@ -1,7 +1,7 @@
 """Rules of element-wise ops as fused NumExpr kernels, derived from their formulas.
 
-Constants go in as operands of the arrays' dtype: a Python float would lift a float32 expression to
-float64.  Kernels are compiled while a program is bound; a replay only calls them.
+Constants are passed as operands of the arrays' dtype: a Python float would promote a float32
+expression to float64.  Kernels are compiled while a program is bound; a replay only calls them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +21,15 @@ from mlpengine.spec import Array, Calls, Slots, call
 
 @cache
 def _kernel(expression: str, names: tuple[str, ...], dtype: np.dtype[Any]) -> Callable[..., Any]:
-    kind = float if dtype == np.float32 else np.double  # what NumExpr calls the two
+    kind = float if dtype == np.float32 else np.double  # NumExpr's names of the two dtypes
     kernel: Callable[..., Any] = numexpr.NumExpr(expression, [(name, kind) for name in names])
     return kernel
 
 
 def fused(formula: Expr, out: Array, given: Mapping[Expr, Array]) -> Calls:
-    """Yield the one call that evaluates `formula` over `given` into `out`.
+    """Yield the call that evaluates `formula` over `given` into `out`.
 
-    Raises: LookupError where NumExpr lacks a function.
+    Raises: LookupError if NumExpr lacks a function or the text is too long.
     """
     leaves = [n for n in order([formula], given) if n in given or n.number is not None]
     names = {n: f"a{i}" for i, n in enumerate(leaves)}

@@ -1,11 +1,11 @@
 """Programs as machine code: C for exactly these shapes, compiled once and replayed in one call.
 
 `lower` turns the instructions of a program into kernels on values, `kernels` fuses them, `layout`
-decides where every value lies and `tiling` how products are cut; `products`, `packing`, `losses`,
-`updates` and `rules` make the C functions of each kernel from the `statements`, `emitter` collects
-them, and `source` prints the file.  What is the same in every program stands in the headers.
-`cache` compiles a program or finds it compiled, and `executor` calls it.  NumPy is the definition:
-an op without a row in a table here runs its own rules.
+places every value in memory and `tiling` divides products into tiles; `products`, `packing`,
+`losses`, `updates` and `rules` generate the C functions of each kernel from `statements`, `emitter`
+collects them, and `source` prints the file.  Code that all programs share is in the headers.
+`cache` compiles a program or loads it from disk, and `executor` calls it.  NumPy is the definition:
+an op without a compiled rule here runs its NumPy rules.
 """
 
 from mlpengine.backends.compiled.executor import (

@@ -1,10 +1,11 @@
-"""Compiled programs, kept per user: compiled once for each source, compiler, flags and processor.
+"""A cache of compiled programs per user, keyed by source, compiler, flags and processor.
 
 Nothing is executed that another user could have written.  The directory must belong to this user
-and be writable by nobody else, its parents by nobody who could put another in its place; files are
-read and loaded relative to the directory as it was opened.  A file ends in the SHA-256 of its name
-and what stands before (the loader ignores what follows the sections it knows), so a damaged one, or
-one of another program, is found and built again.  Files appear by renaming, whole or not at all.
+and be writable by this user only, and no other user may be able to replace it in its parents; files
+are read and loaded relative to the open directory.  A file ends with the SHA-256 of its name and
+preceding bytes (the loader ignores bytes after the last section), so a file that is damaged or
+belongs to another program is detected and built again.  Files appear by renaming, whole or not at
+all.
 """
 
 import atexit
@@ -36,7 +37,7 @@ from mlpengine.errors import CompileError
 DIGEST_BYTES = 32
 
 STALE_SECONDS = 10 * SECONDS
-"""Age of a temporary file that no process can be writing any more."""
+"""Age in seconds from which a temporary file cannot be in use."""
 
 _loaded: dict[str, ctypes.CDLL] = {}
 _targets: dict[str, Target] = {}
@@ -45,9 +46,9 @@ _targets: dict[str, Target] = {}
 def load(
     source: str, target: Target, more_flags: Sequence[str] = (), functions: Sequence[str] = ()
 ) -> ctypes.CDLL:
-    """Return the library of `source`, from the cache or compiled now; it exports `functions`.
+    """Return the library of `source`, from the cache or newly compiled; it exports `functions`.
 
-    Raises: CompileError if it cannot be compiled, kept or loaded.
+    Raises: CompileError if it cannot be compiled, stored or loaded.
     """
     key = "\n".join([target.identity, *more_flags, source])
     name = f"{hashlib.sha256(key.encode()).hexdigest()}.so"
@@ -69,10 +70,10 @@ def load(
 
 
 def known_target(command: tuple[str, ...]) -> Target:
-    """Return what `command` compiles for, asking it only once.
+    """Return the target of the compiler `command`, which is queried once and then cached.
 
-    Asking takes two processes, which is longer than loading a program.
-    Raises: CompileError if it does not answer.
+    A query starts two processes, which takes longer than loading a program.
+    Raises: CompileError if the query fails.
     """
     stamp = hashlib.sha256(compiler_stamp(command).encode()).hexdigest()
     if stamp not in _targets:
@@ -93,7 +94,7 @@ def _read_target(command: tuple[str, ...], path: Path) -> Target | None:
 
 def _ask_target(command: tuple[str, ...], path: Path) -> Target:
     target = find_target(command)
-    with suppress(OSError):  # it is only asked again
+    with suppress(OSError):  # without the file the compiler is queried again
         handle, name = tempfile.mkstemp(prefix=".target-", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(asdict(target), file)
@@ -102,11 +103,11 @@ def _ask_target(command: tuple[str, ...], path: Path) -> Target:
 
 
 def cache_directory() -> Path:
-    """Return the directory of compiled programs, making it if need be.
+    """Return the directory of compiled programs; create it if it does not exist.
 
     It is $MLPENGINE_CACHE, or ``mlpengine`` in $XDG_CACHE_HOME (unless that is relative) or in
-    ~/.cache; where the last cannot be had it is a directory that lasts as long as the process.
-    Raises: CompileError if it cannot be made, or others could write to it.
+    ~/.cache; if the last cannot be created it is a temporary directory of this process.
+    Raises: CompileError if it cannot be created, or others could write to it.
     """
     named, shared = (os.environ.get(name, "") for name in ("MLPENGINE_CACHE", "XDG_CACHE_HOME"))
     if named:
@@ -120,7 +121,7 @@ def cache_directory() -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """Make `folder` if it is not there; refuse one that others could write to or replace."""
+    """Create `folder` if needed; raise CompileError if others could write to it or replace it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_private(folder, os.lstat(folder), stat.S_IFDIR)
@@ -146,7 +147,7 @@ def _remove_own(folder: Path, owner: int) -> None:
 
 
 def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
-    """Raise CompileError unless `path` is ours alone to write."""
+    """Raise CompileError unless `path` belongs to this user and no other user may write to it."""
     if stat.S_IFMT(status.st_mode) != kind:
         raise CompileError(f"cache: {path} must not be a link or another kind of file")
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
@@ -157,7 +158,7 @@ def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
 
 
 def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
-    """Raise CompileError if another user could replace what lies in `parent`."""
+    """Raise CompileError if another user could replace the contents of `parent`."""
     writable = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
     if writable or status.st_uid not in (0, os.getuid()):
         raise CompileError(
@@ -169,7 +170,7 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int | None]:
-    """Open the directory for reading relative to it; None where the system cannot do that."""
+    """Open the directory for reads relative to it; yield None if the system does not support it."""
     if os.open not in os.supports_dir_fd:
         yield None
         return
@@ -182,7 +183,7 @@ def _opened(folder: Path) -> Iterator[int | None]:
 
 
 def _read(folder: Path, descriptor: int | None, name: str) -> bytes:
-    """Return the contents of a file that is ours alone to write."""
+    """Return the contents of a file that no other user may write to."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     path: str | Path = folder / name if descriptor is None else name
     with open(os.open(path, flags, dir_fd=descriptor), "rb") as file:
@@ -193,9 +194,9 @@ def _read(folder: Path, descriptor: int | None, name: str) -> bytes:
 def _load_kept(
     folder: Path, descriptor: int | None, name: str, functions: Sequence[str]
 ) -> ctypes.CDLL | None:
-    """Return the library that is kept under `name`; None if it must be built.
+    """Return the library that is cached under `name`; None if it must be built.
 
-    Raises: CompileError if it is not ours alone to write.
+    Raises: CompileError if another user may write to the file.
     """
     try:
         content = _read(folder, descriptor, name)
@@ -203,7 +204,7 @@ def _load_kept(
         return None
     if not is_sound(name, content) or any(f"{f}\0".encode() not in content for f in functions):
         return None
-    # Whoever moves another directory to the path does not change what the descriptor names.
+    # The descriptor refers to the same directory even if another one is moved to the path.
     opened = Path(f"/proc/self/fd/{descriptor}", name)
     try:
         return ctypes.CDLL(str(opened if opened.exists() else folder / name))
@@ -212,7 +213,7 @@ def _load_kept(
 
 
 def is_sound(name: str, content: bytes) -> bool:
-    """Return whether the content of a kept file ends in the digest of it and its name."""
+    """Return whether the content of a cached file ends with the digest of it and its name."""
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     return bool(body) and _digest(name, body) == digest
 
@@ -222,7 +223,7 @@ def _digest(name: str, body: bytes) -> bytes:
 
 
 def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -> None:
-    """Compile into a directory of our own beside `path`, then rename."""
+    """Compile in a new temporary directory beside `path`, then rename."""
     _remove_stale(path.parent)
     folder = Path(tempfile.mkdtemp(prefix=".build-", dir=path.parent))
     try:
@@ -243,7 +244,7 @@ def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove what processes left that were killed while they compiled."""
+    """Remove the temporary files of processes that were killed while compiling."""
     with suppress(OSError):
         for entry in folder.iterdir():
             if not entry.name.startswith((".build-", ".target-")):
@@ -254,7 +255,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _sign(path: Path, name: str) -> None:
-    """Append the digest, and make sure that all of it has reached the disk."""
+    """Append the digest, and check that the whole file has been written to disk."""
     body = path.read_bytes()
     with open(path, "ab") as file:
         file.write(_digest(name, body))

@@ -1,7 +1,6 @@
-"""Every kernel of a program as C functions.
+"""The kernels of a program as C functions.
 
-Threads share the work of a phase and wait for each other after it; the sums are the same however
-many there are.
+Threads divide the work of a phase and synchronize after it; the sums do not depend on their number.
 """
 
 from collections.abc import Sequence
@@ -20,27 +19,29 @@ from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.values import UnsupportedError, Value
 
 STREAM_BYTES = 1 << 20
-"""Values of a batch that take more than this run through in chunks, from the first op to the last,
-so that each finds its operands in the second-level cache."""
+"""Bytes of a batch's values above which rows are processed in chunks, each from the first op to the
+last, so that operands stay in the second-level cache."""
 
 CHUNK_BYTES = 160 << 10
 """Bytes of the values of one chunk."""
 
 SMALL_WEIGHTS = 128 << 10
-"""Bytes of weights and their gradients up to which reading them in every chunk costs little."""
+"""Bytes of weights and their gradients up to which chunks are used: every chunk reads them."""
 
 MAX_THREADS_TO_PACK = 2
-"""Threads that each pack what they need; more of them share the work and wait for it."""
+"""Number of threads up to which each packs its own panels; more threads divide the work first."""
 
 TERMS_PER_THREAD = 1 << 22
-"""Multiplications of a step for each further thread: with twice as many a second one gains a half,
-with a quarter it costs more than it computes (`benchmarks/threads.py`)."""
+"""Multiplications of a step for each additional thread.
+
+With twice as many, a second thread makes a step one and a half times as fast; with a quarter it
+makes it slower (`benchmarks/threads.py`)."""
 
 
 def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
-    """Return how many threads, up to `limit`, are to share these kernels: by a rule on the shapes.
+    """Return the number of threads, up to `limit`, for these kernels; it follows from the shapes.
 
-    The bits are the same for every number.
+    The result has the same bits for every number of threads.
     """
     terms = sum(k.rows * k.columns * k.depth for k in kernels if isinstance(k, Product))
     return max(1, min(limit, terms // TERMS_PER_THREAD + 1))
@@ -48,11 +49,11 @@ def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
 
 @dataclass(eq=False)
 class Emitter:
-    """Makes the functions of one program over `batch` rows and `threads` threads.
+    """Generates the functions of one program over `batch` rows and `threads` threads.
 
     Attributes:
         functions: in the order of their calls within a phase.
-        chunk: how many rows run through the program together.
+        chunk: number of rows that are processed together.
     """
 
     layout: Layout
@@ -63,7 +64,7 @@ class Emitter:
     functions: list[Function] = field(default_factory=list)
 
     def emit(self) -> None:
-        """Make the functions of every kernel, and reserve what they need."""
+        """Generate the functions of every kernel, and reserve their workspace."""
         self.layout.place(self.kernels, self.values)
         self.chunk = self._chunk()
         for value in self.values:
@@ -84,7 +85,7 @@ class Emitter:
                 self._copy(value, "rows", incoming=False)
 
     def _chunk(self) -> int:
-        """Return how many rows run through the program together."""
+        """Return the number of rows that are processed together."""
         size = self.layout.itemsize
         of_rows = [v for v in self.values if v.rows == self.batch and v.stored]
         row_bytes = sum(self.layout.stride(v) * size for v in of_rows)
@@ -96,7 +97,7 @@ class Emitter:
         return max(self.layout.target.tile_rows, min(self.batch, CHUNK_BYTES // row_bytes))
 
     def slices(self, count: int) -> list[int]:
-        """Return the lengths into which threads share `count`."""
+        """Return the different lengths of the threads' shares of `count` things."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
         return sorted({b - a for a, b in pairwise(bounds)})
 

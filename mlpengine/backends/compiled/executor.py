@@ -1,4 +1,4 @@
-"""Replaying a generated program: one call into machine code."""
+"""Replay of a generated program: one call into machine code."""
 
 import ctypes
 import os
@@ -18,14 +18,14 @@ from mlpengine.errors import CompileError
 from mlpengine.spec import Array
 
 FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM = range(5)
-"""How a step ended; in all but the first nothing was updated."""
+"""The status of a step; only a finished step updates the parameters."""
 
 FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
-"""What every compiled program exports."""
+"""The functions that every compiled program exports."""
 
 
 def native_target() -> Target:
-    """Return what the installed compiler compiles for.
+    """Return the target of the installed compiler.
 
     Raises: CompileError if there is no compiler.
     """
@@ -42,7 +42,7 @@ def native_target() -> Target:
 
 
 class Call(ctypes.Structure):
-    """What a call into a program carries: ``struct call`` of step_loop.h, where it is described."""
+    """The arguments and results of a call: ``struct call`` of step_loop.h, which describes them."""
 
     _fields_ = (
         ("table", ctypes.c_void_p),
@@ -67,14 +67,14 @@ class Call(ctypes.Structure):
 
 
 class Executor:
-    """A compiled program on its memory.
+    """A compiled program bound to memory.
 
     Attributes:
         source: the C text and the arrays it works on.
-        library: its machine code, which other executors may share.
-        call: what goes into the program and comes out of it.
-        step: runs the program once and returns how that ended; it keeps the memory alive, and
-            raises CompileError if its threads cannot be started.
+        library: the machine code, which other executors may share.
+        call: the arguments and results of the program.
+        step: runs the program once and returns the status; it keeps the memory alive, and raises
+            CompileError if its threads cannot be started.
     """
 
     def __init__(self, source: Source, target: Target, update: Update | None) -> None:
@@ -82,7 +82,7 @@ class Executor:
         self.library = library = load(source.text, target, functions=FUNCTIONS)
         workspace = np.zeros(source.nbytes + 64, np.uint8)
         library.mlpengine_open()
-        weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive us
+        weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive it
         table = np.array([address_of(a) for a in source.arrays], np.uintp)
         self.call = call = Call(
             table=address_of(table),
@@ -109,7 +109,7 @@ class Executor:
         self.step: Callable[[], int] = step
 
     def make_step(self, lr: float, steps: int) -> tuple[float, float, int]:
-        """Run the program as step number ``steps + 1``; return loss, norm and how it ended."""
+        """Run the program as step number ``steps + 1``; return loss, norm and status."""
         call = self.call
         call.lr, call.steps = lr, steps
         status = self.step()
@@ -126,10 +126,10 @@ class Executor:
         steps: int,
         max_norm: float = inf,
     ) -> int:
-        """Make a step for each of `rates`, each on the next rows of `order` of the arrays `data`.
+        """Run a step for each of `rates`, each on the next rows of `order` of the arrays `data`.
 
-        `steps` is how many the optimizer has made.  Return how many were finished: all, or those
-        before one that was not.  One whose norm exceeds `max_norm` counts as such.
+        `steps` is the number of steps that the optimizer has made.  Return the number of finished
+        steps: all, or those before one that failed or whose norm exceeds `max_norm`.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(rates), steps, max_norm

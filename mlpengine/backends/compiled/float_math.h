@@ -8,7 +8,7 @@ INLINE vec scale_by_power(vec x, ivec n) {
   return x * (vec)((half + 127) << 23) * (vec)((n - half + 127) << 23);
 }
 
-/* Split x into n ln 2 + r with |r| <= ln 2 / 2; what is returned is (exp(r) - 1 - r) / r^2. */
+/* Split x into n ln 2 + r with |r| <= ln 2 / 2, and return (exp(r) - 1 - r) / r^2. */
 INLINE vec exp_parts(vec x, ivec *n, vec *r) {
   const vec shift = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
   vec t = x * splat(1.44269504088896f) + shift;
@@ -29,7 +29,7 @@ INLINE vec v_exp(vec x) {
   return scale_by_power(p * (r * r) + r + splat(1.0f), n);
 }
 
-/* Up to 88, more than which nobody asks for. */
+/* exp(x) - 1, where x above 88 counts as 88. */
 INLINE vec v_expm1(vec x) {
   ivec n;
   vec r;
@@ -59,8 +59,8 @@ INLINE vec v_log(vec x) {
   return select((x == splat(INFINITY)) | (x != x), x, y);
 }
 
-/* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  Beyond 10 it is 1 to the last digit, and
-   within, 2^n needs no second factor. */
+/* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  For |x| > 10 it is 1 to the last digit; up
+   to 10, 2^n needs no second factor. */
 INLINE vec v_tanh(vec x) {
   ivec n;
   vec r;
@@ -71,11 +71,11 @@ INLINE vec v_tanh(vec x) {
   vec e = scale * (p * (r * r) + r) + (scale - splat(1.0f));
   vec d = e + splat(2.0f), lost = e - (d - splat(2.0f));
   vec inverse = inverse_roughly(d), y = e * inverse;
-  y += (e - y * d - y * lost) * inverse; /* what the sum and the quotient lack */
+  y += (e - y * d - y * lost) * inverse; /* the rounding errors of the sum and the quotient */
   return (vec)((ivec)y | sign);
 }
 
-/* 1 - erf(x) for x from 0; beyond 4, where it is below 2e-8, it counts as 0. */
+/* 1 - erf(x) for x >= 0; above 4, where it is less than 2e-8, the result is 0. */
 INLINE vec v_erfc(vec x) {
   vec size = vmin(x, splat(4.0f));
   vec z = size * size;

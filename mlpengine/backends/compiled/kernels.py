@@ -1,4 +1,4 @@
-"""Kernels: what the generated code consists of, between the instruction list and the C text."""
+"""Kernels: the intermediate representation between the instruction list and the C text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Form = Literal["forward", "input_gradient", "weight_gradient"]
 
 @dataclass(eq=False)
 class Map:
-    """An element-wise rule on values of one shape: ``names`` says which value each name is."""
+    """An element-wise rule on values of one shape; ``names`` maps the rule's names to values."""
 
     rule: Rule
     op: GradOp
@@ -63,7 +63,7 @@ class Product:
         return self.a.rows if self.form == "weight_gradient" else self.a.columns
 
     def is_turned(self, lanes: int) -> bool:
-        """Return whether the transpose is computed instead, as it fills vectors of `lanes`."""
+        """Return whether the transpose is computed instead, because it fills vectors of `lanes`."""
         across = self.form == "weight_gradient"
         return across and self.columns <= lanes and self.rows >= 2 * lanes
 
@@ -76,7 +76,7 @@ class Product:
 
     @property
     def writes(self) -> list[Value]:
-        """What it writes, stored or not."""
+        """The values that it computes, stored or not."""
         return [self.c, *(v for m in self.epilogue for v in m.writes)]
 
 
@@ -126,7 +126,7 @@ Kernel = Map | Product | ColumnSum | LossRows
 
 
 def read_by_vectors(kernel: Kernel, lanes: int) -> list[Value]:
-    """Return what `kernel` reads by whole vectors, whatever the length of the rows."""
+    """Return the values that `kernel` reads by whole vectors, for every length of the rows."""
     if isinstance(kernel, LossRows | ColumnSum):
         return []
     if isinstance(kernel, Map):
@@ -142,7 +142,7 @@ def read_by_vectors(kernel: Kernel, lanes: int) -> list[Value]:
 def fuse(kernels: list[Kernel]) -> list[Kernel]:
     """Move each map into the last pass of the product whose value it reads.
 
-    Only where nothing between the two makes another of its operands.
+    A map is moved only if no kernel between the two computes another of its operands.
     """
     fused: list[Kernel] = []
     for kernel in kernels:
@@ -156,7 +156,7 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
 
 
 def _host(kernel: Kernel, before: list[Kernel]) -> Product | None:
-    """Return the product that can take over `kernel`: the last that makes one of its operands."""
+    """Return the product into which `kernel` can be fused: the last to compute an operand of it."""
     if not isinstance(kernel, Map):
         return None
     for host in reversed(before):
@@ -167,7 +167,7 @@ def _host(kernel: Kernel, before: list[Kernel]) -> Product | None:
 
 
 def mark_stored(kernels: list[Kernel]) -> None:
-    """Mark the values that stay in registers: read only by the kernel that makes them."""
+    """Mark the values that stay in registers: only the kernel that computes them reads them."""
     readers: dict[Value, set[int]] = {}
     for i, kernel in enumerate(kernels):
         for value in kernel.reads:

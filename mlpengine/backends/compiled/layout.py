@@ -1,4 +1,4 @@
-"""Where each value and each packed copy lies: the caller's arrays, or the program's workspace."""
+"""The location of values and packed copies: the caller's arrays, or the program's workspace."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from mlpengine.spec import Array
 
 @dataclass(frozen=True)
 class _Reservation:
-    """Numbers of a C type in the workspace; `phases` are those in which fixed C uses them."""
+    """Numbers of a C type in the workspace; in `phases` the headers' code uses them."""
 
     kind: str
     nbytes: int
@@ -24,8 +24,8 @@ class _Reservation:
 class Layout:
     """The memory of a program; `plan` completes it before anything is printed.
 
-    `arrays` are passed as a table of pointers; `nbytes` of workspace are allocated once and handed
-    over with it.
+    `arrays` are passed as a table of pointers, together with a workspace of `nbytes` bytes, which
+    is allocated once.
     """
 
     target: Target
@@ -37,11 +37,11 @@ class Layout:
 
     @property
     def lanes(self) -> int:
-        """Numbers in a vector."""
+        """Number of entries in a vector register."""
         return self.target.vector_bytes // self.itemsize
 
     def place(self, kernels: Iterable[Kernel], values: Iterable[Value]) -> None:
-        """Decide for every value whether it lies in the workspace."""
+        """Assign every value to the workspace or to the caller's memory."""
         imported = set(self._to_import(kernels))
         for value in values:
             if not value.written:
@@ -59,7 +59,7 @@ class Layout:
     ) -> None:
         """Reserve `count` numbers in the workspace under `name`.
 
-        They live from the first to the last function that uses them, and in `phases`.
+        They are live from the first to the last function that uses them, and in `phases`.
         """
         size = self.itemsize if kind == "real" else 8
         self._reserved[name] = _Reservation(kind, count * size, phases)
@@ -75,8 +75,8 @@ class Layout:
     def plan(self, functions: Sequence[Function], *, in_turn: bool, chunked: bool) -> None:
         """Place the workspace: reservations that are never in use together share memory.
 
-        Functions of the phase ``rows`` follow one another only `in_turn`, on one thread; if rows
-        are processed in chunks, ``rows`` and ``reduce`` follow each other again and again.
+        Only with `in_turn`, on one thread, do the functions of the phase ``rows`` run one after the
+        other; if rows are `chunked`, the phases ``rows`` and ``reduce`` alternate.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}
@@ -104,7 +104,7 @@ class Layout:
         return name in self._pointers
 
     def pointer(self, name: str) -> str:
-        """Return the C expression of where `name` lies."""
+        """Return the C expression of the address of `name`."""
         return self._pointers[name][1]
 
     def declare(self, names: Iterable[str]) -> Iterator[str]:
@@ -123,7 +123,7 @@ class Layout:
         return f"{value.name} + {row} * {self.stride(value)} + {column}"
 
     def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
-        """Yield the caller's arrays that kernels read by whole vectors, though rows are not."""
+        """Yield the caller's arrays that kernels read by whole vectors but whose rows are not."""
         for kernel in kernels:
             for value in read_by_vectors(kernel, self.lanes):
                 if (

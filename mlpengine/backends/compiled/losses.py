@@ -1,6 +1,6 @@
 """The table of compiled losses, row by row.
 
-The value of a row goes into ``row_loss``, in double; the program adds them up in order.
+The value of a row is stored in ``row_loss``, in double; the program sums them in order.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
 
 
 def _columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Statement]:
-    """Return a loop over the whole vectors of a row and what remains, `n` lanes each."""
+    """Return a loop over the vectors of a row, of `n` lanes each; the last one may be partial."""
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
@@ -40,7 +40,7 @@ def _columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Stat
 
 
 def _masked(name: str, value: str) -> Statement:
-    """Return what gives the lanes behind the end of a row a value that changes no result."""
+    """Return the statement that sets the lanes after the end of a row to a neutral value."""
     return If("n < LANES", [f"{name} = select(first_lanes(n), {name}, splat({value}));"])
 
 
@@ -51,7 +51,7 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[S
     f, (low, high) = loss.formulas, loss.target_range
     (o,), t = f.outputs, f.target
     value = f.entry
-    if isfinite(low):  # a target out of range makes the loss NaN, and NumPy says which it was
+    if isfinite(low):  # a target out of range makes the loss NaN; NumPy then reports the target
         outside = t < low if isinf(high) else (t < low) | (t > high)
         value = where(outside, nan, value)
     outputs = {"value": value} if slot is None else {"value": value, "slope": f.slopes[0]}
@@ -91,7 +91,7 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
         "picked += q * (o - splat(top));",
     ]
     slopes: list[Statement] = []
-    if slot is not None:  # the exponentials wait where their gradient will stand
+    if slot is not None:  # the gradient's buffer holds the exponentials until it is written
         at = layout.at(slot, "i", "j")
         sums.append(store(at, "e", "n"))
         weighted = f" * splat({weight.name}[i])" if weight else ""
@@ -126,7 +126,7 @@ def _column_scale(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
 
 
 def _target_rows(kernel: LossRows, layout: Layout) -> str:
-    """Return what writes q / batch of the columns j to j + n into the vector q."""
+    """Return the statement that sets the vector q to q / batch of the columns j to j + n."""
     op, target, batch = kernel.op, kernel.target, max(kernel.output.rows, 1)
     smoothing = float(op.label_smoothing)  # type: ignore[attr-defined]
     columns = kernel.output.columns
@@ -143,7 +143,7 @@ def _target_rows(kernel: LossRows, layout: Layout) -> str:
 
 
 def _check_label(kernel: LossRows) -> Sequence[Statement]:
-    """Return what reads the label of row i; one out of range ends the step."""
+    """Return the statements that read the label of row i; one out of range ends the step."""
     if kernel.target.array.dtype.kind == "f":
         return ()
     ignore = kernel.op.ignore_index  # type: ignore[attr-defined]

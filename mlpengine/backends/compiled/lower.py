@@ -1,4 +1,4 @@
-"""From instructions to kernels."""
+"""Lowering of instructions to kernels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from mlpengine.spec import Array
 
 
 class InstructionLike(Protocol):
-    """What is read of an instruction of the tape (see `mlpengine.tape.binding.Instruction`)."""
+    """The attributes read from an instruction (see `mlpengine.tape.binding.Instruction`)."""
 
     @property
     def kind(self) -> str: ...

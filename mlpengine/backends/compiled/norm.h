@@ -12,7 +12,7 @@ INLINE double chunk_squares(const real *x, long n) {
   return total;
 }
 
-/* The norm where squares overflowed or vanished: by way of the largest entry, all in double. */
+/* The norm if squares overflowed or underflowed: scaled by the largest entry, in double. */
 static double careful_norm(const real *x, long n) {
   double largest = 0, total = 0;
   for (long i = 0; i < n; i++) {
@@ -25,8 +25,7 @@ static double careful_norm(const real *x, long n) {
   return largest * sqrt(total);
 }
 
-/* The norm from the chunks' sums.  A chunk's sum below `limit` may have lost
-   squares that vanished. */
+/* The norm from the chunks' sums.  In a sum below `limit` squares may have underflowed. */
 static double norm_of(const real *x, long n, const double *sums, double limit) {
   double total = 0, smallest = HUGE_VAL;
   for (long c = 0; c * CHUNK < n; c++) {
@@ -35,11 +34,11 @@ static double norm_of(const real *x, long n, const double *sums, double limit) {
   }
   if (total < LARGEST_SUM && smallest > limit) return sqrt(total);
   const double norm = careful_norm(x, n);
-  barrier(); /* before anybody scales what others still read; all came this way */
+  barrier(); /* no thread may scale x while another reads it; all threads take this branch */
   return norm;
 }
 
-/* The losses of all rows in their order, whoever computed them. */
+/* The sum of the rows' losses in their order, which does not depend on the threads. */
 INLINE double sum_in_order(const double *row_loss, long n) {
   double part[4] = {0, 0, 0, 0};
   for (long i = 0; i < n; i++) part[i & 3] += row_loss[i];

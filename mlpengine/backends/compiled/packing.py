@@ -1,4 +1,4 @@
-"""Packed panels of b: two vectors wide, all rows one after another, so that tiles read in order."""
+"""Packed panels of b, two vectors wide with contiguous rows, so that tiles read sequentially."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from mlpengine.backends.compiled.tiling import Tiling
 
 
 def panel_count(product: Product, layout: Layout) -> int:
-    """Return how many numbers the packed panels of b take."""
+    """Return the size of the packed panels of b, in numbers."""
     vectors = -(-product.columns // layout.lanes)
     return vectors * layout.lanes * product.depth
 
@@ -48,7 +48,7 @@ def row_packing(product: Product, name: str, layout: Layout) -> Sequence[Stateme
 
 
 def pack_panel(product: Product, tiling: Tiling, layout: Layout, wide: int) -> str:
-    """Return what packs the terms k0 to k1 of one panel."""
+    """Return the statement that packs the terms k0 to k1 of one panel."""
     b, ld = product.b.name, layout.stride(product.b)
     size = f"{ld}, k1 - k0, {product.columns}, j, {wide} * LANES"
     if tiling.packing == "transposed":

@@ -31,10 +31,10 @@ INLINE ivec lane_numbers(void) {
 INLINE ivec first_lanes(const long n) { return lane_numbers() < (bits)n; }
 
 #if defined(__AVX512DQ__) && BYTES == 64 && defined(REAL_IS_FLOAT)
-#define WITH_MASKS /* registers of one bit a lane */
+#define WITH_MASKS /* mask registers with one bit for each lane */
 #endif
 
-/* The first n lanes; the others read as zero and are not written. */
+/* Load or store the first n lanes; the others are loaded as zero and not stored. */
 #ifdef WITH_MASKS
 INLINE vec load_some(const real *p, const long n) {
   return __builtin_ia32_loadups512_mask(p, (vec){0}, (uint16_t)((1u << n) - 1));
@@ -58,7 +58,7 @@ INLINE vec load_some(const real *p, const long n) {
 INLINE void store_some(real *p, vec v, const long n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
 #endif
 
-/* The same for constants n, which may be all lanes. */
+/* The same for a constant n, which may be the number of all lanes. */
 INLINE vec load_first(const real *p, const long n) {
   return n == LANES ? load(p) : load_some(p, n);
 }
@@ -67,11 +67,11 @@ INLINE void store_first(real *p, vec v, const long n) {
   else store_some(p, v, n);
 }
 
-/* All lanes x.  Not x + 0, which would cost an addition to keep the sign of a zero. */
+/* All lanes x.  With x + {0} the compiler would emit an addition, because -0 + 0 is 0. */
 INLINE vec splat(real x) { return x - (vec){0}; }
 
-/* Where `mask` is set a, else b, lane by lane; the larger and the smaller one, where a NaN in `a`
-   stays.  Compilers do not find the single instructions by themselves. */
+/* select: a where `mask` is set, else b, lane by lane.  vmax and vmin: the larger and the smaller
+   one; a NaN in `a` stays.  Compilers do not generate the single instructions by themselves. */
 #if defined(WITH_MASKS) && !defined(__clang__)
 INLINE vec select(ivec mask, vec a, vec b) {
   return __builtin_ia32_blendmps_512_mask(b, a, __builtin_ia32_cvtd2mask512(mask));
@@ -92,7 +92,7 @@ INLINE vec vmax(vec a, vec b) { return select(a < b, b, a); }
 INLINE vec vmin(vec a, vec b) { return select(a > b, b, a); }
 #endif
 
-/* 1 / x for normal x, to 11 bits or better: the start of a division by Newton's rule. */
+/* 1 / x for normal x, to at least 11 bits: the start value of a division by Newton's method. */
 #ifdef WITH_MASKS
 INLINE vec inverse_roughly(vec x) {
   return __builtin_ia32_rcp14ps512_mask(x, (vec){0}, (uint16_t)-1);
@@ -101,7 +101,7 @@ INLINE vec inverse_roughly(vec x) {
 INLINE vec inverse_roughly(vec x) { return splat(1) / x; }
 #endif
 
-/* Across the lanes, the halves of ever shorter vectors on one another. */
+/* Reductions over the lanes: the halves of the vector are combined until one lane is left. */
 typedef real quad __attribute__((vector_size(16)));
 #define QUADS (BYTES / 16)
 INLINE real sum_lanes(vec v) {
@@ -121,7 +121,7 @@ INLINE real max_lanes(vec v) {
   return largest[0];
 }
 
-/* Denormal numbers count as zero between the two calls, in this thread only. */
+/* Between the two calls, denormal numbers count as zero in this thread. */
 INLINE unsigned long flush_denormals(void) {
 #if defined(__SSE2__)
   unsigned int old = __builtin_ia32_stmxcsr();

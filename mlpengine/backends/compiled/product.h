@@ -1,14 +1,14 @@
-/* Moves around matrix products: panels, tiles' heights, padded copies, column sums. */
+/* Helpers of matrix products: panels, tile heights, padded copies, column sums. */
 
-#define WIDE 2 /* vectors across a panel */
+#define WIDE 2 /* vectors in a row of a panel */
 
-/* How many rows the next tile takes when `left` remain: full tiles and tiles one lower, so that
-   hardly ever a thin one is left over. */
+/* The height of the next tile when `left` rows remain: a full tile or one row less, so that thin
+   tiles at the end are rare. */
 INLINE long tile_height(long left) {
   return left % TILE_ROWS == 0 ? TILE_ROWS : left < TILE_ROWS ? left : TILE_ROWS - 1;
 }
 
-/* A panel is `width` columns of a matrix, row after row, zeros where the matrix ends. */
+/* Pack a panel: `width` columns of a matrix, row after row, padded with zeros. */
 INLINE void pack_panel(real *restrict panel, const real *restrict b, const long ld,
                        const long depth, const long columns, long j, const long width) {
   const long whole = j + width <= columns;
@@ -29,7 +29,7 @@ typedef float vec8 __attribute__((vector_size(32)));
 #endif
 #endif
 
-/* The same of a matrix that is stored transposed: `w` has a row for each column. */
+/* The same for a matrix that is stored transposed: `w` has a row for each column. */
 INLINE void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
                             const long depth, const long columns, long j, const long width) {
 #ifdef TRANSPOSE_BY_EIGHT
@@ -66,15 +66,15 @@ INLINE void pack_transposed(real *restrict panel, const real *restrict w, const 
 #endif
 }
 
-/* Rows first to last, from one row length to another. */
+/* Copy the rows first to last between matrices of different row lengths. */
 INLINE void copy_rows(real *restrict to, const long to_ld, const real *restrict from,
                       const long from_ld, const long columns, long first, long last) {
   for (long i = first; i < last; i++)
     memcpy(to + i * to_ld, from + i * from_ld, (size_t)columns * sizeof(real));
 }
 
-/* The sum of each of n columns of x, a vector of them or less, over the rows begin to end: added to
-   what is there unless they begin at 0. */
+/* Sum n columns of x, at most one vector, over the rows begin to end; add the result to `sums`
+   unless begin is 0. */
 INLINE void sum_vector(real *restrict sums, const real *restrict x, const long ld, const long n,
                        long begin, long end) {
   vec part[4] = {{0}, {0}, {0}, {0}};
@@ -97,8 +97,8 @@ INLINE void sum_columns(real *restrict sums, const real *restrict x, const long 
     sum_vector(sums + whole * LANES, x + whole * LANES, ld, columns % LANES, begin, end);
 }
 
-/* Add the products of `terms` terms to a tile of sums: entries of a lie a_row apart from row to row
-   and a_term from term to term, vectors of b one after another and b_term from term to term. */
+/* Add the products of `terms` terms to a tile of sums.  Entries of `a` are a_row apart between rows
+   and a_term between terms; vectors of `b` are contiguous and b_term apart between terms. */
 INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide, const long terms,
                          const real *restrict a, const long a_row, const long a_term,
                          const real *restrict b, const long b_term) {
@@ -112,12 +112,12 @@ INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wid
   }
 }
 
-/* `count` vectors, one after another. */
+/* Copy `count` contiguous vectors. */
 INLINE void copy_vectors(real *restrict to, const real *restrict from, const long count) {
   UNROLL for (long v = 0; v < count; v++) store(to + v * LANES, load(from + v * LANES));
 }
 
 #define EACH UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < wide; v++)
 
-/* This thread's share of n things, as two arguments. */
+/* The start and the end of this thread's share of n things, as two arguments. */
 #define SHARE(n) (n) * thread / THREADS, (n) * (thread + 1) / THREADS

@@ -1,8 +1,8 @@
 """Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
 
-A tile is up to `Target.tile_rows` rows by two vectors of c, held in registers while it runs over
-`depth_block` terms.  Panels (two vectors wide, all rows of b one after another) are read by every
-tile, so that b is read in order whatever its leading dimension.
+A tile is up to `Target.tile_rows` rows by two vectors of c, held in registers for `depth_block`
+terms.  All tiles read panels (two vectors wide, with the rows of b one after another), so that b is
+read sequentially for every leading dimension.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ TILE_PARAMETERS = (
 
 
 def heights(rows: int, block: int, tallest: int) -> set[int]:
-    """Return the heights of the tiles that `rows` rows are cut into, as tile_height() does."""
+    """Return the heights of the tiles that cover `rows` rows, as tile_height() chooses them."""
     used = set()
     for start in range(0, rows, block):
         left = min(block, rows - start)
@@ -62,7 +62,7 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
         f"add_products(sum, rows, wide, k1 - k0, {a}, {b});",
         *_epilogue(product, layout),
     ]
-    if product.depth > tiling.depth_block:  # the sums wait in memory between passes
+    if product.depth > tiling.depth_block:  # the sums are kept in memory between passes
         body[2] = If("k0", [_each([f"sum[r][v] = {load(at, lanes)};"], lanes)], [body[2]])
         waiting = _each([store(at, "sum[r][v]", lanes)], lanes)
         body.insert(4, If(f"k1 < {product.depth}", [waiting, "return;"]))
@@ -81,7 +81,7 @@ def product_statements(
 ) -> Sequence[Statement]:
     """Return the loops over the tiles of rows `first` to `last` of c.
 
-    `slices` are the numbers of rows that the program will ask for.
+    `slices` are the numbers of rows with which the program calls them.
     """
     tallest = layout.target.tile_rows
     used = set().union(*(heights(n, tiling.row_block, tallest) for n in slices))
@@ -139,7 +139,7 @@ def _tiles(body: Sequence[Statement]) -> Loop:
 
 
 def _each(body: Sequence[Statement], lanes: str) -> Each:
-    """Return a loop over the vectors of a tile; ``lanes`` are those that the row has there."""
+    """Return a loop over the vectors of a tile; ``lanes`` is the number of valid lanes of each."""
     count = ["const long lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
     return Each([*count, *body])
 
@@ -161,12 +161,12 @@ def _spans(product: Product, layout: Layout) -> list[tuple[int, int, int, int]]:
 
 
 def _ends_within(value: Value, layout: Layout) -> bool:
-    """Return whether its rows end within a vector, as they may in the caller's memory."""
+    """Return whether the value's rows end within a vector, as they may in the caller's memory."""
     return layout.stride(value) % layout.lanes != 0
 
 
 def _accumulator(product: Product) -> Value:
-    """Return the value in whose memory sums wait between passes: one that is stored anyway."""
+    """Return the value whose memory holds the sums between passes: one that is stored anyway."""
     return next((v for v in product.writes if v.stored), product.c)
 
 
@@ -177,7 +177,7 @@ def _tile_buffers(product: Product) -> list[str]:
 
 
 def _epilogue(product: Product, layout: Layout) -> Sequence[Statement]:
-    """Return what happens to each vector of c before it is stored."""
+    """Return the statements applied to each vector of c before it is stored."""
     known = {product.c: f"at_{product.c.name}"}
     bias = f" + {load(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
     lines: list[Statement] = [f"const vec {known[product.c]} = sum[r][v]{bias};"]
@@ -194,7 +194,7 @@ def _epilogue(product: Product, layout: Layout) -> Sequence[Statement]:
 def map_statements(
     step: Map, layout: Layout, row: str, column: str, known: dict[Value, str]
 ) -> Sequence[Statement]:
-    """Return the statements of a map at one vector; `known` names what is in registers already."""
+    """Return the statements of a map for one vector; `known` names the values in registers."""
     lines: list[Statement] = []
     for name in step.rule.reads:
         value = step.names[name]

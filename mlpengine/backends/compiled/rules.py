@@ -20,7 +20,7 @@ class Rule:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The names of what the outputs depend on."""
+        """The names of the buffers that the outputs depend on."""
         nodes = set(order(self.outputs.values(), self.given.values()))
         return tuple(name for name, node in self.given.items() if node in nodes)
 
@@ -30,7 +30,7 @@ class Rule:
         return tuple(self.outputs)
 
     def limited_to(self, names: Collection[str]) -> "Rule":
-        """Return the rule without the outputs that nobody wants."""
+        """Return the rule with only the outputs `names`."""
         return Rule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
     def statements(self, names: Mapping[str, str], itemsize: int) -> list[str]:

@@ -1,4 +1,4 @@
-/* A pool of one thread, the caller: nothing to wait for. */
+/* The thread pool of a program with one thread, the caller: there is no synchronization. */
 static void run(struct call *call) { work(call, 0); }
 static void barrier(void) {}
 static void enter(void) {}

@@ -25,9 +25,9 @@ class Source:
 
     Attributes:
         text: the whole file.
-        arrays: whose addresses make up the table, in order.
-        nbytes: of the workspace.
-        gathers: whether it can fill buffers from whole data sets.
+        arrays: the arrays whose addresses form the table, in order.
+        nbytes: size of the workspace.
+        gathers: whether the program can fill buffers from whole data sets.
     """
 
     text: str
@@ -50,8 +50,8 @@ def make_source(
 ) -> Source:
     """Return the C text of `instructions` and, after them, of the optimizer.
 
-    `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` the
-    limit of those that share the work, fewer where another would not pay.
+    `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` is the
+    maximum number of threads, of which small shapes use fewer.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     layout = Layout(target, dtype.itemsize)
@@ -102,7 +102,7 @@ def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
 def _step_defines(
     layout: Layout, update: Update | None, dtype: "np.dtype[np.floating]", *, gathers: bool
 ) -> Iterator[str]:
-    """Yield what step.h asks for."""
+    """Yield the definitions that step.h requires."""
     if gathers:
         yield "#define GATHERS"
     if layout.knows("row_loss"):
@@ -148,7 +148,7 @@ def _phase(functions: Sequence[Function], phase: Phase) -> Function:
 
 
 def _gather(layout: Layout, gathered: Sequence[Array | None]) -> Function:
-    """Return the function that fills the buffers `gathered`, each from a data set of its own."""
+    """Return the function that fills the buffers `gathered`, each from a separate data set."""
     buffers, copies = [], []
     for number, buffer in enumerate(gathered):
         if buffer is None:

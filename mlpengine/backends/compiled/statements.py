@@ -1,7 +1,7 @@
 """C as data: typed statements, functions of them, and the one printer of both.
 
-A statement is a line of C or one of the classes here, so that whoever writes a loop does not indent
-it and whoever changes a load does not search for it in a text.
+A statement is a line of C or an instance of one of the classes here, so that generators do not
+indent loops themselves and do not search for loads in text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,12 +11,12 @@ from typing import Literal, TypeAlias
 Phase = Literal["prepare", "rows", "reduce", "update"]
 
 PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "update")
-"""When the functions of a program are called: ``prepare`` once a step, to pack parameters; ``rows``
-for some rows of the batch: forward, loss and backward; ``reduce`` to sum over those rows into the
-gradients of the parameters; ``update`` for the optimizer."""
+"""The phase in which a function is called: ``prepare`` once in each step, to pack parameters;
+``rows`` for some rows of the batch: forward, loss and backward; ``reduce`` to sum over those rows
+into the gradients of the parameters; ``update`` for the optimizer."""
 
 MEMORY = "void *const *table, char *workspace"
-"""The parameters of C functions that find their buffers by themselves."""
+"""The parameters of C functions that declare their buffers themselves."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Each:
 
 @dataclass(frozen=True)
 class If:
-    """``if (condition)``, and what is done otherwise."""
+    """``if (condition)`` with an optional ``else``."""
 
     condition: str
     body: Sequence["Statement"]
@@ -48,14 +48,14 @@ class If:
 
 @dataclass(frozen=True)
 class Block:
-    """Statements with names of their own."""
+    """Statements in a nested scope."""
 
     body: Sequence["Statement"]
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A call for each value of a variable; another value is a fault of the generator and traps."""
+    """A call for each value of a variable; any other value is a bug of the generator and traps."""
 
     variable: str
     cases: Sequence[tuple[int, str]]
@@ -83,8 +83,8 @@ class Function:
         buffers: names of the arrays and of the workspace that it uses.
         text: a comment.
         parameters: of the C function, beside `MEMORY`.
-        count: of the things that threads share in ``prepare`` and ``reduce``.
-        tile: a function that only this one calls, and that is a part of it.
+        count: number of things that threads divide in ``prepare`` and ``reduce``.
+        tile: a function that only this one calls.
     """
 
     name: str

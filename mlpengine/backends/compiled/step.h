@@ -1,9 +1,9 @@
-/* A step from the functions of the program, and the entry that Python calls.  Defined before this:
+/* A step, made of the program's functions, and the entry that Python calls.  Defined before this:
    GATHERS if rows are gathered; ROW_LOSS and LOSS_VALUE if there is a loss, LABEL_ERROR if it has
    labels; PARAMETERS, GRADS, CHUNK_SUMS, SMALLEST_SUM and FLUSH_EVERY if there is an update. */
 
 #ifdef PARAMETERS
-/* Norm, check that everything is finite, clipping and update number `number`. */
+/* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
 static long apply(struct call *call, const int64_t number, const double lr, const double loss,
                   const long thread) {
   void *const *table = call->table;
@@ -28,7 +28,7 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
 }
 #endif
 
-/* What one thread does in a step. */
+/* The work of one thread in a step. */
 static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
                  const long thread) {
   void *const *table = call->table;
@@ -67,7 +67,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 #endif
 }
 
-/* Make the steps of a call; return how the last one ended. */
+/* Run the steps of a call; return the status of the last one. */
 long mlpengine_run(struct call *call) {
   enter();
   const unsigned long old = flush_denormals();

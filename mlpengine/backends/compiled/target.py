@@ -28,30 +28,30 @@ FLAGS = (
     "-shared",
     "-pthread",
 )
-"""No -ffast-math: a NaN must stay visible, and linking with it would change the whole process."""
+"""Without -ffast-math, which hides NaN and, when linked, changes the mode of the whole process."""
 
 SECONDS = 120.0
-"""After which a compiler counts as hung."""
+"""Time limit of the compiler in seconds."""
 
 NOTICE_SECONDS = 10.0
-"""After which a line says that the compiler is still at work."""
+"""Seconds after which a message reports that the compiler is still running."""
 
 VECTORS = ((64, 32), (32, 16), (16, 32), (16, 16))
-"""Bytes of a vector register and how many there are, of the processors that code is made for."""
+"""Bytes and number of vector registers of the supported processors."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A compiler and what it compiles for.
+    """A compiler and the processor that it compiles for.
 
     Attributes:
         command: the compiler, as arguments.
-        version: its first line about itself.
+        version: the first line of its version message.
         cpu: the processor, with its features.
         vector_bytes: size of a vector register: 16, 32 or 64.
-        registers: how many vector registers there are.
+        registers: number of vector registers.
 
-    Raises: ValueError for what no compiler answers, as a damaged file may.
+    Raises: ValueError for values that no compiler reports, such as those of a damaged file.
     """
 
     command: tuple[str, ...]
@@ -70,14 +70,14 @@ class Target:
     def tile_rows(self) -> int:
         """Rows of a product's tile, which is two vectors wide.
 
-        They leave registers for a row of b and an entry of a; 16 sums hide the latency of any
+        The tile leaves registers for a row of b and an entry of a; 16 sums hide the latency of any
         multiplier, and lower tiles fit more shapes.
         """
         return min(8, (self.registers - 4) // 2)
 
     @property
     def identity(self) -> str:
-        """Everything but the source that the machine code depends on."""
+        """Everything that the machine code depends on, except the source."""
         return "\n".join([*self.command, self.version, self.cpu, *FLAGS])
 
 
@@ -90,7 +90,7 @@ def compiler_command() -> tuple[str, ...] | None:
     if named:
         try:
             words = tuple(shlex.split(named))
-        except ValueError:  # a quotation that does not end
+        except ValueError:  # an unclosed quotation
             return None
         return words if words and shutil.which(words[0]) else None
     for name in ("cc", "gcc", "clang"):
@@ -102,9 +102,9 @@ def compiler_command() -> tuple[str, ...] | None:
 
 
 def find_target(command: tuple[str, ...]) -> Target:
-    """Return what `command` compiles for, asking it.
+    """Return the target of the compiler `command`, by running it.
 
-    Raises: CompileError if it does not answer.
+    Raises: CompileError if it cannot be queried.
     """
     about = _ask([*command, "--version"]).splitlines()[0]
     macros = _ask([*command, "-march=native", "-dM", "-E", "-x", "c", os.devnull])
@@ -178,7 +178,7 @@ def _end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def compiler_stamp(command: tuple[str, ...]) -> str:
-    """Return what changes when the compiler or the processor does, without asking the compiler."""
+    """Return a text that changes with compiler and processor, without running the compiler."""
     path = shutil.which(command[0]) or command[0]
     parts = [*command, os.path.realpath(path), platform.machine(), cpu_model()]
     with suppress(OSError):

@@ -1,7 +1,7 @@
-/* A pool of THREADS threads, the caller among them.  They start with the first step, meet at
-   barriers inside each, and end with the last user of the program.  A thread that waits spins for a
-   few microseconds and then sleeps: one that spins while another needs its core would cost that one
-   a time slice. */
+/* A pool of THREADS threads, including the caller.  The workers start with the first step and end
+   with the last user of the program; barriers synchronize all threads within a step.  A waiting
+   thread spins for a few microseconds and then sleeps, because a thread that spins on the core of
+   another one delays it by a time slice. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ static struct {
   pthread_t workers[THREADS]; /* the caller is number 0 */
   int started;                /* how many workers run */
   int forkable;               /* whether forks are handled */
-  int core;                   /* that the workers keep off */
+  int core;                   /* excluded from the workers' affinity */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
           .moved = PTHREAD_COND_INITIALIZER};
 
@@ -33,7 +33,7 @@ INLINE int has_passed(const int round) {
   return atomic_load(&pool.round) != round || atomic_load(&pool.stopping);
 }
 
-/* Wait until every thread of the pool is here, or the pool stops. */
+/* Wait until every thread of the pool has arrived, or the pool stops. */
 static void barrier(void) {
   const int round = atomic_load(&pool.round);
   if (atomic_fetch_add(&pool.arrived, 1) == THREADS - 1) {
@@ -66,7 +66,7 @@ static void *worker_main(void *number) {
   }
 }
 
-/* End the workers, all or those that could be started; none is inside a step. */
+/* Stop and join the workers that run; none may be inside a step. */
 static void stop_workers(void) {
   pthread_mutex_lock(&pool.lock);
   atomic_store(&pool.stopping, 1);
@@ -77,11 +77,11 @@ static void stop_workers(void) {
   atomic_store(&pool.stopping, 0);
 }
 
-/* Start all workers or none; returns whether they run. */
+/* Start all workers or none; return whether they run. */
 static int start_workers(void) {
   if (pool.started == THREADS - 1) return 1;
   if (!pool.forkable) return 0;
-  sigset_t all, before; /* signals are for the threads of the caller */
+  sigset_t all, before; /* workers block all signals */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int failed = 0;
@@ -96,7 +96,7 @@ static int start_workers(void) {
   return !failed;
 }
 
-/* A forked child has no workers, whatever they and their locks were doing. */
+/* Reset the pool in a forked child, which has no workers and may inherit locked mutexes. */
 static void reset_after_fork(void) {
   pthread_mutex_init(&pool.busy, NULL);
   pthread_mutex_init(&pool.lock, NULL);
@@ -111,8 +111,8 @@ __attribute__((constructor)) static void handle_forks(void) {
   pool.forkable = !pthread_atfork(NULL, NULL, reset_after_fork);
 }
 
-/* Keep the workers off the caller's core.  A system often wakes a thread where its waker runs; two
-   that wait for one another there, each asleep half of the time, are never moved apart. */
+/* Exclude the caller's core from the workers' affinity.  Schedulers often wake a thread on the core
+   of its waker; two threads that alternate there sleep half of the time and are never separated. */
 static void set_affinity(void) {
 #ifdef __linux__
   const int here = sched_getcpu();
@@ -126,8 +126,8 @@ static void set_affinity(void) {
 #endif
 }
 
-/* A call by all threads.  Each step ends at a barrier, so that no worker is at work afterwards; a
-   call of no steps has none and wakes nobody. */
+/* Run a call on all threads.  Each step ends with a barrier, after which no worker uses the call; a
+   call without steps does not wake the workers. */
 static void run(struct call *call) {
   if (call->count > 0 && !start_workers()) {
     call->status = NO_THREADS;
@@ -144,7 +144,7 @@ static void run(struct call *call) {
 static void enter(void) { pthread_mutex_lock(&pool.busy); }
 static void leave(void) { pthread_mutex_unlock(&pool.busy); }
 
-/* A program is opened once for each user, and closed when that one is done with it. */
+/* Every user opens the program once and closes it after use. */
 void mlpengine_open(void) { atomic_fetch_add(&pool.users, 1); }
 
 void mlpengine_close(void) {

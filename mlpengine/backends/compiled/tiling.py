@@ -1,4 +1,4 @@
-"""How each matrix product is cut: by its shapes and the target alone."""
+"""The tiling of matrix products, a function of the shapes and the target alone."""
 
 from dataclasses import dataclass
 from math import gcd
@@ -8,19 +8,20 @@ from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
 
 LONGEST_DEPTH = 400
-"""Terms of one pass: a panel of them is 25 kB with vectors of 32 bytes, and stays in a first-level
-cache beside a tile's rows; with 64 bytes it comes from the second level, which costs nothing."""
+"""Maximum number of terms of one pass: with vectors of 32 bytes a panel takes 25 kB and fits into
+the first-level cache together with a tile's rows; with 64 bytes it is read from the second level,
+which is as fast."""
 
 BLOCK_BYTES = 256 * 1024
-"""Rows of `a` that one pass over the panels reads: half of a second-level cache."""
+"""Bytes of the rows of `a` for one pass over the panels: half of a second-level cache."""
 
 PACK_BYTES = 256 * 1024
-"""A matrix that is read down its columns and spans more than this is packed first: every row lies
-on another page, and a first-level translation buffer holds 64."""
+"""Bytes above which a matrix that is read by columns is packed first: each row is on another page,
+and the first-level translation buffer has 64 entries."""
 
 SMALLEST_PANEL = 8 * 1024
-"""Bytes of a panel from which it may be read as soon as it is written: of a smaller one the first
-rows are still on their way to the cache, and a wider load waits for several stores."""
+"""Bytes from which a panel is read right after it is written: the first rows of a smaller panel are
+still in the store buffer, where a wider load has to wait for several stores."""
 
 Packing = Literal["none", "panels", "transposed"]
 
@@ -29,8 +30,8 @@ Packing = Literal["none", "panels", "transposed"]
 class Tiling:
     """How one product is computed.
 
-    Panels that are packed `ahead`, all of them, are shared by all threads and rows; the others are
-    packed one by one where they are used, and never leave the caches.
+    With `ahead`, all panels are packed first and shared by all threads and rows; otherwise each is
+    packed where it is used and stays in the caches.
     """
 
     packing: Packing
@@ -43,7 +44,7 @@ class Tiling:
 def choose_tiling(product: Product, layout: Layout, depth: int, *, often: bool) -> Tiling:
     """Return the tiling of sums over `depth` terms at a time; `often` if by many slices of rows.
 
-    It follows from the shapes and the target alone, so that every run takes the same.
+    It follows from the shapes and the target alone, so that it is the same in every run.
     """
     size, rows = layout.itemsize, product.rows
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
@@ -67,16 +68,16 @@ def choose_tiling(product: Product, layout: Layout, depth: int, *, often: bool) 
 
 
 def _is_panel(product: Product, layout: Layout) -> bool:
-    """Return whether b lies in memory as its only panel would."""
+    """Return whether b has the memory layout that its only panel would have."""
     stride = layout.stride(product.b)
     return stride % layout.lanes == 0 and stride <= 2 * layout.lanes
 
 
 def _reads_badly(depth: int, row_bytes: int) -> bool:
-    """Return whether reading down a column of `depth` rows would miss the caches it could stay in.
+    """Return whether reading a column of `depth` rows misses the first-level caches.
 
-    Either the rows span more pages than there are translations, or their lines fall into so few
-    of the 64 sets of the first-level cache that half of its ways do not hold them.
+    Either the rows span more pages than the translation buffer holds, or their lines map to so few
+    of the 64 sets of the first-level cache that they do not fit into half of its ways.
     """
     lines = max(row_bytes // 64, 1)
     sets = 64 // gcd(lines, 64)

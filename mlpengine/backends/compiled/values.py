@@ -1,7 +1,7 @@
-"""Values of a generated program: each array of its instructions, once for every write to it.
+"""Values of a generated program: one for every write to an array of its instructions.
 
-Planned arrays share memory over time.  Here every write makes a new `Value`, so that kernels may be
-fused and reordered by what they need rather than by where NumPy happens to keep it.
+Planned arrays share memory over time.  Here every write creates a new `Value`, so that kernels are
+fused and reordered by their operands, independently of the memory that NumPy uses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,8 +22,8 @@ class UnsupportedError(Exception):
 class Value:
     """A matrix: the last axis of an array as columns, all others together as rows.
 
-    `written` says that a kernel computes it, `final` that NumPy would find it in `array` after the
-    replay.  `padded` values live in the program's own workspace, their rows padded to whole
+    `written` tells whether a kernel computes it, `final` whether it must be in `array` after the
+    replay.  `padded` values are stored in the program's workspace, with rows padded to whole
     vectors; the others in `array` itself.
     """
 
@@ -46,7 +46,7 @@ class Value:
 
     @property
     def address(self) -> int:
-        """Where the array starts."""
+        """The address of the array."""
         return address_of(self.array)
 
     def overlaps(self, other: "Value") -> bool:
@@ -94,15 +94,16 @@ class Values:
         return self._add(fresh)
 
     def finish(self) -> None:
-        """Mark the values that NumPy would find after the replay."""
+        """Mark the values that must be in the caller's arrays after the replay."""
         for value in self._current:
             value.final = value.written
 
     def place(self, lanes: int, any_length: Iterable[Value]) -> None:
-        """Choose which values live in the workspace: all whose rows are no whole vectors.
+        """Assign the values whose rows are not whole vectors to the workspace.
 
-        `any_length` are the exceptions, whose kernels take rows of any length.  A value whose
-        memory NumPy would use again lives there too: kernels may run in another order.
+        The values `any_length` are exceptions: their kernels take rows of any length.  Values that
+        are not final, or share memory with others, are in the workspace too, because kernels may
+        run in another order than in NumPy.
         """
         exceptions = set(any_length)
         written = [v for v in self.all if v.written and v.stored]
