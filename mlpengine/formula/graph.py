@@ -437,7 +437,7 @@ FUNCTIONS: dict[str, Function] = {
         lambda d, y, x: (sigmoid(x) * d,),
         pieces.softplus,
         "v_softplus({})",
-        "where({0} > 0, {0}, 0 * {0}) + log1p(exp(-abs({0})))",
+        "where({0} > 0, {0}, 0) + log1p(exp(-abs({0})))",
         "Softplus",
         expensive=True,
         floats=2,

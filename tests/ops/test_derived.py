@@ -1,34 +1,62 @@
-"""Every element-wise op in every target against its formula; an op of one's own is one class."""
+"""Element-wise ops and losses in every target against their formulas; an op is one class."""
 
+import ctypes
 import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from bound import Bound
 from scipy import special
 
 import mlpengine
 from mlpengine import Mlp, Program, Tape, tape
-from mlpengine.backends.compiled import compile_program
+from mlpengine.backends.compiled import (
+    FINISHED,
+    LossInstruction,
+    compile_program,
+    native_target,
+)
+from mlpengine.backends.compiled.cache import load
+from mlpengine.backends.compiled.losses import has_rows
 from mlpengine.backends.compiled.rules import find_rule
+from mlpengine.backends.numexpr import fused
 from mlpengine.config.schema import ModelSection
 from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export
-from mlpengine.formula import FUNCTIONS, tanh, variable
+from mlpengine.export._graph import Graph
+from mlpengine.export._layers import scalar, write_activation
+from mlpengine.formula import (
+    FUNCTIONS,
+    SCALARS,
+    c_statements,
+    numexpr_text,
+    onnx_node,
+    tanh,
+    variable,
+)
 from mlpengine.formula.pieces import constant
 from mlpengine.nn import ACTIVATIONS
 from mlpengine.nn.export_c import export_c
 from mlpengine.ops import (
     REGISTRY,
     Activation,
+    BinaryCrossEntropyWithLogits,
     Clamp,
     Elementwise,
     Elu,
+    EntryLoss,
+    FormulaActivation,
+    FormulaLoss,
     Gelu,
     LeakyRelu,
     LogEps,
     Pow,
+    Quantile,
     ScalarAdd,
     ScalarMul,
 )
@@ -82,11 +110,18 @@ def ops():
     return [*plain, *WITH_OPTIONS, LeakyRelu(), Elu(), Gelu()]
 
 
+def losses():
+    """Return every loss that is defined by a formula."""
+    kinds = [op for op in REGISTRY.values() if issubclass(op, EntryLoss)]
+    made = [op() for op in kinds if _is_plain(op, ())]
+    return [*made, BinaryCrossEntropyWithLogits(2.5), Quantile((0.1, 0.5))]
+
+
 def _is_plain(op, made):
     return (
         op not in made
         and op.__module__.startswith("mlpengine.")
-        and op.name != "formula_activation"
+        and op not in (FormulaActivation, FormulaLoss)
     )
 
 
@@ -100,72 +135,336 @@ def meaning(node, values):
     return values[node]
 
 
-def truth(op, operands, dy):
-    """Return value and gradients as the formulas say."""
-    f = op.formulas
-    given = dict(zip(f.operands.values(), operands, strict=True)) | {variable("dy"): dy}
-    return [np.broadcast_to(meaning(e, dict(given)), dy.shape) for e in (f.y, *f.gradients)]
+def truth(formulas, given):
+    """Return the values of formulas in float64; `given` are the operands by their leaves."""
+    shape = np.broadcast_shapes(*(np.shape(x) for x in given.values()))
+    values = {leaf: np.asarray(x, "f8") for leaf, x in given.items()}
+    return [np.broadcast_to(meaning(f, dict(values)), shape) for f in formulas]
 
 
-def by_numpy(op, operands, dy):
-    bound = Bound(op, operands)
+# ---------------------------------------------------------------- the rows
+@dataclass(frozen=True)
+class Row:
+    """An element-wise op or a loss by formula, and how exact it is in each target.
+
+    Attributes:
+        units: allowed error, in units in the last place of the exact value.
+        value_floor, gradient_floor: a size; smaller values have the units of this size, because
+            terms cancel.
+        onnx_floor: the same for the value in ONNX Runtime, which approximates some functions to
+            absolute instead of relative errors.
+    """
+
+    op: object
+    units: float = 8
+    value_floor: float = 0
+    gradient_floor: float = 0
+    onnx_floor: float = 0
+
+    def floor(self, target, output):
+        """Return the floor of an output: the value, or a gradient."""
+        if output:
+            return self.gradient_floor
+        return max(self.value_floor, self.onnx_floor if target == "onnx" else 0)
+
+    @property
+    def is_loss(self):
+        return isinstance(self.op, EntryLoss)
+
+    @property
+    def leaves(self):
+        f = self.op.formulas
+        return [*f.outputs, f.target] if self.is_loss else [*f.operands.values()]
+
+    def formulas(self):
+        """Return the formulas of the value and of the gradients."""
+        f = self.op.formulas
+        if self.is_loss:
+            return [self.op.formula(*self.leaves), *self.op.gradient(*self.leaves)]
+        return [f.y, *f.gradients]
+
+    def data(self, dtype):
+        """Return the operands by leaf, and dy, as rows of numbers."""
+        x = np.array(POINTS, dtype)
+        operands = [np.roll(x, 7 * i) for i in range(len(self.leaves))]
+        if self.is_loss and np.isfinite(self.op.target_range[0]):
+            operands[-1] = np.resize(np.array([0, 1, 0.5, 0.25], dtype), x.shape)
+        dy = np.random.default_rng(1).normal(size=x.shape).astype(dtype)
+        given = dict(zip(self.leaves, operands, strict=True))
+        return given, np.ones_like(dy) if self.is_loss else dy
+
+
+CANCELS = {"value_floor": 1, "gradient_floor": 1}
+SLOPE_CANCELS = {"gradient_floor": 1}
+EXACTNESS = {
+    "bce_with_logits": CANCELS,
+    "binary_focal": CANCELS,
+    "elu": SLOPE_CANCELS | {"onnx_floor": 1},  # ONNX Runtime has exp(x) - 1
+    "gamma": CANCELS,
+    "gaussian_nll": CANCELS,
+    "gelu": CANCELS,
+    "log_cosh": CANCELS,
+    "poisson": CANCELS,
+    "selu": SLOPE_CANCELS | {"onnx_floor": 1},
+    "sigmoid": SLOPE_CANCELS | {"onnx_floor": 1},  # a rational approximation there
+    "silu": SLOPE_CANCELS | {"onnx_floor": 1},
+    "tanh": SLOPE_CANCELS,
+}
+"""By op, the fields of its row that are not the defaults."""
+
+ROWS = [Row(op, **EXACTNESS.get(op.name, {})) for op in [*ops(), *losses()]]
+
+
+def title(row):
+    """Return the name of an op with its options, the same in every process."""
+    return " ".join([row.op.name, *map(str, vars(row.op).values())])
+
+
+# ---------------------------------------------------------------- the targets
+def by_numpy(rows, dtype):
+    return [_loss_by_entry(r, dtype) if r.is_loss else _numpy_op(r, dtype) for r in rows]
+
+
+def _numpy_op(row, dtype):
+    given, dy = row.data(dtype)
+    bound = Bound(row.op, tuple(given.values()))
     bound.dy[0][...] = dy
     return [*bound.forward(), *bound.backward()]
 
 
-def by_program(backend):
-    def run(op, operands, dy):
-        recorded = Tape()
-        shape = dy.shape
+def _loss_by_entry(row, dtype):
+    """Return the loss of each entry, which is the mean over a batch of one, and the gradients."""
+    operands = [*row.data(dtype)[0].values()]
+    output, target = np.stack(operands[:-1], 1), operands[-1][:, None]
+    bound = Bound(row.op, (output[:1], target[:1]))
+    entries = []
+    for o, t in zip(output, target, strict=True):
+        bound.operands[0][...], bound.operands[1][...] = o, t
+        (value,) = bound.forward()
+        entries.append([value.item(), *(x for g in bound.backward() for x in g.ravel().tolist())])
+    return [np.array(column) for column in zip(*entries, strict=True)]
+
+
+def _programs(rows, dtype, backend):
+    """Return a program for each op, after a run, with its value and gradients."""
+    made = []
+    for row in rows:
+        given, dy = row.data(dtype)
+        tape, operands = Tape(), {f"x{i}": x[None] for i, x in enumerate(given.values())}
         nodes = [
-            recorded.input(shape, "float64", name=f"x{i}", wants_grad=True)
-            for i in range(len(operands))
+            tape.input(x.shape, dtype, name=name, wants_grad=True) for name, x in operands.items()
         ]
-        rules = "numpy" if backend == "compiled" else backend
-        program = Program(recorded, recorded.apply(op, *nodes), backend=rules)
-        y = program.forward(**{f"x{i}": x for i, x in enumerate(operands)})
-        program.backward(dy)
-        slopes = [program.grad(node) for node in nodes]
-        if backend == "compiled":
-            for array in (y, *slopes):
+        program = Program(tape, tape.apply(row.op, *nodes), backend=backend)
+        y = program.forward(**operands)
+        program.backward(dy[None])
+        made.append((program, [y, *(program.grad(node) for node in nodes)]))
+    return made
+
+
+def by_numexpr(rows, dtype):
+    return [[a[0] for a in arrays] for _, arrays in _programs(rows, dtype, "numexpr")]
+
+
+def by_numexpr_text(rows, dtype):
+    """Return what the text of each formula gives, alone."""
+    made = []
+    for row in rows:
+        given, dy = row.data(dtype)
+        outputs = [np.full_like(dy, 12345) for _ in row.formulas()]
+        for formula, out in zip(row.formulas(), outputs, strict=True):
+            for run in fused(formula, out, given | {variable("dy"): dy}):
+                run()
+        made.append(outputs)
+    return made
+
+
+def by_compiled(rows, dtype):
+    """Return what one compiled program of all ops, and one of each loss, give."""
+    programs = iter(_programs([r for r in rows if not r.is_loss], dtype, "numpy"))
+    made = [_compiled_loss(r, dtype) if r.is_loss else next(programs) for r in rows]
+    of_ops = [pair for row, pair in zip(rows, made, strict=True) if not row.is_loss]
+    if of_ops:
+        instructions = [i for program, _ in of_ops for i in program.instructions]
+        executor = compile_program(instructions, dtype=np.dtype(dtype), batch=1)
+        for _, arrays in of_ops:
+            for array in arrays:
                 array.fill(12345)
-            assert compile_program(program.instructions, dtype=dy.dtype, batch=1).step() == 0
-        return [y, *slopes]
-
-    return run
-
-
-TARGETS = {"numpy": by_numpy, "numexpr": by_program("numexpr"), "compiled": by_program("compiled")}
+        assert executor.step() == FINISHED
+    return [
+        pair if row.is_loss else [a[0] for a in pair[1]]
+        for row, pair in zip(rows, made, strict=True)
+    ]
 
 
-def check(op, target):
-    count = len(op.signature.operands)
-    x = np.array([POINTS])
-    operands = (x, np.roll(x, 7))[:count]
-    dy = np.random.default_rng(1).normal(size=x.shape)
+def _compiled_loss(row, dtype):
+    operands = row.data(dtype)[0].values()
+    output, target, slot = (np.zeros((1, 1), dtype) for _ in range(3))
+    bound = LossInstruction(row.op, (output, target, None), (slot, np.zeros(())))
+    executor = compile_program([bound], dtype=np.dtype(dtype), batch=1)
+    entries = []
+    for output[...], target[...] in zip(*operands, strict=True):
+        executor.step()
+        entries.append((executor.call.loss, slot.item()))
+    return [np.array(column) for column in zip(*entries, strict=True)]
+
+
+SCALAR_FILE = """\
+#include <math.h>
+typedef {real} real;
+#define M(name) name{suffix}
+{functions}
+"""
+
+SCALAR_FUNCTION = """\
+void row_{number}(const real **in, real **out, long count) {{
+  for (long i = 0; i < count; i++) {{
+    {body}
+  }}
+}}
+"""
+
+
+def by_scalar_c(rows, dtype):
+    """Return what the C of numbers gives, all rows in one file."""
+    single = dtype == "float32"
+    real, suffix = ("float", "##f") if single else ("double", "")
+    parts = [SCALAR_FILE.format(real=real, suffix=suffix, functions=SCALARS)]
+    for number, row in enumerate(rows):
+        leaves = [*row.leaves, variable("dy")]
+        outputs = {f"y{k}": formula for k, formula in enumerate(row.formulas())}
+        body = [
+            *(f"const real x{k} = in[{k}][i]; (void)x{k};" for k in range(len(leaves))),
+            *c_statements(
+                outputs, {x: f"x{k}" for k, x in enumerate(leaves)}, 4 if single else 8, "real"
+            ),
+            *(f"out[{k}][i] = {name};" for k, name in enumerate(outputs)),
+        ]
+        parts.append(SCALAR_FUNCTION.format(number=number, body="\n    ".join(body)))
+    library = load("\n".join(parts), native_target())
+    made = []
+    for number, row in enumerate(rows):
+        given, dy = row.data(dtype)
+        operands = [*given.values(), dy]
+        outputs = [np.full_like(dy, 12345) for _ in row.formulas()]
+        tables = [
+            (ctypes.c_void_p * len(arrays))(*(x.ctypes.data for x in arrays))
+            for arrays in (operands, outputs)
+        ]
+        getattr(library, f"row_{number}")(*tables, ctypes.c_long(dy.size))
+        made.append(outputs)
+    return made
+
+
+def by_onnx(rows, dtype):
+    """Return the values that ONNX Runtime gives, of one model with an output for each row."""
+    graph, feed = Graph(()), {}
+    for k, row in enumerate(rows):
+        given = {}
+        for leaf, x in row.data(dtype)[0].items():
+            given[leaf] = graph.input(f"x{len(feed)}", dtype, 1)
+            feed[given[leaf]] = x[:, None]
+        if isinstance(row.op, Activation):
+            (x,) = given.values()
+            y = write_activation(graph, row.op, x)
+        else:
+            y = onnx_node(row.formulas()[0], given, graph.node, lambda v: scalar(graph, v))
+        graph.output(y, f"y{k}", dtype, 1)
+    session = onnxruntime.InferenceSession(graph.build("", {}))
+    return [[y[:, 0]] for y in session.run(None, feed)]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What runs formulas: for the rows that `takes` accepts, in its dtypes."""
+
+    run: Callable
+    takes: Callable
+    dtypes: tuple[str, ...] = ("float32", "float64")
+
+
+TARGETS = {
+    "numpy": Target(by_numpy, lambda row: True),
+    "numexpr": Target(by_numexpr, lambda row: not row.is_loss),
+    "numexpr text": Target(
+        by_numexpr_text, lambda row: all(numexpr_text(f, {}) for f in row.formulas())
+    ),
+    "compiled": Target(by_compiled, lambda row: not row.is_loss or has_rows(row.op)),
+    "scalar C": Target(by_scalar_c, lambda row: True),
+    "onnx": Target(by_onnx, lambda row: row.formulas()[0].number is None, ("float32",)),
+}
+
+
+@cache
+def answers(target, dtype):
+    """Return what a target gives for every row that it takes, by title; made once a process."""
+    rows = [row for row in ROWS if TARGETS[target].takes(row)]
     with np.errstate(all="ignore"):
-        found, expected = TARGETS[target](op, operands, dy), truth(op, operands, dy)
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-11, atol=2e-13)
+        return dict(zip(map(title, rows), TARGETS[target].run(rows, dtype), strict=True))
 
 
-COMPILED = [op for op in ops() if isinstance(op, Activation)]
+def compare(row, answer, target, dtype):
+    """Raise AssertionError where an answer is another than that of the formula."""
+    given, dy = row.data(dtype)
+    info = np.finfo(dtype)
+    with np.errstate(all="ignore"):
+        expected = truth(row.formulas(), given | {variable("dy"): dy})
+        for k, (a, exact) in enumerate(zip(answer, expected, strict=False)):
+            rounded = exact.astype(dtype)
+            unit = info.eps * np.maximum(np.abs(exact), max(row.floor(target, k), info.tiny))
+            near = np.abs(a.astype("f8") - exact) <= row.units * unit
+            same = (a == rounded) | (np.isnan(a) & np.isnan(rounded)) | near
+            shown = [[x[~same] for x in given.values()], a[~same], exact[~same]]
+            assert same.all(), f"{title(row)}, {target}, {dtype}, output {k}: {shown}"
 
 
-def title(op):
-    """Return the name of an op with its options, the same in every process."""
-    return " ".join([op.name, *map(str, vars(op).values())])
+CASES = [
+    pytest.param(row, name, dtype, id=f"{title(row)}-{name}-{dtype}")
+    for name, target in TARGETS.items()
+    for dtype in target.dtypes
+    for row in ROWS
+    if target.takes(row)
+]
 
 
-@pytest.mark.parametrize("op", ops(), ids=title)
-@pytest.mark.parametrize("target", ["numpy", "numexpr"])
-def test_every_target_keeps_to_the_formula(op, target):
-    check(op, target)
+@pytest.mark.parametrize(("row", "target", "dtype"), CASES)
+def test_every_target_keeps_to_the_formula(row, target, dtype):
+    compare(row, answers(target, dtype)[title(row)], target, dtype)
 
 
-@pytest.mark.parametrize("op", COMPILED, ids=title)
-def test_compiled_code_keeps_to_the_formula(op):
-    check(op, "compiled")
+def check(op, target, dtype="float64"):
+    """Compare one op in one target, made anew."""
+    row = Row(op, **CANCELS)
+    with np.errstate(all="ignore"):
+        (answer,) = TARGETS[target].run([row], dtype)
+    compare(row, answer, target, dtype)
+
+
+@pytest.mark.parametrize(
+    ("target", "spelling"),
+    [
+        ("numpy", {"numpy": np.sinh}),
+        ("numexpr", {"numexpr": "tanh({}) * 1.000001"}),
+        ("numexpr text", {"numexpr": "tanh({}) * 1.000001"}),
+        ("compiled", {"c": "v_tanh({}) * splat(1.000001)"}),
+        ("scalar C", {"c": "v_tanh({}) * splat(1.000001)"}),
+        ("onnx", {"onnx": "Sinh"}),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_wrong_entry_of_a_target_is_noticed(target, spelling, monkeypatch):
+    class Wrong(Activation, name="wrong"):
+        def formula(self, x):
+            return tanh(x) * 1.5
+
+    dtype = TARGETS[target].dtypes[-1]
+    check(Wrong(), target, dtype)
+    monkeypatch.setitem(FUNCTIONS, "tanh", replace(FUNCTIONS["tanh"], **spelling))
+    monkeypatch.setitem(MEANINGS, "tanh", np.tanh)  # the truth stays
+    elementwise._derived.cache_clear()
+    with pytest.raises(AssertionError):
+        check(Wrong(), target, dtype)
+    elementwise._derived.cache_clear()
+    del REGISTRY["wrong"]
 
 
 def test_a_wrong_tuned_entry_is_found(monkeypatch):

@@ -138,7 +138,8 @@ class Emitter:
         self, name: str, kernel: Kernel, body: Sequence[Statement], more: Sequence[str] = ()
     ) -> None:
         names = [v.name for v in (*kernel.reads, *kernel.writes) if v.stored]
-        self._add(name, "rows", kernel.reads[0].rows, kernel.text, body, [*names, *more])
+        rows = [*kernel.reads, *kernel.writes][0].rows  # a constant value reads nothing
+        self._add(name, "rows", rows, kernel.text, body, [*names, *more])
 
     def _loss(self, kernel: LossRows, name: str) -> None:
         self.layout.add_array("loss_value", kernel.value)
