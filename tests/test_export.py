@@ -101,6 +101,11 @@ MODELS = {
     "a constant, min-max": {
         "target": "y1", "loss": "mse", "missing": -1.0, "standardize": "minmax"
     },
+    "bins": {"target": "y1", "loss": "mse", "encoding": "piecewise", "missing": "indicator"},
+    "bins of unscaled numbers": {
+        "target": ["y1", "y2"], "loss": "mse", "encoding": "piecewise", "bins": 3,
+        "standardize": "minmax",
+    },
     "gaps are errors": {"target": "size", "loss": "mse", "missing": "error", "gaps": False},
 }  # fmt: skip
 

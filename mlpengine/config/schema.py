@@ -141,6 +141,13 @@ class DataSection(Section):
         default="smooth",
         description="smooth: x / sqrt(1 + (x/3)^2) after standard and robust scaling; or none.",
     )
+    encoding: Literal["piecewise", "none"] = Field(
+        default="none",
+        description="piecewise: numbers and dates also get features by quantile bins; or none.",
+    )
+    bins: Annotated[int, Field(ge=2, le=1000)] = Field(
+        default=12, description="Quantile bins of a column, with encoding: piecewise."
+    )
     standardize_target: bool = Field(
         default=True, description="Train on standardized targets; metrics are in their own units."
     )

@@ -122,6 +122,8 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
         dtype=file.config.training.dtype,
         features=data.features,
         where=data.where,
+        encoding=data.encoding,
+        bins=data.bins,
     )
 
 

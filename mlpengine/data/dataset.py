@@ -56,7 +56,8 @@ class Stream:
         self.squares = np.empty_like(self.work)
         self.missing = np.empty((batch_size, width), bool)
         self.indicators = np.empty((batch_size, len(self.flagged)), bool)
-        self.shape = (len(self.rows), width + len(self.flagged))
+        self.components = np.empty((batch_size, len(numbers.bins)))
+        self.shape = (len(self.rows), numbers.width)
         self.dtype = np.dtype(np.float32)
 
     def __len__(self) -> int:
@@ -74,7 +75,7 @@ class Stream:
 
         Raises: DataError naming the first cell that is infinite, or missing and not allowed to.
         """
-        count, width = len(indices), len(self.columns)
+        count, width, bins = len(indices), len(self.columns), self.numbers.bins
         work, missing = self.work[:count], self.missing[:count]
         index = self.index[:count]
         self.rows.take(indices, 0, index, "clip")
@@ -87,6 +88,10 @@ class Stream:
             self._refuse(index)
         if self.numbers.strict and missing.any():
             self._refuse(index)
+        if len(bins):
+            components = self.components[:count]
+            bins.encode(work, components)
+            np.copyto(out[:, width : width + len(bins)], components, casting="same_kind")
         np.subtract(work, self.numbers.center, out=work)
         np.multiply(work, self.numbers.factor, out=work)
         if self.numbers.clip:
@@ -94,7 +99,7 @@ class Stream:
         np.copyto(out[:, :width], work, casting="same_kind")
         if len(self.flagged):
             missing.take(self.flagged, 1, self.indicators[:count], "clip")
-            np.copyto(out[:, width:], self.indicators[:count])
+            np.copyto(out[:, width + len(bins) :], self.indicators[:count])
 
     def _refuse(self, index: Array) -> None:
         """Raise the error of the first bad cell, by reading these rows the careful way."""

@@ -1,10 +1,11 @@
-"""A block of numeric features: missing cells filled, then scaled."""
+"""A block of numeric features: missing cells filled, then scaled, with components of bins."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from mlpengine.data.bins import Bins
 from mlpengine.data.sources import Source, read_slices
 from mlpengine.data.statistics import Filling, Scaling, Statistics
 from mlpengine.data.table import Table
@@ -35,8 +36,9 @@ class Numbers:
     """A block of numeric features, (x - center) * factor with missing cells filled first.
 
     `factor` is 0 for a column that was constant in training, so it stays 0 for good.
-    `flagged` are the features that get an indicator feature (1 where the cell is missing), and
-    `clip` says whether scaled features are clipped smoothly.
+    `flagged` are the features that get an indicator feature (1 where the cell is missing),
+    `clip` says whether scaled features are clipped smoothly, and `edges` are those of the bins
+    of each feature, by default none.
     """
 
     def __init__(
@@ -49,17 +51,25 @@ class Numbers:
         flagged: Sequence[int] = (),
         strict: bool = False,
         clip: bool = False,
+        edges: Sequence[Array] = (),
     ) -> None:
         self.sources = list(sources)
         self.center, self.factor, self.fill = center, factor, fill
         self.flagged = list(flagged)
         self.strict, self.clip = strict, clip
+        self.bins = Bins(edges)
+
+    @property
+    def width(self) -> int:
+        """The number of features: values, components and indicators."""
+        return len(self.sources) + len(self.bins) + len(self.flagged)
 
     @property
     def names(self) -> list[str]:
-        """The features' names: the numbers, then the indicators."""
+        """The features' names: the numbers, the components of their bins, the indicators."""
         numbers = [source.name for source in self.sources]
-        return numbers + [f"{numbers[i]} missing" for i in self.flagged]
+        components = self.bins.names(numbers)
+        return numbers + components + [f"{numbers[i]} missing" for i in self.flagged]
 
     @property
     def constant(self) -> list[str]:
@@ -75,8 +85,12 @@ class Numbers:
         filling: Filling,
         rows: Array | None = None,
         clip: bool = False,
+        bins: int | None = None,
     ) -> "Numbers":
         """Take the statistics of every feature over the given rows of a table.
+
+        `bins` are the quantile bins of every feature that varies, None for no components; the
+        waves of dates, which are an encoding already, have none.
 
         Raises: DataError naming the first cell that is not a usable number.
         """
@@ -90,21 +104,31 @@ class Numbers:
             factor = np.ones(len(sources))
         wanted = stats.missing & (stats.count > 0) & (filling == "indicator")
         flagged = np.flatnonzero(wanted).tolist()
-        return cls(sources, center, factor, fill, flagged=flagged, strict=strict, clip=clip)
+        edges: list[Array] = []
+        if bins is not None:
+            binned = varies & (stats.deviation > 1e-13 * np.abs(stats.mean))
+            edges = stats.edges(bins, binned & [not source.part for source in sources])
+        return cls(
+            sources, center, factor, fill, flagged=flagged, strict=strict, clip=clip, edges=edges
+        )
 
     def encode(self, table: Table, out: Array, rows: Array | None = None) -> None:
         """Write the features of the given rows of a table into `out`.
 
         Raises: DataError naming the first cell that is not a usable number.
         """
-        count = len(self.sources)
+        count, flags = len(self.sources), len(self.sources) + len(self.bins)
         for start, values, missing in read_slices(table, self.sources, self.strict, rows):
             block = out[start : start + len(values)]
             if missing is not None:
                 np.copyto(values, self.fill, where=missing)
-                block[:, count:] = missing[:, self.flagged]
+                block[:, flags:] = missing[:, self.flagged]
             else:
-                block[:, count:] = 0.0
+                block[:, flags:] = 0.0
+            if len(self.bins):
+                components = np.empty((len(values), len(self.bins)))
+                self.bins.encode(values, components)
+                block[:, count:flags] = components
             np.subtract(values, self.center, out=values)
             np.multiply(values, self.factor, out=values)
             if self.clip:
@@ -129,6 +153,7 @@ class Numbers:
             "flagged": self.flagged,
             "strict": self.strict,
             "clip": self.clip,
+            "edges": [edges.tolist() for edges in self.bins.edges],
         }
 
     @classmethod
@@ -140,4 +165,5 @@ class Numbers:
             flagged=state["flagged"],
             strict=state["strict"],
             clip=state.get("clip", False),
+            edges=[np.array(edges, np.float64) for edges in state.get("edges", ())],
         )

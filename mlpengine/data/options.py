@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import get_args
 
 from mlpengine.data.kinds import Task
-from mlpengine.data.statistics import Clipping, Filling, Scaling
+from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.errors import DataError
 
 FILLINGS = ("mean", "median", "indicator", "error")
 DTYPES = ("float32", "float64")
+MAX_BINS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Options:
     dtype: str = "float32"
     features: tuple[tuple[str, str], ...] = ()
     where: str | None = None
+    encoding: Encoding = "none"
+    bins: int = 12
 
 
 def check(options: Options) -> None:
@@ -42,6 +45,10 @@ def check(options: Options) -> None:
         raise DataError(f"standardize: must be one of {known} ({options.standardize!r})")
     if options.clip not in get_args(Clipping):
         raise DataError(f"clip: must be smooth or none ({options.clip!r})")
+    if options.encoding not in get_args(Encoding):
+        raise DataError(f"encoding: must be piecewise or none ({options.encoding!r})")
+    if type(options.bins) is not int or not 2 <= options.bins <= MAX_BINS:
+        raise DataError(f"bins: must be a whole number from 2 to {MAX_BINS} ({options.bins!r})")
     if options.dtype not in DTYPES:
         raise DataError(f"dtype: must be one of {', '.join(DTYPES)} ({options.dtype!r})")
     number = isinstance(options.missing, int | float) and not isinstance(options.missing, bool)

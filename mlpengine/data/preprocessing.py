@@ -22,7 +22,7 @@ from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options, check
 from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
-from mlpengine.data.statistics import Clipping, Filling, Scaling
+from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.data.table import Table
 from mlpengine.data.targets import (
     Label,
@@ -54,9 +54,14 @@ class Preprocessor:
     `standardize_target` is false. `features` are further columns, name by formula of the others
     (`mlpengine.formula.parse`); `where` is a formula that is true for the rows in use
     (`rows_in_use`), which `fit` and `transform` do not apply. Arrays have the dtype `dtype`.
+    With `encoding` "piecewise" numbers and dates of three or more values get further features:
+    how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
+    the first bin and 2 beyond the last at most). `bins` quantiles of the training rows bound
+    them, and fewer where quantiles are equal.
 
-    Features stand in this order: numbers, booleans and dates as in the table, their indicators,
-    then the one-hot categories. A feature that is constant in training is 0 everywhere.
+    Features stand in this order: numbers, booleans and dates as in the table, the components of
+    their bins, their indicators, then the one-hot categories. A feature that is constant in
+    training is 0 everywhere.
 
     Raises: DataError for options that are wrong.
     """
@@ -79,12 +84,14 @@ class Preprocessor:
         dtype: str = "float32",
         features: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         where: str | None = None,
+        encoding: Encoding = "none",
+        bins: int = 12,
     ) -> None:
         targets = (target,) if isinstance(target, str) else tuple(target or ())
         self.options = Options(
             targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
             standardize_target, min_count, embed_above, max_levels, clip, dtype,
-            tuple(dict(features).items()), where,
+            tuple(dict(features).items()), where, encoding, bins,
         )  # fmt: skip
         check(self.options)
         self.kinds: dict[str, FeatureKind] = {}
@@ -117,7 +124,13 @@ class Preprocessor:
             check_target(table, options.target)
         clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
         self.numbers = Numbers.fit(
-            table, self._sources(table), options.standardize, options.missing, rows, clip
+            table,
+            self._sources(table),
+            options.standardize,
+            options.missing,
+            rows,
+            clip,
+            options.bins if options.encoding == "piecewise" else None,
         )
         picked = [name for name, kind in self.kinds.items() if kind == "category"]
         part = _part(table, [*picked, *options.target], rows)
@@ -215,7 +228,7 @@ class Preprocessor:
         part = _part(table, picked + (self._extra(table) if targets else []), rows)
         n_rows = table.n_rows if rows is None else len(rows)
         features = np.empty((n_rows, self.n_features), self.options.dtype)
-        width = len(numbers.names)
+        width = numbers.width
         numbers.encode(table, features[:, :width], rows)
         codes = []
         for category in self.categories:
@@ -319,7 +332,8 @@ class Preprocessor:
     @property
     def n_features(self) -> int:
         """Columns of the feature matrix."""
-        return len(self.feature_names)
+        one_hot = sum(category.size for category in self.categories if not category.embedded)
+        return self._fitted().width + one_hot
 
     @property
     def n_outputs(self) -> int:

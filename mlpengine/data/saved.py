@@ -1,17 +1,18 @@
 """What the saved state of a preprocessor must look like, whoever wrote the file that holds it."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Literal, NotRequired, TypedDict
 
 from mlpengine.data.computed import Operand
 from mlpengine.data.kinds import FeatureKind
 from mlpengine.data.options import Options
-from mlpengine.data.sources import PARTS
+from mlpengine.data.sources import LIMIT, PARTS
 from mlpengine.errors import CheckpointError
 from mlpengine.structure import conform
 
-VERSION = 2
-"""Of the state; in version 1 features were never clipped."""
+VERSION = 3
+"""Of the state; in version 1 features were never clipped, before version 3 there were no bins."""
 
 Label = str | int | float | bool
 
@@ -26,6 +27,7 @@ class NumbersState(TypedDict):
     flagged: list[int]
     strict: bool
     clip: NotRequired[bool]
+    edges: NotRequired[list[list[float]]]
 
 
 class CategoryState(TypedDict):
@@ -110,6 +112,13 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
             len(numbers[name]) == len(sources),
             f"numbers.{name} must have one entry for each source",
         )
+    edges = numbers.get("edges", [])
+    _demand(len(edges) in (0, len(sources)), "numbers.edges must have one entry for each source")
+    _demand(
+        all(len(each) != 1 and all(a < b for a, b in pairwise(each)) for each in edges)
+        and all(abs(edge) <= LIMIT for each in edges for edge in each),
+        f"numbers.edges must be increasing numbers within {LIMIT:g}, none or two and more",
+    )
     for column, part, minus in sources:
         dates = (not part or part in PARTS) and (not minus or kinds.get(minus) == "date")
         plain = not part and not minus

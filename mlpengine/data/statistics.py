@@ -1,6 +1,6 @@
 """Statistics of numeric features over the rows of a table, in two passes over its slices."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from mlpengine.spec import Array
 
 Scaling = Literal["standard", "minmax", "robust", "none"]
 Clipping = Literal["smooth", "none"]
+Encoding = Literal["piecewise", "none"]
 Filling = Literal["mean", "median", "indicator", "error"] | float
 
 SAMPLE = 1_000_000
@@ -46,17 +47,38 @@ class Statistics:
 
     def quantiles(self, shares: Sequence[float]) -> Array:
         """Return one row per share, one column per feature."""
+        result = np.zeros((len(shares), len(self.sources)))
+        for i, known in enumerate(self._known()):
+            if len(known):
+                result[:, i] = np.quantile(known, shares)
+        return result
+
+    def edges(self, bins: int, binned: Array) -> list[Array]:
+        """Return the distinct quantiles in equal steps from 0 to 1 of every feature.
+
+        There are none of a feature that is not `binned` or has fewer than 3 different values.
+        """
+        edges = [np.empty(0)] * len(self.sources)
+        for i, known in enumerate(self._known()):
+            if not (binned[i] and ((known > known.min()) & (known < known.max())).any()):
+                continue
+            # places in whole numbers: those of np.quantile round, and split a repeated value
+            below, beyond = np.divmod(np.arange(bins + 1) * (len(known) - 1), bins)
+            above = np.minimum(below + 1, len(known) - 1)
+            ordered = np.partition(known, np.union1d(below, above))
+            low, high = ordered[below], ordered[above]
+            edges[i] = np.unique(low + (high - low) * (beyond / bins))
+        return edges
+
+    def _known(self) -> Iterator[Array]:
+        """Yield the cells of each feature that are not missing, of long columns a sample."""
         limit = max(1, min(SAMPLE, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         values = read_block(
             self.table, self.sources, sample if self.rows is None else self.rows[sample]
         )
-        result = np.zeros((len(shares), len(self.sources)))
-        for i, column in enumerate(values.T):
-            known = column[~np.isnan(column)]
-            if len(known):
-                result[:, i] = np.quantile(known, shares)
-        return result
+        for column in values.T:
+            yield column[~np.isnan(column)]
 
     def scale(self, scaling: Scaling) -> tuple[Array, Array]:
         """Return center and spread of every feature."""

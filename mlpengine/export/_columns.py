@@ -8,6 +8,7 @@ import numpy as np
 
 from mlpengine.data import Preprocessor
 from mlpengine.data._cells import MISSING
+from mlpengine.data.bins import Bins
 from mlpengine.data.categories import Category
 from mlpengine.data.computed import ComputedColumn
 from mlpengine.data.numbers import CLIP, FAR, Numbers
@@ -68,21 +69,32 @@ def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str])
 
 
 def _numbers(graph: Graph, numbers: Numbers, computed: Mapping[str, str]) -> list[str]:
-    """Return the block of scaled numbers and, if there are any, that of the indicators."""
+    """Return the scaled numbers and, where there are any, components of bins and indicators."""
     columns = [_source(graph, source, computed) for source in numbers.sources]
     raw = columns[0] if len(columns) == 1 else graph.node("Concat", *columns, axis=1)
     missing = graph.node("IsNaN", raw)
-    x = graph.node("Where", missing, graph.constant(numbers.fill), raw)
-    x = graph.node("Sub", x, graph.constant(numbers.center))
+    filled = graph.node("Where", missing, graph.constant(numbers.fill), raw)
+    x = graph.node("Sub", filled, graph.constant(numbers.center))
     x = graph.node("Mul", x, graph.constant(numbers.factor))
     if numbers.clip:
         x = _clipped(graph, x)
     blocks = [graph.cast(x, "float32")]
+    if len(numbers.bins):
+        blocks.append(graph.cast(_components(graph, numbers.bins, filled), "float32"))
     if numbers.flagged:
         places = graph.constant(np.array(numbers.flagged, np.int64))
         flags = graph.node("Gather", missing, places, axis=1)
         blocks.append(graph.cast(flags, "float32"))
     return blocks
+
+
+def _components(graph: Graph, bins: Bins, x: str) -> str:
+    """Return the components of bins, the operations of `Bins.encode` one by one."""
+    x = graph.node("Gather", x, graph.constant(bins.columns.astype(np.int64)), axis=1)
+    x = graph.node("Sub", x, graph.constant(bins.left))
+    x = graph.node("Max", x, graph.constant(bins.low))
+    x = graph.node("Min", x, graph.constant(bins.high))
+    return graph.node("Div", x, graph.constant(bins.width))
 
 
 def _clipped(graph: Graph, x: str) -> str:

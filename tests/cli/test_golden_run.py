@@ -1,32 +1,38 @@
-"""Files of format 1, kept from when it was new: they load for ever."""
+"""Files of former formats, kept from when they were new: they load for ever."""
 
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mlpengine.data import read_table
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.model import Model
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run-1"
+MODELS = [GOLDEN / "model.safetensors", GOLDEN.parent / "model-2.safetensors"]
 
 
-def test_a_model_of_format_1_predicts(mlpengine):
-    found = mlpengine("evaluate", GOLDEN / "model.safetensors", "--data", GOLDEN / "rows.csv")
+@pytest.mark.parametrize("path", MODELS, ids=["1", "2"])
+def test_a_model_of_a_former_format_predicts(path, mlpengine):
+    found = mlpengine("evaluate", path, "--data", GOLDEN / "rows.csv")
     assert found.code == 0
-    assert Model.load(GOLDEN / "model.safetensors").preprocessor.classes == ["n", "y"]
+    assert Model.load(path).preprocessor.classes == ["n", "y"]
 
 
-def test_a_model_of_format_1_is_not_clipped():
-    """Features of the first format are (x - center) * factor, to the last bit."""
-    preprocessor = Model.load(GOLDEN / "model.safetensors").preprocessor
+@pytest.mark.parametrize("path", MODELS, ids=["1", "2"])
+def test_features_of_a_former_format_keep_their_bits(path):
+    """In format 1 they are z = (x - center) * factor, in format 2 z / sqrt(1 + (z/3)^2)."""
+    preprocessor = Model.load(path).preprocessor
     table, numbers = read_table(GOLDEN / "rows.csv"), preprocessor.numbers
     raw = np.column_stack([table[source.column].values for source in numbers.sources])
     filled = np.where(np.isnan(raw), numbers.fill, raw)
-    expected = ((filled - numbers.center) * numbers.factor).astype(np.float32)
-    features = preprocessor.transform(table).features
-    np.testing.assert_array_equal(features[:, : raw.shape[1]], expected)
+    expected = (filled - numbers.center) * numbers.factor
+    if path == MODELS[1]:
+        expected = expected / np.sqrt(1 + np.square(expected / 3))
+    expected = np.column_stack([expected, np.isnan(raw)[:, numbers.flagged]]).astype(np.float32)
+    np.testing.assert_array_equal(preprocessor.transform(table).features, expected)
 
 
 def test_a_checkpoint_of_format_1_goes_on(mlpengine, tmp_path):

@@ -97,6 +97,7 @@ OPTIONS = [
     "optimizer=rmsprop",
     "optimizer={name: sgd, momentum: 0.9, nesterov: true}",
     "data.class_weights=balanced",
+    "data.encoding=piecewise",
     "training.batch_size=1000",
     "training.threads=2",
     "training.clip_norm=0.1",

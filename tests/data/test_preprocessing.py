@@ -225,7 +225,7 @@ def test_state_survives_json_exactly(options):
 
 @pytest.mark.parametrize(
     "damage",
-    [{"version": 3}, {"numbers": None}, {"options": {"x": 1}}, {"target": {}}, {"kinds": 3},
+    [{"version": 4}, {"numbers": None}, {"options": {"x": 1}}, {"target": {}}, {"kinds": 3},
      {"categories": [{}]}],
 )  # fmt: skip
 def test_a_damaged_state_is_refused(damage):
@@ -438,6 +438,10 @@ OPTIONS = {
     "missing flag": {"missing": True},
     "task": {"task": "ranking"},
     "clip": {"clip": "hard"},
+    "encoding": {"encoding": "linear"},
+    "bins": {"bins": 1},
+    "bins, no whole number": {"bins": 12.0},
+    "bins, too many": {"bins": 1001},
     "dtype": {"dtype": "float16"},
     "two roles": {"target": "a", "drop": ["a"]},
 }

@@ -65,6 +65,8 @@ def model(target: str) -> Model:
         weight="weight",
         missing="indicator",
         min_count=1,
+        encoding="piecewise",
+        bins=3,
         features={"area": "size * size", "gap": "(until - when) * area"},
     ).fit(table())
     outputs = {"one": 3, "two": 1, "value": 1}[target]
