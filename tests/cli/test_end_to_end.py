@@ -98,7 +98,7 @@ def test_a_table_of_text_cannot_be_streamed(mlpengine, tmp_path):
     (tmp_path / "c.yaml").write_text(text)
     found = mlpengine("train", "c.yaml")
     assert found.code == 2
-    assert "only a matrix of numbers (.npy) can be streamed" in found.err
+    assert "only a matrix of numbers (.npy) without computed columns can be streamed" in found.err
     settings = ["--set", "training.dtype=float64"]
     assert (
         "data.stream: streamed features are float32" in mlpengine("train", "c.yaml", *settings).err

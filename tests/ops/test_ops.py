@@ -18,7 +18,7 @@ OTHERS = (
     "sum mean max min logsumexp reshape cat chunk slice gather index_select embedding "
     "struct_field map_lookup layer_norm batch_norm dropout ssm_scan "
     "mse mae huber bce_with_logits softmax_cross_entropy "
-    "log_cosh quantile binary_focal poisson gamma gaussian_nll formula"
+    "log_cosh quantile binary_focal poisson gamma gaussian_nll formula formula_activation"
 )
 """The ops that the project promises, the three kinds of leaves aside."""
 
