@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
+from mlpengine.optim import OPTIMIZERS  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -222,7 +223,7 @@ BAD_CALLS = {
     "unknown optimizer": (
         lambda x, y: MlpClassifier(optimizer="adagrad").fit(x, y),
         UsageError,
-        "must be one of adam, adamw, rmsprop, sgd",
+        "must be one of adam, adamw, lion, nadam, rmsprop, sgd",
     ),
     "unknown activation": (
         lambda x, y: MlpClassifier(activation="step").fit(x, y),
@@ -247,7 +248,15 @@ def test_errors_name_what_is_wrong(iris, name):
 
 def test_all_optimizers_learn(iris):
     x, y = iris
-    rates = {"adam": 1e-2, "adamw": 1e-2, "rmsprop": 1e-3, "sgd": 0.1}
+    rates = {
+        "adam": 1e-2,
+        "adamw": 1e-2,
+        "lion": 3e-3,
+        "nadam": 1e-2,
+        "rmsprop": 1e-3,
+        "sgd": 0.1,
+    }
+    assert rates.keys() == OPTIMIZERS.keys()
     scores = {
         name: MlpClassifier(optimizer=name, lr=lr, epochs=60, random_state=0).fit(x, y).score(x, y)
         for name, lr in rates.items()

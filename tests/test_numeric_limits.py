@@ -12,7 +12,6 @@ from mlpengine import (
     Mlp,
     NumericalError,
     Program,
-    RmsProp,
     Sgd,
     ShapeError,
     Tape,
@@ -20,6 +19,7 @@ from mlpengine import (
     UsageError,
 )
 from mlpengine.ops import REGISTRY, Loss
+from mlpengine.optim import OPTIMIZERS
 from mlpengine.spec import Spec
 from mlpengine.tape import from_inner
 from mlpengine.train.model import load_model
@@ -30,7 +30,6 @@ LOSSES = {
     for name, cls in REGISTRY.items()
     if issubclass(cls, Loss)
 }
-OPTIMIZERS = [Adam, mlpengine.AdamW, RmsProp, Sgd]
 BACKENDS = ["numpy", "compiled"]
 
 
@@ -67,7 +66,7 @@ def test_a_step_on_no_rows_is_refused_and_changes_nothing(name, backend):
     assert step.optimizer.steps == 0
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize(("dtype", "lr"), [("f4", 1e39), ("f4", np.inf), ("f8", np.inf)])
 def test_a_rate_beyond_the_dtype_is_refused(optimizer, dtype, lr):
     mlp = Mlp([3, 2], dtype=dtype)
@@ -90,7 +89,7 @@ FACTORS = {
 }
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("name", FACTORS)
 def test_a_schedule_that_leaves_the_dtype_is_refused(optimizer, name):
     with pytest.raises(UsageError, match=r"lr times schedule must lie in 0 to 3.4\d*e\+38 \(lr 1e"):

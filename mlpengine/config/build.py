@@ -25,8 +25,7 @@ from mlpengine.ops.losses import (
     Quantile,
 )
 from mlpengine.optim import (
-    Adam,
-    AdamW,
+    OPTIMIZERS,
     AdaptiveClip,
     Clip,
     ConstantSchedule,
@@ -40,9 +39,7 @@ from mlpengine.optim import (
     Optimizer,
     PercentileClip,
     PlateauSchedule,
-    RmsProp,
     Schedule,
-    Sgd,
     StepSchedule,
 )
 from mlpengine.train.best import EarlyStopping
@@ -62,13 +59,6 @@ LOSSES = {
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
-
-OPTIMIZERS: dict[str, type[Optimizer]] = {
-    "adam": Adam,
-    "adamw": AdamW,
-    "rmsprop": RmsProp,
-    "sgd": Sgd,
-}
 
 
 @dataclass(frozen=True)

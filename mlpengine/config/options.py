@@ -238,6 +238,29 @@ class AdamWOptimizer(AdamOptimizer):
     )
 
 
+class NAdamOptimizer(AdamOptimizer):
+    """Adam with Nesterov's momentum."""
+
+    name: Literal["nadam"] = Field(default="nadam", description="NAdam (Dozat 2016).")  # type: ignore[assignment]
+    lr: Positive = Field(default=2e-3, description="Learning rate.")
+    momentum_decay: NonNegative = Field(
+        default=4e-3, description="How fast the momentum rises from half of betas[0] to all of it."
+    )
+
+
+class LionOptimizer(_Optimizer):
+    """The sign of a momentum."""
+
+    name: Literal["lion"] = Field(default="lion", description="Lion (Chen et al. 2023).")
+    lr: Positive = Field(default=1e-4, description="Learning rate.")
+    betas: list[Fraction] = Field(
+        default=[0.9, 0.99],
+        min_length=2,
+        max_length=2,
+        description="Share of the moment in the step, and its decay.",
+    )
+
+
 class RmsPropOptimizer(_Optimizer):
     """RMSprop."""
 
@@ -248,9 +271,14 @@ class RmsPropOptimizer(_Optimizer):
 
 
 Optimizer = Annotated[
-    SgdOptimizer | AdamOptimizer | AdamWOptimizer | RmsPropOptimizer,
+    SgdOptimizer
+    | AdamOptimizer
+    | AdamWOptimizer
+    | NAdamOptimizer
+    | LionOptimizer
+    | RmsPropOptimizer,
     Field(discriminator="name"),
-    named("adam", "adamw", "rmsprop", "sgd"),
+    named("adam", "adamw", "lion", "nadam", "rmsprop", "sgd"),
 ]
 
 

@@ -56,7 +56,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             hidden: sizes of the hidden layers.
             activation: after every hidden layer, or a sequence with one for each.
             dropout: share of hidden units dropped while training.
-            optimizer: "adam", "adamw", "rmsprop" or "sgd".
+            optimizer: "adam", "adamw", "lion", "nadam", "rmsprop" or "sgd".
             lr: learning rate.
             weight_decay: decoupled decay of weights, times `lr`; None is the optimizer's default.
             clip_norm: largest global gradient norm; None leaves gradients alone.

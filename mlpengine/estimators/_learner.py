@@ -5,15 +5,8 @@ from typing import Any
 from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
-from mlpengine.optim import Adam, AdamW, Optimizer, RmsProp, Sgd
+from mlpengine.optim import OPTIMIZERS, Optimizer
 from mlpengine.train.step import TrainingStep
-
-OPTIMIZERS: dict[str, type[Optimizer]] = {
-    "adam": Adam,
-    "adamw": AdamW,
-    "rmsprop": RmsProp,
-    "sgd": Sgd,
-}
 
 
 class Learner:

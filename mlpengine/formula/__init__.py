@@ -18,7 +18,7 @@ is a bool.  `evaluate(formula, {"x": array})` computes it once; the targets comp
 
 * `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
 * `c_statements(outputs, given, itemsize)`: C that serves vectors (kind ``vec``) and numbers
-  (kind ``real``, after the macros `SCALARS`);
+  (kind ``real``, after the macros `SCALARS`; kind ``double``, by math.h);
 * `numexpr_text(formula, names)`; `onnx_node(formula, given, add_node, add_constant)`.
 
 `gradients` differentiates; `saved_for_backward` returns the values that forward keeps.  The
@@ -46,6 +46,7 @@ from mlpengine.formula.graph import (
     normal_cdf,
     not_equal,
     order,
+    power,
     saved_for_backward,
     sigmoid,
     sign,
@@ -91,6 +92,7 @@ __all__ = [
     "order",
     "parse",
     "plan",
+    "power",
     "saved_for_backward",
     "sigmoid",
     "sign",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlpengine.errors import FormulaError
 from mlpengine.formula.graph import FUNCTIONS, Expr, order, variable, variables
 from mlpengine.formula.pieces import copied
 from mlpengine.spec import Array, Calls, call
@@ -67,21 +68,41 @@ class Plan:
             args = [value(a) for a in step.node.args]
             work = [at(p) for p in step.floats], [at(p) for p in step.masks]
             yield from FUNCTIONS[step.node.name].calls(args, at(step.out), *work)
-        for i, node in enumerate(self.outputs):
-            source = value(node)
+        for i in self._to_copy():
+            source = value(self.outputs[i])
             if isinstance(source, float):
                 yield call(out[i].fill, source)
-            elif self.places[node] != (OUT, i):
+            else:
                 yield from copied(source, out[i])
 
+    def _to_copy(self) -> list[int]:
+        """Return the outputs that are copied or filled at the end, none before it is read."""
+        sources = {i: self.places.get(node) for i, node in enumerate(self.outputs)}
+        sources = {i: place for i, place in sources.items() if place != (OUT, i)}
+        copies: list[int] = []
+        while sources:
+            free = [i for i in sources if (OUT, i) not in sources.values()]
+            if not free:
+                raise FormulaError("formulas: two outputs must not exchange their buffers")
+            copies.append(free[0])
+            del sources[free[0]]
+        return copies
 
-def plan(outputs: Sequence[Expr], given: Sequence[Expr], alike: int = 1) -> Plan:
+
+def plan(
+    outputs: Sequence[Expr],
+    given: Sequence[Expr],
+    alike: int = 1,
+    overwritten: Sequence[Expr] = (),
+) -> Plan:
     """Return the plan of formulas whose variables and shared values are `given`.
 
     Outputs are computed last to first, so that the first may share the buffer of the first given
     node; `alike` is the number of first given nodes that may be one array.
+    The nodes `overwritten` are the old values of the first outputs: each is read from the buffer of
+    its output until that is written.
     """
-    return _Planner(tuple(outputs), tuple(given)).plan(alike)
+    return _Planner(tuple(outputs), tuple(given), tuple(overwritten)).plan(alike)
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
@@ -101,10 +122,12 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
 
 
 class _Planner:
-    def __init__(self, outputs: tuple[Expr, ...], given: tuple[Expr, ...]) -> None:
+    def __init__(
+        self, outputs: tuple[Expr, ...], given: tuple[Expr, ...], overwritten: tuple[Expr, ...]
+    ) -> None:
         self.outputs, self.given = outputs, given
-        known = set(given)
-        self.nodes = [n for n in order(reversed(outputs), given) if n.args and n not in known]
+        known = {*given, *overwritten}
+        self.nodes = [n for n in order(reversed(outputs), known) if n.args and n not in known]
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
@@ -116,6 +139,10 @@ class _Planner:
         self.holder: dict[Place, Expr | None] = {
             (OUT, i): None for i, n in enumerate(outputs) if not n.is_mask
         }
+        for i, node in enumerate(overwritten):
+            self.place[node], self.holder[OUT, i] = (OUT, i), node
+            if node in outputs:
+                self.last[node] = len(self.nodes)
         self.counts = {FLOAT: 0, MASK: 0}
 
     def plan(self, alike: int) -> Plan:
@@ -133,7 +160,11 @@ class _Planner:
     def _step(self, time: int, node: Expr) -> Step:
         function = FUNCTIONS[node.name]
         kind = MASK if node.is_mask else FLOAT
-        out = self.own.get(node) or self._free(kind, time, node)
+        own = self.own.get(node)
+        if own is not None and not self._is_writable(own, time, node):
+            del self.own[node]  # an old value is still read: copied at the end
+            own = None
+        out = own or self._free(kind, time, node)
         taken = {out, *(self.place[a] for a in node.args if a in self.place)}
         work = []
         for needed, n in ((FLOAT, function.floats), (MASK, function.masks_needed)):
@@ -155,10 +186,10 @@ class _Planner:
     ) -> Place:
         """Return a buffer for `node`, or a work buffer for the step at `time` if `node` is None."""
         until = time if node is None else self.last.get(node, time)
-        for place, holder in self.holder.items():
+        for place in self.holder:
             if (place[0] == MASK) != (kind == MASK) or place in taken:
                 continue
-            if holder is not None and not self._is_over(holder, time, node):
+            if not self._is_writable(place, time, node):
                 continue
             if place[0] != OUT or self._fits_before(place, until, node):
                 return place
@@ -166,6 +197,11 @@ class _Planner:
         place = (kind, self.counts[kind] - 1)
         self.holder[place] = None
         return place
+
+    def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
+        """Return whether the function of `node`, or its work, may overwrite what a buffer holds."""
+        holder = self.holder.get(place)
+        return holder is None or self._is_over(holder, time, node)
 
     def _is_over(self, holder: Expr, time: int, node: Expr | None) -> bool:
         """Return whether a value is last read before `time`, or at `time` by a step in place."""
@@ -178,7 +214,7 @@ class _Planner:
         """Return whether an output's buffer is free until its own value is computed."""
         owner = self.outputs[place[1]]
         if self.own.get(owner) != place:
-            return True  # filled or copied at the end
+            return until < len(self.nodes)  # filled or copied at the end
         due = self.time[owner]
         return until < due or (until == due and node is not None and _may_alias(owner, node))
 

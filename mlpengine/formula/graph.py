@@ -150,6 +150,12 @@ def constant(value: float) -> Expr:
     return Expr("constant", (), float(value))
 
 
+def power(base: Number, exponent: Number) -> Expr:
+    """Return base**exponent for single numbers; in a function of many, the exponent is a number."""
+    args = (x if isinstance(x, Expr) else constant(x) for x in (base, exponent))
+    return Expr("pow", tuple(args))
+
+
 def make(name: str, *args: Number) -> Expr:
     """Return the node of a function of the table, simplified where that changes no value.
 

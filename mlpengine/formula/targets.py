@@ -51,7 +51,7 @@ def c_statements(
 
     `given` maps operands and shared values to their names; the other names are the `prefix` and a
     number.  The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and
-    scalars ("real", with `SCALARS`).
+    scalars ("real", with `SCALARS`).  Kind "double" is for scalars too, with functions of math.h.
     """
     names = dict(given)
     lines: list[str] = []
@@ -59,7 +59,10 @@ def c_statements(
 
     def text(node: Expr) -> str:
         number = node.number
-        return names[node] if number is None else f"splat({c_number(number, itemsize)})"
+        if number is None:
+            return names[node]
+        literal = c_number(number, itemsize)
+        return literal if kind == "double" else f"splat({literal})"
 
     for node in order(outputs.values(), given):
         if node in names or not node.args:
@@ -69,10 +72,12 @@ def c_statements(
         template = FUNCTIONS[node.name].c
         if node.args[-1].number is not None:  # a constant is never NaN
             template = template.replace("v_maximum", "vmax").replace("v_minimum", "vmin")
-        if node.name == "pow":
-            exponent = node.args[1].number or 0.0
+        exponent = node.args[1].number if node.name == "pow" else None
+        if exponent is not None:
             template = "{0} * {0} * {0}" if exponent == 3 else template
             args[1] = c_number(exponent, itemsize)
+        if kind == "double":
+            template = template.replace("v_abs", "fabs").replace("v_", "")
         c_type = MASKS[kind] if node.is_mask else kind
         lines.append(f"const {c_type} {names[node]} = {template.format(*args)};")
     for name, node in outputs.items():
@@ -81,7 +86,7 @@ def c_statements(
     return lines
 
 
-MASKS = {"vec": "ivec", "real": "int"}
+MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 """The C type of a bool, by that of a number."""
 
 

@@ -1,8 +1,9 @@
 """Optimizers, learning-rate schedules and gradient clipping over flat vectors."""
 
 from mlpengine.optim._optimizer import Optimizer
-from mlpengine.optim.adam import Adam, AdamW
+from mlpengine.optim.adam import Adam, AdamW, NAdam
 from mlpengine.optim.clipping import AdaptiveClip, Clip, NormClip, PercentileClip
+from mlpengine.optim.lion import Lion
 from mlpengine.optim.rmsprop import RmsProp
 from mlpengine.optim.schedules import (
     ConstantSchedule,
@@ -18,6 +19,16 @@ from mlpengine.optim.schedules import (
 )
 from mlpengine.optim.sgd import Sgd
 
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "lion": Lion,
+    "nadam": NAdam,
+    "rmsprop": RmsProp,
+    "sgd": Sgd,
+}
+"""The optimizers by the names that configs and estimators give them."""
+
 __all__ = [
     "Adam",
     "AdamW",
@@ -29,6 +40,8 @@ __all__ = [
     "ExponentialSchedule",
     "FlatCosineSchedule",
     "LinearSchedule",
+    "Lion",
+    "NAdam",
     "NormClip",
     "OneCycleSchedule",
     "Optimizer",

@@ -52,8 +52,12 @@ def count(where: str, name: str, value: object, *, minimum: int = 0) -> int:
     )
 
 
-def pair(where: str, name: str, value: object) -> tuple[object, object]:
-    """Return `value` as two items; raise UsageError if it is not a sequence of two."""
+def fractions(where: str, name: str, value: object) -> tuple[float, float]:
+    """Return `value` as two numbers of 0 <= number < 1; raise UsageError if they are not."""
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
-        return value[0], value[1]
+        first, second = (
+            number(where, f"{name}[{i}]", item, minimum=0.0, below=1.0)
+            for i, item in enumerate(value)
+        )
+        return first, second
     raise UsageError(f"{where}: {name} must be two numbers (got {value!r})")

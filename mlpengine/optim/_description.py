@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mlpengine.formula import Expr
 from mlpengine.spec import Array
 
 
@@ -11,20 +12,27 @@ class UpdateDescription:
     """What `Optimizer.describe_update` returns.
 
     Attributes:
-        rule: the name of the update.
+        numbers: of a step, by name, as formulas of ``lr``, ``t``, `hyper` and `carried`.
+        outputs: new moments and ``p`` by name, as formulas of the old ones, ``g``, `hyper` and
+            `numbers`.
         params: the flat vector.
         moments: flat vectors by name.
-        numbers: the hyper-parameters of the rule, in its order.
+        hyper: hyper-parameters by name.
+        carried: names of the numbers that a step takes over from the one before.
+        carried_values: those of step t in row ``t % 2``.
         weight_decay: and `decayed`, the ranges of the parameters that decay.
         flush_every: steps between two flushes of what is nearly zero.
         floors: the least value of the moments that are squares; in the others entries smaller
             than `threshold` become zero.
     """
 
-    rule: str
+    numbers: Mapping[str, Expr]
+    outputs: Mapping[str, Expr]
     params: Array
     moments: Mapping[str, Array]
-    numbers: Sequence[float]
+    hyper: Mapping[str, float]
+    carried: Sequence[str]
+    carried_values: Array
     weight_decay: float
     decayed: Sequence[tuple[int, int]]
     flush_every: int

@@ -1,7 +1,7 @@
 """The base of all optimizers: binding to flat vectors, step count, learning rate, decay, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from math import ceil
 from typing import Any, Protocol, TypeAlias
@@ -19,6 +19,7 @@ from mlpengine.optim._denormals import (
     threshold,
 )
 from mlpengine.optim._description import UpdateDescription
+from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._state import State, check_state
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.spec import Array, Call, Calls, call
@@ -40,6 +41,10 @@ BOUND_AT_ONCE = 8
 """Gradient objects whose calls are kept; beyond that the oldest is dropped."""
 
 
+BOUND = ("_formulas", "_constants", "_cells", "_work", "_masks", "_flushes", "_bound")
+"""Attributes that a copy makes for itself."""
+
+
 class HasParams(Protocol):
     """A model: anything whose parameters are one flat vector."""
 
@@ -57,7 +62,22 @@ class HasFlat(Protocol):
 class Optimizer(ABC):
     """Base class: updates a flat parameter vector from a flat gradient vector.
 
-    A subclass defines how one block is updated.  For all of them:
+    A subclass states its hyper-parameters, its moments, and two formulas::
+
+        class Momentum(Optimizer):
+            def __init__(self, model, *, lr=0.01, momentum=0.9):
+                super().__init__(
+                    model, lr=lr, hyper={"momentum": momentum}, signed={"velocity": momentum}
+                )
+
+            def numbers(self, lr, t, momentum):
+                return {"rate": lr}
+
+            def update(self, p, g, velocity, momentum, rate):
+                velocity = velocity * momentum + g
+                return {"velocity": velocity, "p": p - velocity * rate}
+
+    From them follow the NumPy calls and the compiled step.  For all optimizers:
 
     * `step` replays calls that are bound at the first step with some gradients.  It allocates
       nothing and never writes to the gradients.
@@ -70,12 +90,20 @@ class Optimizer(ABC):
     * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
 
     `steps` counts the updates; `current_lr` is the rate of the last one, or that of the first
-    before any was made.  The other hyper-parameters are attributes too, but are read when calls
-    are bound; only `lr` may be set later.
+    before any was made.  The other hyper-parameters are attributes too, but are read when the
+    optimizer is made; only `lr` may be set later.
 
     For other executors: `moments` maps names to vectors laid out like the parameters, scaled as
-    each class documents.  `advance` counts a step and sets the 0-d constants that the
-    calls read: `keep`, by which decayed parameters are multiplied, and those the class names.
+    each class documents; `carried` are the numbers that a step takes over from the one before, of
+    step t in row ``t % 2``.  `advance` counts a step and sets the 0-d constants that the calls
+    read.
+
+    Args:
+        hyper: hyper-parameters that the formulas read, by name.
+        signed: moments that are means of gradients, by name, each with the factor by which it
+            decays at a step.
+        squares: the same for moments that are means of squares, and never negative.
+        carried: first values of the numbers that `numbers` reads from the step before.
 
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
         or DtypeError for gradients that are not laid out like the parameters.
@@ -86,11 +114,13 @@ class Optimizer(ABC):
         model: HasParams,
         *,
         lr: float,
-        weight_decay: float,
-        decay_biases: bool,
-        schedule: ScheduleLike | None,
-        signed: Sequence[str] = (),
-        squares: Sequence[str] = (),
+        weight_decay: float = 0.0,
+        decay_biases: bool = False,
+        schedule: ScheduleLike | None = None,
+        hyper: Mapping[str, float] | None = None,
+        signed: Mapping[str, float] | None = None,
+        squares: Mapping[str, float] | None = None,
+        carried: Mapping[str, float] | None = None,
     ) -> None:
         self._where = type(self).__name__
         self.params = model.params
@@ -108,26 +138,34 @@ class Optimizer(ABC):
         self.steps = 0
         self.current_lr = self.scheduled_lr(0)
         self.moments: dict[str, Array] = {
-            **{name: np.zeros_like(flat) for name in signed},
-            **{name: np.full_like(flat, floor(flat.dtype)) for name in squares},
+            **{name: np.zeros_like(flat) for name in signed or {}},
+            **{name: np.full_like(flat, floor(flat.dtype)) for name in squares or {}},
         }
-        self._signed, self._squares = tuple(signed), tuple(squares)
+        self._signed, self._squares = tuple(signed or {}), tuple(squares or {})
+        self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
+        self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
         self._blocks = _blocks(flat)
         self.decayed = _decayed_ranges(self.params, biases=decay_biases) if weight_decay else []
         self.keep = self._constant(1.0)
-        self.flush_every = flush_interval(self._betas())
+        self.flush_every = flush_interval([*(signed or {}).values(), *(squares or {}).values()])
         self._bind_buffers()
 
     def _bind_buffers(self) -> None:
         """Allocate the workspace and bind the calls that use it, for a new optimizer or a copy."""
+        self._formulas = f = UpdateFormulas.of(self, self._hyper, self.moments, self._carried)
+        self._constants = {name: self._constant(self._hyper.get(name, 0.0)) for name in f.constants}
+        self._cells = [(name, self._constants[name]) for name in f.numbers if name in f.constants]
+        self._lr_of_constants: float | None = None
         length = max((b.stop - b.start for b in self._blocks), default=0)
-        self._work = np.empty(length, self.params.flat.dtype)
+        dtype = self.params.flat.dtype
+        self._work = [np.empty(length, dtype) for _ in range(max(1, f.plan.floats))]
+        self._masks = [np.empty(length, np.bool_) for _ in range(max(1, f.plan.masks))]
         self._flushes = list(self._flush_calls())
         self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the bound calls; moments are copied even for a shallow copy."""
-        state = {k: v for k, v in vars(self).items() if k not in ("_work", "_flushes", "_bound")}
+        state = {k: v for k, v in vars(self).items() if k not in BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
         moments = {name: moment.copy() for name, moment in self.moments.items()}
         return {**state, **copied, "moments": moments}
@@ -184,9 +222,7 @@ class Optimizer(ABC):
         calls: list[Call] = [self.advance]
         for block in self._blocks:
             calls.extend(self._decay(block))
-            work = self._work[: block.stop - block.start]
-            moments = {name: moment[block] for name, moment in self.moments.items()}
-            calls.extend(self._update(flat[block], grads_flat[block], work, **moments))
+            calls.extend(self._update(block, grads_flat[block]))
         return calls
 
     def advance(self) -> None:
@@ -194,15 +230,45 @@ class Optimizer(ABC):
         if self.steps and self.steps % self.flush_every == 0:
             for run in self._flushes:
                 run()
-        self.current_lr = self.scheduled_lr(self.steps)
+        lr = self.current_lr = self.scheduled_lr(self.steps)
         self.steps += 1
-        self.keep[()] = 1.0 - self.current_lr * self.weight_decay
-        self._prepare(self.current_lr)
+        if lr != self._lr_of_constants:
+            self._lr_of_constants = lr
+            self.keep[()] = 1.0 - lr * self.weight_decay
+        elif not self._formulas.timed:
+            return
+        before = self.carried[(self.steps - 1) % 2].tolist() if self._carried else ()
+        numbers = self.numbers(lr, self.steps, *self._hyper.values(), *before)
+        for name, cell in self._cells:
+            cell[()] = numbers[name]
+        if self._carried:
+            self.carried[self.steps % 2] = [numbers[name] for name in self._carried]
+
+    @abstractmethod
+    def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:
+        """Return the numbers of a step by name, each as a formula.
+
+        The parameters of a subclass's method are ``lr``, the learning rate of the step, ``t``, its
+        number from 1, all hyper-parameters and the carried numbers of the step before, in the order
+        in which the constructor gives them.  The formulas are arithmetic with `sqrt` and `power` of
+        `mlpengine.optim.numbers`: they are called with floats at each step, and once with the names
+        of doubles in C.
+        """
+
+    @abstractmethod
+    def update(self, *vectors: Any, **named: Any) -> dict[str, Any]:
+        """Return the new moments and the new parameters ``p`` as formulas, in order of computing.
+
+        The parameters of a subclass's method name what it reads: the parameters ``p``, the gradient
+        ``g``, old moments, hyper-parameters and numbers.  One with a default may be missing.
+        """
 
     def state_dict(self) -> State:
         """Return copies of all that the next step depends on, except the parameters."""
         state: State = {"steps": self.steps, "lr": self.lr, "current_lr": self.current_lr}
         state |= {f"moments.{name}": moment.copy() for name, moment in self.moments.items()}
+        carried = self.carried[self.steps % 2].tolist()
+        state |= {f"carried.{k}": v for k, v in zip(self._carried, carried, strict=True)}
         if isinstance(self.schedule, PlateauSchedule):
             state |= {f"schedule.{k}": v for k, v in self.schedule.state_dict().items()}
         return state
@@ -223,6 +289,7 @@ class Optimizer(ABC):
         self.current_lr = float(state["current_lr"])
         for name, moment in self.moments.items():
             moment[...] = state[f"moments.{name}"]
+        self.carried[self.steps % 2] = [state[f"carried.{name}"] for name in self._carried]
         if isinstance(self.schedule, PlateauSchedule):
             names = self.schedule.state_dict()
             self.schedule.load_state_dict({name: state[f"schedule.{name}"] for name in names})
@@ -231,49 +298,23 @@ class Optimizer(ABC):
         size = plural(len(self.params), "parameter")
         return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {size})"
 
-    def describe_update(self) -> UpdateDescription | None:
-        """Return the step as data; None for an optimizer without compiled code.
-
-        A subclass that updates in another way than the class that describes it is such a one.
-        """
-        kind = type(self)
-        owner: type[Optimizer] = next(
-            base
-            for base in kind.__mro__
-            if issubclass(base, Optimizer) and "_described" in vars(base)
-        )
-        described = self._described()
-        if described is None or (kind._update, kind._prepare) != (owner._update, owner._prepare):
-            return None
-        rule, numbers = described
+    def describe_update(self) -> UpdateDescription:
+        """Return the step as data."""
         dtype = self.params.flat.dtype
         return UpdateDescription(
-            rule,
+            self._formulas.numbers,
+            self._formulas.outputs,
             self.params.flat,
             self.moments,
-            numbers,
+            self._hyper,
+            self._carried,
+            self.carried,
             self.weight_decay,
             self.decayed,
             self.flush_every,
             floors={name: floor(dtype) for name in self._squares},
             threshold=threshold(dtype),
         )
-
-    def _described(self) -> tuple[str, tuple[float, ...]] | None:
-        """Return the name of the update and its hyper-parameters."""
-        return None
-
-    @abstractmethod
-    def _betas(self) -> list[float]:
-        """Return the factors by which the moments decay at each step."""
-
-    @abstractmethod
-    def _prepare(self, lr: float) -> None:
-        """Set the 0-d constants of this step; `steps` already counts it."""
-
-    @abstractmethod
-    def _update(self, params: Array, grads: Array, work: Array, **moments: Array) -> Calls:
-        """Yield the calls that update one block; `work` is free room of its size."""
 
     def _constant(self, value: float) -> Array:
         """Return a 0-d operand: a call with it costs half of one with a Python float."""
@@ -293,16 +334,27 @@ class Optimizer(ABC):
             if part.size:
                 yield call(np.multiply, part, self.keep, part)
 
+    def _update(self, block: slice, grads: Array) -> Calls:
+        """Yield the calls that update one block."""
+        size, f = block.stop - block.start, self._formulas
+        vectors = {name: moment[block] for name, moment in self.moments.items()}
+        vectors |= {"p": self.params.flat[block], "g": grads}
+        yield from f.plan.calls(
+            [(vectors | self._constants)[name] for name in f.given],
+            [vectors[name] for name in f.outputs],
+            [work[:size] for work in self._work],
+            [mask[:size] for mask in self._masks],
+        )
+
     def _flush_calls(self) -> Calls:
         """Yield the calls that flush moments, and weights that only decay."""
         vectors = [self.moments[name] for name in self._signed]
         if self.decayed:
             vectors.append(self.params.flat)
-        mask = np.empty(self._work.shape, np.bool_)
         for block in self._blocks:
             size = block.stop - block.start
             for vector in vectors:
-                yield from flush_signed(vector[block], self._work[:size], mask[:size])
+                yield from flush_signed(vector[block], self._work[0][:size], self._masks[0][:size])
             for name in self._squares:
                 yield flush_square(self.moments[name][block])
 

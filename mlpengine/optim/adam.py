@@ -1,12 +1,11 @@
-"""Adam, and AdamW as Adam with weight decay by default."""
+"""Adam, AdamW as Adam with weight decay by default, and NAdam as Adam with Nesterov's momentum."""
 
-from math import sqrt
+from typing import Any
 
-import numpy as np
-
-from mlpengine.optim._checks import number, pair
+from mlpengine import formula
+from mlpengine.optim._checks import fractions, number
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
-from mlpengine.spec import Array, Calls, call
+from mlpengine.optim.numbers import power, sqrt
 
 
 class Adam(Optimizer):
@@ -19,7 +18,7 @@ class Adam(Optimizer):
 
     Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2), to which gradients are
     added unscaled, so that a step takes ten calls.
-    Constants: `rate` and `scaled_eps`, which combine all other factors:
+    Numbers: `rate` and `scaled_eps`, which combine all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
     """
@@ -35,52 +34,42 @@ class Adam(Optimizer):
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
     ) -> None:
-        where = type(self).__name__
-        first, second = pair(where, "betas", betas)
-        self.betas = (
-            number(where, "betas[0]", first, minimum=0.0, below=1.0),
-            number(where, "betas[1]", second, minimum=0.0, below=1.0),
-        )
-        self.eps = number(where, "eps", eps, minimum=0.0)
+        self.betas = beta1, beta2 = fractions(type(self).__name__, "betas", betas)
+        self.eps = number(type(self).__name__, "eps", eps, minimum=0.0)
         super().__init__(
             model,
             lr=lr,
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
-            signed=["first"],
-            squares=["second"],
+            hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps},
+            signed={"first": beta1},
+            squares={"second": beta2},
         )
-        self.rate, self.scaled_eps = self._constant(0.0), self._constant(0.0)
 
-    def _described(self) -> tuple[str, tuple[float, ...]]:
-        return "adam", (*self.betas, self.eps)
-
-    def _betas(self) -> list[float]:
-        return [*self.betas]
-
-    def _prepare(self, lr: float) -> None:
+    def numbers(self, lr: Any, t: Any, beta1: Any, beta2: Any, eps: Any) -> dict[str, Any]:
         # With second = s**2 v_hat, where s is `root`:
         # lr m_hat / (sqrt(v_hat) + eps) = (lr s (1 - beta1) / (1 - beta1**t)) first
         #                                  / (sqrt(second) + s eps)
-        beta1, beta2 = self.betas
-        root = sqrt((1.0 - beta2**self.steps) / (1.0 - beta2))
-        self.scaled_eps[()] = root * self.eps
-        self.rate[()] = lr * root * (1.0 - beta1) / (1.0 - beta1**self.steps)
+        root = sqrt((1.0 - power(beta2, t)) / (1.0 - beta2))
+        rate = lr * root * (1.0 - beta1) / (1.0 - power(beta1, t))
+        return {"rate": rate, "scaled_eps": root * eps}
 
-    def _update(self, params: Array, grads: Array, work: Array, **moments: Array) -> Calls:
-        first, second = moments["first"], moments["second"]
-        beta1, beta2 = (self._constant(beta) for beta in self.betas)
-        yield call(np.multiply, first, beta1, first)
-        yield call(np.add, first, grads, first)
-        yield call(np.multiply, grads, grads, work)
-        yield call(np.multiply, second, beta2, second)
-        yield call(np.add, second, work, second)
-        yield call(np.sqrt, second, work)
-        yield call(np.add, work, self.scaled_eps, work)
-        yield call(np.divide, first, work, work)
-        yield call(np.multiply, work, self.rate, work)
-        yield call(np.subtract, params, work, params)
+    def update(
+        self,
+        p: Any,
+        g: Any,
+        first: Any,
+        second: Any,
+        beta1: Any,
+        beta2: Any,
+        rate: Any,
+        scaled_eps: Any,
+    ) -> dict[str, Any]:
+        first = first * beta1 + g
+        second = second * beta2 + g * g
+        p = p - first / (formula.sqrt(second) + scaled_eps) * rate
+        return {"first": first, "second": second, "p": p}
 
 
 class AdamW(Adam):
@@ -109,3 +98,76 @@ class AdamW(Adam):
             decay_biases=decay_biases,
             schedule=schedule,
         )
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov's momentum: the step looks ahead along the first moment.
+
+    With m, v and v_hat as in `Adam`, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2) and M(t)
+    the product of mu(1) to mu(t):
+    m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m and
+    params -= lr * m_hat / (sqrt(v_hat) + eps), as in PyTorch.
+
+    Moments: ``first`` and ``second``, as those of `Adam`.
+    Numbers: `rate` of the gradient and `ahead` of the first moment; `product` M(t) is carried from
+    step to step.
+    Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
+    """
+
+    def __init__(
+        self,
+        model: HasParams,
+        *,
+        lr: float = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        momentum_decay: float = 0.004,
+        weight_decay: float = 0.0,
+        decay_biases: bool = False,
+        schedule: ScheduleLike | None = None,
+    ) -> None:
+        self.betas = beta1, beta2 = fractions("NAdam", "betas", betas)
+        self.eps = number("NAdam", "eps", eps, minimum=0.0)
+        self.momentum_decay = number("NAdam", "momentum_decay", momentum_decay, minimum=0.0)
+        super().__init__(
+            model,
+            lr=lr,
+            weight_decay=weight_decay,
+            decay_biases=decay_biases,
+            schedule=schedule,
+            hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps, "psi": self.momentum_decay},
+            signed={"first": beta1},
+            squares={"second": beta2},
+            carried={"product": 1.0},
+        )
+
+    def numbers(
+        self, lr: Any, t: Any, beta1: Any, beta2: Any, eps: Any, psi: Any, product: Any
+    ) -> dict[str, Any]:
+        root = sqrt((1.0 - power(beta2, t)) / (1.0 - beta2))
+        mu = beta1 * (1.0 - 0.5 * power(0.96, t * psi))
+        mu_ahead = beta1 * (1.0 - 0.5 * power(0.96, (t + 1) * psi))
+        product = product * mu
+        return {
+            "rate": lr * root * (1.0 - mu) / (1.0 - product),
+            "ahead": lr * root * (1.0 - beta1) * mu_ahead / (1.0 - product * mu_ahead),
+            "scaled_eps": root * eps,
+            "product": product,
+        }
+
+    def update(
+        self,
+        p: Any,
+        g: Any,
+        first: Any,
+        second: Any,
+        beta1: Any,
+        beta2: Any,
+        rate: Any,
+        ahead: Any,
+        scaled_eps: Any,
+    ) -> dict[str, Any]:
+        first = first * beta1 + g
+        second = second * beta2 + g * g
+        p = p - (first * ahead + g * rate) / (formula.sqrt(second) + scaled_eps)
+        return {"first": first, "second": second, "p": p}

@@ -1,12 +1,11 @@
 """RMSprop."""
 
-from math import sqrt
+from typing import Any
 
-import numpy as np
-
+from mlpengine import formula
 from mlpengine.optim._checks import number
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
-from mlpengine.spec import Array, Calls, call
+from mlpengine.optim.numbers import sqrt
 
 
 class RmsProp(Optimizer):
@@ -18,7 +17,7 @@ class RmsProp(Optimizer):
 
     Moments: ``square`` = v / (1 - alpha) and, if there is momentum, ``velocity`` times
     sqrt(1 - alpha).
-    Constants: `rate` = lr / sqrt(1 - alpha), which undoes both scales.
+    Numbers: `rate` = lr / sqrt(1 - alpha), which undoes both scales, and `scaled_eps`.
     Source: Tieleman and Hinton 2012, Coursera lecture 6.5.
     """
 
@@ -43,36 +42,29 @@ class RmsProp(Optimizer):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
-            signed=["velocity"] if momentum else [],
-            squares=["square"],
+            hyper={"alpha": self.alpha, "eps": self.eps, "momentum": self.momentum},
+            signed={"velocity": self.momentum} if momentum else {},
+            squares={"square": self.alpha},
         )
-        self.rate = self._constant(0.0)
 
-    def _described(self) -> tuple[str, tuple[float, ...]]:
+    def numbers(self, lr: Any, t: Any, alpha: Any, eps: Any, momentum: Any) -> dict[str, Any]:
+        scale = sqrt(1.0 - alpha)
+        return {"rate": lr / scale, "scaled_eps": eps / scale}
+
+    def update(
+        self,
+        p: Any,
+        g: Any,
+        square: Any,
+        alpha: Any,
+        momentum: Any,
+        rate: Any,
+        scaled_eps: Any,
+        velocity: Any = None,
+    ) -> dict[str, Any]:
+        square = square * alpha + g * g
+        direction = g / (formula.sqrt(square) + scaled_eps)
         if not self.momentum:
-            return "rms_prop", (self.alpha, self.eps)
-        return "rms_prop_momentum", (self.alpha, self.eps, self.momentum)
-
-    def _betas(self) -> list[float]:
-        return [self.alpha, self.momentum]
-
-    def _prepare(self, lr: float) -> None:
-        self.rate[()] = lr / sqrt(1.0 - self.alpha)
-
-    def _update(self, params: Array, grads: Array, work: Array, **moments: Array) -> Calls:
-        square = moments["square"]
-        alpha, eps = self._constant(self.alpha), self._constant(self.eps / sqrt(1.0 - self.alpha))
-        yield call(np.multiply, grads, grads, work)
-        yield call(np.multiply, square, alpha, square)
-        yield call(np.add, square, work, square)
-        yield call(np.sqrt, square, work)
-        yield call(np.add, work, eps, work)
-        yield call(np.divide, grads, work, work)
-        if self.momentum:
-            velocity, momentum = moments["velocity"], self._constant(self.momentum)
-            yield call(np.multiply, velocity, momentum, velocity)
-            yield call(np.add, velocity, work, velocity)
-            yield call(np.multiply, velocity, self.rate, work)
-        else:
-            yield call(np.multiply, work, self.rate, work)
-        yield call(np.subtract, params, work, params)
+            return {"square": square, "p": p - direction * rate}
+        velocity = velocity * momentum + direction
+        return {"square": square, "velocity": velocity, "p": p - velocity * rate}

@@ -1,11 +1,10 @@
 """Stochastic gradient descent."""
 
-import numpy as np
+from typing import Any
 
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import number
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
-from mlpengine.spec import Array, Calls, call
 
 
 class Sgd(Optimizer):
@@ -15,7 +14,7 @@ class Sgd(Optimizer):
     velocity).  Both as in PyTorch, where a new learning rate does not scale the old velocity.
 
     Moments: ``velocity``, if there is momentum; with Nesterov it is stored times `momentum`.
-    Constants: `rate`, the learning rate.
+    Numbers: `rate`, the learning rate.
     Source: Sutskever et al. 2013, sections 2 and 3.
     """
 
@@ -40,33 +39,20 @@ class Sgd(Optimizer):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
-            signed=["velocity"] if momentum else [],
+            hyper={"momentum": self.momentum},
+            signed={"velocity": self.momentum} if momentum else {},
         )
-        self.rate = self._constant(0.0)
 
-    def _described(self) -> tuple[str, tuple[float, ...]]:
+    def numbers(self, lr: Any, t: Any, momentum: Any) -> dict[str, Any]:
+        return {"rate": lr}
+
+    def update(
+        self, p: Any, g: Any, rate: Any, momentum: Any, velocity: Any = None
+    ) -> dict[str, Any]:
         if not self.momentum:
-            return "sgd", ()
-        return "sgd_nesterov" if self.nesterov else "sgd_momentum", (self.momentum,)
-
-    def _betas(self) -> list[float]:
-        return [self.momentum]
-
-    def _prepare(self, lr: float) -> None:
-        self.rate[()] = lr
-
-    def _update(self, params: Array, grads: Array, work: Array, **moments: Array) -> Calls:
-        direction = grads
-        if self.momentum:
-            velocity = direction = moments["velocity"]
-            momentum = self._constant(self.momentum)
-            if self.nesterov:
-                yield call(np.add, velocity, grads, velocity)
-                yield call(np.multiply, velocity, momentum, velocity)
-                yield call(np.add, velocity, grads, work)
-                direction = work
-            else:
-                yield call(np.multiply, velocity, momentum, velocity)
-                yield call(np.add, velocity, grads, velocity)
-        yield call(np.multiply, direction, self.rate, work)
-        yield call(np.subtract, params, work, params)
+            return {"p": p - g * rate}
+        if self.nesterov:
+            velocity = (velocity + g) * momentum
+            return {"velocity": velocity, "p": p - (velocity + g) * rate}
+        velocity = velocity * momentum + g
+        return {"velocity": velocity, "p": p - velocity * rate}

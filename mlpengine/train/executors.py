@@ -83,12 +83,11 @@ class StepBuilder:
 
     def _compiled(self, scratch: Scratch, grads: Gradients, loss: BoundLoss) -> BoundStep:
         parts = _StepParts(scratch, grads, self.loss, loss, self.threads)
-        update = self.optimizer.describe_update()
-        if update is not None and (self.clip is None or isinstance(self.clip, NormClip)):
+        if self.clip is None or isinstance(self.clip, NormClip):
             try:
                 fused = parts.compile(
                     parts.instructions,
-                    update=update,
+                    update=self.optimizer.describe_update(),
                     grads=grads.flat,
                     gathered=(scratch.input, loss.target, loss.sample_weight),
                 )

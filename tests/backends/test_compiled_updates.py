@@ -1,12 +1,29 @@
 """The optimizers of compiled steps, one step from the same state and gradients, against NumPy's."""
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mlpengine import Adam, AdamW, RmsProp, Sgd
+import mlpengine
+from mlpengine import (
+    Adam,
+    AdamW,
+    Lion,
+    MeanSquaredError,
+    Mlp,
+    NAdam,
+    RmsProp,
+    Sgd,
+    TrainingStep,
+    UsageError,
+)
 from mlpengine.backends.compiled import compile_program
+from mlpengine.formula import where
+from mlpengine.optim import Optimizer
+from mlpengine.optim.numbers import power, sqrt
 from mlpengine.spec import Spec
 from mlpengine.tape.flat import Flat
 
@@ -23,6 +40,8 @@ OPTIMIZERS = {
     "sgd": (Sgd, {"lr": 0.1}),
     "momentum": (Sgd, {"lr": 0.1, "momentum": 0.9}),
     "nesterov": (Sgd, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "lion": (Lion, {"lr": 0.1, "weight_decay": 0.1}),
+    "nadam": (NAdam, {"momentum_decay": 0.1}),
     "rmsprop": (RmsProp, {"weight_decay": 0.1}),
     "rmsprop with momentum": (RmsProp, {"momentum": 0.9}),
 }
@@ -88,11 +107,66 @@ def test_the_measure_notices_the_fifth_unit():
     assert (ulps(wrong, right) > MAX_ULPS).all()
 
 
-def test_an_optimizer_that_updates_in_another_way_is_not_described():
-    class Other(Adam):
-        def _prepare(self, lr):
-            super()._prepare(2 * lr)
+# ---------------------------------------------------------------- one class, both executors
+class Averaged(Optimizer):
+    """Steps along the mean of the last three gradients, shorter where it changes its sign."""
 
-    model = Model(5, "float32")
-    assert Other(model).describe_update() is None
-    assert AdamW(model).describe_update().rule == Adam(model).describe_update().rule
+    def __init__(self, model, *, lr=0.05, shrink=0.5):
+        super().__init__(
+            model, lr=lr, hyper={"shrink": shrink}, signed={"last": 0, "older": 0}, carried={"n": 0}
+        )
+
+    def numbers(self, lr, t, shrink, n):
+        return {"n": n + 1, "rate": lr * sqrt(power(shrink, t) + 1 / (n + 1))}
+
+    def update(self, p, g, last, older, shrink, rate):
+        mean = (g + last + older) / 3
+        turned = mean * last < 0
+        return {"p": p - where(turned, mean * shrink, mean) * rate, "older": last, "last": g}
+
+
+def test_an_optimizer_is_one_class():
+    x = np.random.default_rng(0).normal(size=(64, 3)).astype("f4")
+    y = (x[:, :1] - np.tanh(x[:, 1:2])).astype("f4")
+    params = {}
+    for backend in ("numpy", "compiled"):
+        mlp = Mlp([3, 8, 1], seed=1, activation="tanh")
+        optimizer = Averaged(mlp)
+        step = TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend=backend)
+        assert step.executor == backend
+        losses, _ = step.run_many(x, y, np.arange(160) % 64)[:2]
+        first = step(x[:16], y[:16])
+        assert first < losses[0]
+        params[backend] = mlp.params.flat.copy()
+        assert optimizer.state_dict()["carried.n"] == optimizer.steps == 11
+        assert (optimizer.moments["last"] != optimizer.moments["older"]).any()
+    np.testing.assert_allclose(params["compiled"], params["numpy"], rtol=1e-4, atol=1e-6)
+
+
+def test_updates_of_unknown_names_are_refused():
+    class Wrong(Sgd):
+        def update(self, p, g, rate, speed):
+            return {"p": p - g * rate * speed}
+
+    with pytest.raises(UsageError, match=r"Wrong: update must .*unknown \['speed'\]"):
+        Wrong(Model(5, "float32"))
+
+
+def test_numbers_must_take_what_the_constructor_gives():
+    class Wrong(Sgd):
+        def numbers(self, lr, t, speed):
+            return {"rate": lr * speed}
+
+    with pytest.raises(UsageError, match="parameters of numbers must be lr, t, momentum"):
+        Wrong(Model(5, "float32"))
+
+
+def test_the_package_names_an_optimizer_in_its_file_and_where_it_is_listed():
+    package = Path(mlpengine.__file__).parent
+    naming = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"\blion\b", path.read_text(encoding="utf-8").lower())
+    }
+    lists = {"__init__.py", "config/options.py", "estimators/_estimator.py", "optim/__init__.py"}
+    assert naming == {"optim/lion.py", *lists}

@@ -17,8 +17,8 @@ def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
     assert lines[1:] == [
         f"  {path}:2: modle: unknown key - did you mean 'model'?",
         f"  {path}:4: training.epochs: must be a whole number (got 'no')",
-        f"  {path}:5: optimizer: must be one of 'sgd', 'adam', 'adamw', 'rmsprop' (got 'adm') "
-        "- did you mean 'adam'?",
+        f"  {path}:5: optimizer: must be one of 'sgd', 'adam', 'adamw', 'nadam', 'lion', 'rmsprop' "
+        "(got 'adm') - did you mean 'adam'?",
     ]
     assert not (tmp_path / "runs").exists()
 

@@ -39,7 +39,8 @@ MISTAKES = {
     "key of the default name": (SOUND + "optimizer: {beta: 1}", "did you mean 'betas'?"),
     "name": (
         SOUND + "optimizer: adm",
-        ":2: optimizer: must be one of 'sgd', 'adam', 'adamw', 'rmsprop' (got 'adm') - did you",
+        ":2: optimizer: must be one of 'sgd', 'adam', 'adamw', 'nadam', 'lion', 'rmsprop' "
+        "(got 'adm') - did you",
     ),
     "name in a mapping": (SOUND + "loss: {name: hubr}", ":2: loss.name: must be one of 'auto', "),
     "choice": (

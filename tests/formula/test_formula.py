@@ -165,6 +165,40 @@ def test_plans_are_thrifty():
     assert needs("x", "x") == (0, 0, True, 0)
 
 
+OVERWRITING = {
+    "in order": {"y": y * 0.5 + x, "x": x - dy * (y * 0.5 + x)},
+    "an old value is read later": {"x": x + y, "y": y - x},
+    "old values move on": {"dy": dy - y, "y": x, "x": x + 1},
+    "masks": {"x": where(x > dy, 1.0, y), "y": y * 2.0},
+    "a number": {"y": x + y, "x": constant(2)},
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITING)
+def test_outputs_may_overwrite_their_old_values(name):
+    new = OVERWRITING[name]
+    arrays = {n: np.linspace(-1, 1, 5) + i for i, n in enumerate(("x", "y", "dy"))}
+    expected = {n: evaluate(f, arrays) if variables(f) else f.number for n, f in new.items()}
+    outputs = dict(reversed(new.items()))
+    given = [n for n in arrays if n not in new]
+    planned = plan(
+        [*outputs.values()], [variable(n) for n in given], overwritten=[*map(variable, outputs)]
+    )
+    work = [np.full(5, NAN) for _ in range(planned.floats)]
+    masks = [np.zeros(5, bool) for _ in range(planned.masks)]
+    out = [arrays[n] for n in outputs]
+    for run in planned.calls([arrays[n] for n in given], out, work, masks):
+        run()
+    for n, value in expected.items():
+        np.testing.assert_array_equal(arrays[n], value, err_msg=n)
+
+
+def test_outputs_that_exchange_their_buffers_are_refused():
+    planned = plan([x, y], [], overwritten=[y, x])
+    with pytest.raises(FormulaError, match="must not exchange"):
+        list(planned.calls([], [np.ones(2), np.ones(2)]))
+
+
 @every_formula
 def test_numexpr_reads_them(text):
     arrays = draw()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.optim import Adam, AdamW, CosineSchedule, Optimizer, RmsProp, Sgd
+from mlpengine.optim import Adam, AdamW, CosineSchedule, Lion, NAdam, Optimizer, RmsProp, Sgd
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.flat import Flat
 
@@ -49,7 +49,8 @@ class Case:
     make: type[Optimizer]
     formula: Callable[..., Any]
     options: dict[str, Any]
-    torch_name: str
+    torch_name: str | None
+    """None where PyTorch lacks the optimizer."""
 
     @property
     def lr(self) -> float:
@@ -99,6 +100,7 @@ class Case:
         ]
         apart = ("weight_decay", "schedule")
         options = {name: v for name, v in self.options.items() if name not in apart}
+        assert self.torch_name is not None
         optimizer = getattr(torch.optim, self.torch_name)(groups, **options)
         for step in range(steps):
             flat = np.concatenate([t.numpy().reshape(-1) for t in tensors])
@@ -109,7 +111,11 @@ class Case:
                     tensor.mul_(1.0 - self.lr_at(step) * self.decay)
             for group in optimizer.param_groups:
                 group["lr"] = self.lr_at(step)
-            optimizer.step()
+            torch.set_default_dtype(torch.float64)  # of the product that NAdam carries
+            try:
+                optimizer.step()
+            finally:
+                torch.set_default_dtype(torch.float32)
             yield np.concatenate([t.numpy().reshape(-1) for t in tensors])
 
 
@@ -142,6 +148,35 @@ def rmsprop_formula(
         velocity = momentum * velocity + grads / (np.sqrt(v) + eps)
 
 
+def lion_formula(*, betas: tuple[float, float] = (0.9, 0.99), **_: Any) -> Any:
+    m, direction = np.zeros(WEIGHTS.size), np.zeros(WEIGHTS.size)
+    while True:
+        grads = yield direction
+        direction = np.sign(betas[0] * m + (1 - betas[0]) * grads)
+        m = betas[1] * m + (1 - betas[1]) * grads
+
+
+def nadam_formula(
+    *,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    momentum_decay: float = 0.004,
+    **_: Any,
+) -> Any:
+    m, v, direction = np.zeros(WEIGHTS.size), np.zeros(WEIGHTS.size), np.zeros(WEIGHTS.size)
+    mus: list[float] = []
+    while True:
+        grads = yield direction
+        t = len(mus) + 1
+        mu, ahead = (betas[0] * (1 - 0.5 * 0.96 ** (s * momentum_decay)) for s in (t, t + 1))
+        mus.append(mu)
+        m = betas[0] * m + (1 - betas[0]) * grads
+        v = betas[1] * v + (1 - betas[1]) * grads**2
+        corrected = ahead * m / (1 - np.prod([*mus, ahead]))
+        corrected += (1 - mu) * grads / (1 - np.prod(mus))
+        direction = corrected / (np.sqrt(v / (1 - betas[1] ** t)) + eps)
+
+
 CASES = [
     Case("sgd", Sgd, sgd_formula, {"lr": 0.1}, "SGD"),
     Case("sgd-decay", Sgd, sgd_formula, {"lr": 0.1, "weight_decay": 0.2}, "SGD"),
@@ -164,6 +199,22 @@ CASES = [
         {"lr": 2e-2, "weight_decay": 0.3, "schedule": CosineSchedule(150, 0.1, warmup_steps=20)},
         "AdamW",
     ),
+    Case("nadam", NAdam, nadam_formula, {"lr": 1e-2}, "NAdam"),
+    Case(
+        "nadam-decay",
+        NAdam,
+        nadam_formula,
+        {"lr": 1e-2, "betas": (0.8, 0.9), "momentum_decay": 0.3, "eps": 0.1, "weight_decay": 0.1},
+        "NAdam",
+    ),
+    Case("lion", Lion, lion_formula, {"lr": 1e-3}, None),
+    Case(
+        "lion-decay",
+        Lion,
+        lion_formula,
+        {"lr": 1e-2, "betas": (0.8, 0.9), "weight_decay": 1.0},
+        None,
+    ),
     Case("rmsprop", RmsProp, rmsprop_formula, {"lr": 1e-2}, "RMSprop"),
     Case("rmsprop-eps", RmsProp, rmsprop_formula, {"lr": 1e-2, "eps": 0.1}, "RMSprop"),
     Case(
@@ -182,6 +233,8 @@ def write_golden() -> None:
 
     golden: dict[str, Any] = {"made with": f"torch {torch.__version__}"}
     for case in CASES:
+        if case.torch_name is None:
+            continue
         runs = dict(enumerate(case.run_torch(STEPS), start=1))
         golden[case.name] = {str(step): runs[step].tolist() for step in GOLDEN_STEPS}
     GOLDEN.write_text(json.dumps(golden, indent=0) + "\n")

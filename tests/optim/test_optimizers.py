@@ -23,10 +23,13 @@ from optimizer_table import (
 from mlpengine import optim
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.optim import (
+    OPTIMIZERS,
     Adam,
     AdamW,
     ConstantSchedule,
     LinearSchedule,
+    Lion,
+    NAdam,
     Optimizer,
     PlateauSchedule,
     RmsProp,
@@ -37,6 +40,9 @@ from mlpengine.spec import Array, Spec
 from mlpengine.tape.flat import Flat
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_case_of_torch = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.torch_name], ids=lambda case: case.name
+)
 
 
 def test_every_optimizer_has_a_row() -> None:
@@ -59,7 +65,7 @@ def test_every_step_equals_the_formula(case: Case) -> None:
     np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-12)
 
 
-@every_case
+@every_case_of_torch
 def test_golden_steps_equal_pytorch(case: Case) -> None:
     golden = json.loads(GOLDEN.read_text())[case.name]
     ours = [params for step, params in enumerate(case.run(STEPS), 1) if str(step) in golden]
@@ -67,7 +73,7 @@ def test_golden_steps_equal_pytorch(case: Case) -> None:
 
 
 @pytest.mark.torch
-@every_case
+@every_case_of_torch
 def test_every_step_equals_pytorch(case: Case) -> None:
     pytest.importorskip("torch", reason="torch is not installed: golden values only")
     ours, expected = list(case.run(STEPS)), list(case.run_torch(STEPS))
@@ -92,7 +98,7 @@ def test_blocks_change_no_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
 # Weight decay and learning rate
 
 
-@pytest.mark.parametrize("make", [Sgd, Adam, AdamW, RmsProp])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("biases", [False, True])
 def test_decay_is_decoupled_and_spares_biases(make: Any, biases: bool) -> None:
     model = make_model()
@@ -137,7 +143,7 @@ def test_learning_rate_of_zero_moves_nothing(case: Case) -> None:
     assert (model.params.flat != start()).all()
 
 
-@pytest.mark.parametrize("make", [Adam, RmsProp])
+@pytest.mark.parametrize("make", [Adam, NAdam, RmsProp])
 def test_zero_gradient_without_eps_moves_nothing(make: Any) -> None:
     model = make_model("float32")
     before = model.params.flat.copy()
@@ -343,6 +349,8 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
         (AdamW, {"betas": 0.9}, r"AdamW: betas must be two numbers \(got 0.9\)"),
         (Adam, {"betas": (0.9,)}, "betas must be two numbers"),
         (Adam, {"eps": -1e-8}, "eps must"),
+        (NAdam, {"momentum_decay": -1.0}, "NAdam: momentum_decay must"),
+        (Lion, {"betas": (1.0, 0.9)}, r"Lion: betas\[0\] must .* less than 1"),
         (RmsProp, {"alpha": 1.0}, "RmsProp: alpha must"),
         (RmsProp, {"momentum": 1.5}, "RmsProp: momentum must"),
         (RmsProp, {"eps": float("nan")}, "RmsProp: eps must"),
@@ -371,6 +379,8 @@ DECAYING = [
     (Sgd, {"momentum": 0.8, "nesterov": True}),
     (Adam, {"betas": (0.8, 0.8)}),
     (Adam, {"betas": (0.3, 0.8)}),
+    (NAdam, {"betas": (0.8, 0.8)}),
+    (Lion, {"betas": (0.9, 0.8)}),
     (RmsProp, {"alpha": 0.8}),
     (RmsProp, {"alpha": 0.8, "momentum": 0.8}),
     (Sgd, {"momentum": 0.8, "weight_decay": 0.2, "lr": 1.0}),

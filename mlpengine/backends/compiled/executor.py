@@ -93,7 +93,7 @@ class Executor:
         )
         if update is not None:
             call.weight_decay = update.weight_decay
-            call.hyper[: len(update.numbers)] = tuple(update.numbers)
+            call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
         call.memory = table, workspace, source.arrays
         run, pointer = library.mlpengine_run, ctypes.pointer(call)
         run.argtypes, run.restype = [ctypes.POINTER(Call)], ctypes.c_long

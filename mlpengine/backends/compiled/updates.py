@@ -1,85 +1,26 @@
-"""The table of compiled optimizers: what one step does to a vector of parameters."""
+"""What one step of an optimizer does to a vector of parameters, printed from its formulas."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 from mlpengine.backends.compiled.statements import Function, If, Loop, Statement, load, store
-from mlpengine.formula import c_number
+from mlpengine.formula import Expr, c_number, c_statements, variable, variables
 from mlpengine.spec import Array
-
-
-@dataclass(frozen=True)
-class UpdateRule:
-    """One row.
-
-    `numbers` are the hyper-parameters by name, doubles in C.  `constants` are declarations made
-    once a step, from them, the learning rate `lr` and `t`, the number of this step from 1.  `code`
-    works on the vectors `p` (parameter), `g` (gradient) and the moments by name.
-    """
-
-    numbers: tuple[str, ...]
-    moments: tuple[str, ...]
-    constants: str
-    code: str
-
-
-UPDATES = {
-    "adam": UpdateRule(
-        ("h_beta1", "h_beta2", "h_eps"),
-        ("first", "second"),
-        "const double root = sqrt((1.0 - pow(h_beta2, t)) / (1.0 - h_beta2));\n"
-        "const vec beta1 = splat((real)h_beta1), beta2 = splat((real)h_beta2);\n"
-        "const vec eps = splat((real)(root * h_eps));\n"
-        "const vec rate = splat((real)(lr * root * (1.0 - h_beta1) / (1.0 - pow(h_beta1, t))));",
-        "first = first * beta1 + g;\n"
-        "second = second * beta2 + g * g;\n"
-        "p = p - first / (v_sqrt(second) + eps) * rate;",
-    ),
-    "sgd": UpdateRule((), (), "const vec rate = splat((real)lr);", "p = p - g * rate;"),
-    "sgd_momentum": UpdateRule(
-        ("h_momentum",),
-        ("velocity",),
-        "const vec rate = splat((real)lr), momentum = splat((real)h_momentum);",
-        "velocity = velocity * momentum + g;\np = p - velocity * rate;",
-    ),
-    "sgd_nesterov": UpdateRule(
-        ("h_momentum",),
-        ("velocity",),
-        "const vec rate = splat((real)lr), momentum = splat((real)h_momentum);",
-        "velocity = (velocity + g) * momentum;\np = p - (velocity + g) * rate;",
-    ),
-    "rms_prop": UpdateRule(
-        ("h_alpha", "h_eps"),
-        ("square",),
-        "const vec alpha = splat((real)h_alpha);\n"
-        "const vec eps = splat((real)(h_eps / sqrt(1.0 - h_alpha)));\n"
-        "const vec rate = splat((real)(lr / sqrt(1.0 - h_alpha)));",
-        "square = square * alpha + g * g;\np = p - g / (v_sqrt(square) + eps) * rate;",
-    ),
-    "rms_prop_momentum": UpdateRule(
-        ("h_alpha", "h_eps", "h_momentum"),
-        ("square", "velocity"),
-        "const vec alpha = splat((real)h_alpha), momentum = splat((real)h_momentum);\n"
-        "const vec eps = splat((real)(h_eps / sqrt(1.0 - h_alpha)));\n"
-        "const vec rate = splat((real)(lr / sqrt(1.0 - h_alpha)));",
-        "square = square * alpha + g * g;\n"
-        "velocity = velocity * momentum + g / (v_sqrt(square) + eps);\n"
-        "p = p - velocity * rate;",
-    ),
-}
-"""Rows by name; which optimizer takes which row is said where optimizers are known."""
 
 
 class Update(Protocol):
     """An optimizer's step as data.
 
     Attributes:
-        rule: the name of the row of `UPDATES`.
+        numbers: of a step, by name, as formulas of ``lr``, ``t``, `hyper` and `carried`.
+        outputs: new moments and ``p`` by name, as formulas of the old ones, ``g``, `hyper` and
+            `numbers`.
         params: the flat vector.
         moments: flat vectors by name.
-        numbers: the hyper-parameters, in the order of the row.
+        hyper: hyper-parameters by name.
+        carried: names of the numbers that a step takes over from the one before.
+        carried_values: those of step t in row ``t % 2``.
         weight_decay: and `decayed`, the ranges of the parameters that decay.
         flush_every: steps between two flushes of what is nearly zero.
         floors: the least value of the moments that are squares; in the others entries smaller
@@ -87,13 +28,19 @@ class Update(Protocol):
     """
 
     @property
-    def rule(self) -> str: ...
+    def numbers(self) -> Mapping[str, Expr]: ...
+    @property
+    def outputs(self) -> Mapping[str, Expr]: ...
     @property
     def params(self) -> Array: ...
     @property
     def moments(self) -> Mapping[str, Array]: ...
     @property
-    def numbers(self) -> Sequence[float]: ...
+    def hyper(self) -> Mapping[str, float]: ...
+    @property
+    def carried(self) -> Sequence[str]: ...
+    @property
+    def carried_values(self) -> Array: ...
     @property
     def weight_decay(self) -> float: ...
     @property
@@ -109,7 +56,8 @@ class Update(Protocol):
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
     """Return the flat vectors by their names in C."""
     moments = {f"moment_{name}": array for name, array in update.moments.items()}
-    return {"params": update.params, "grads": grads, **moments}
+    carried = {"carried": update.carried_values} if update.carried else {}
+    return {"params": update.params, "grads": grads, **moments, **carried}
 
 
 def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]:
@@ -123,9 +71,9 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
         Function(
             "update",
             "update",
-            vectors,
-            _update(update),
-            f"{update.rule}: a step, rounded as NumPy rounds it",
+            [*vectors, *(["carried"] if update.carried else [])],
+            _update(update, itemsize),
+            "A step of the optimizer, rounded as NumPy rounds it",
             parameters,
             qualifiers="UNFUSED static",
         ),
@@ -140,16 +88,15 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
     )
 
 
-def _update(update: Update) -> Sequence[Statement]:
-    rule = UPDATES[update.rule]
+def _update(update: Update, itemsize: int) -> Sequence[Statement]:
     lines: list[Statement] = [
         "const real keep = (real)(1.0 - lr * call->weight_decay);",
         "(void)t, (void)keep;",
-        *(f"const double {name} = call->hyper[{i}];" for i, name in enumerate(rule.numbers)),
-        *rule.constants.split("\n"),
+        *_numbers(update),
     ]
+    statements = _statements(update, itemsize)
     for start, stop, decays in _ranges(update):
-        whole, partial = (_vector(rule, lanes, decays=decays) for lanes in ("", "n"))
+        whole, partial = (_vector(update, statements, lanes, decays=decays) for lanes in ("", "n"))
         body: list[Statement] = [
             "const long n = MIN(LANES, end - i);",
             If("n == LANES", whole, partial),
@@ -157,6 +104,34 @@ def _update(update: Update) -> Sequence[Statement]:
         loop = Loop("i", f"MAX({start}, first), end = MIN({stop}, last)", "end", body, "LANES")
         lines.append(loop)
     return lines
+
+
+def _numbers(update: Update) -> Iterator[str]:
+    """Yield the numbers of a step, as doubles and, those that are read, as vectors."""
+    count, doubles = len(update.carried), {variable("lr"): "lr", variable("t"): "t"}
+    before = f"carried[(long)(t - 1) % 2 * {count}"
+    for i, name in enumerate(update.hyper):
+        doubles[variable(name)] = f"call->hyper[{i}]"
+    for i, name in enumerate(update.carried):
+        doubles[variable(name)] = f"{before} + {i}]"
+    outputs = {f"number_{name}": number for name, number in update.numbers.items()}
+    yield from c_statements(outputs, doubles, 8, "double", "number")
+    for i, name in enumerate(update.carried):
+        yield f"if (first == 0) carried[(long)t % 2 * {count} + {i}] = number_{name};"
+    for name in variables(*update.outputs.values()):
+        if name in update.numbers:
+            yield f"const vec vec_{name} = splat((real)number_{name});"
+        elif name in update.hyper:
+            yield f"const vec vec_{name} = splat((real){doubles[variable(name)]});"
+
+
+def _statements(update: Update, itemsize: int) -> Sequence[str]:
+    """Return what computes the new vectors from the old ones."""
+    constants = [*update.hyper, *update.numbers]
+    names = {variable(name): f"vec_{name}" for name in constants}
+    names |= {variable(name): f"old_{name}" for name in ("p", "g", *update.moments)}
+    outputs = {f"new_{name}": output for name, output in update.outputs.items()}
+    return c_statements(outputs, names, itemsize)
 
 
 def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
@@ -193,13 +168,17 @@ def _ranges(update: Update) -> Iterator[tuple[int, int, bool]]:
         yield start, stop, any(a <= start < b for a, b in update.decayed)
 
 
-def _vector(rule: UpdateRule, lanes: str, *, decays: bool) -> Sequence[Statement]:
+def _vector(
+    update: Update, statements: Sequence[str], lanes: str, *, decays: bool
+) -> Sequence[Statement]:
     """Return what happens to one vector of entries, or to its first `lanes`."""
-    vectors = {"p": "params + i", **{name: f"moment_{name} + i" for name in rule.moments}}
+    places = {"p": "params + i", **{name: f"moment_{name} + i" for name in update.moments}}
+    read = set(variables(*update.outputs.values()))
+    decayed = ["old_p = old_p * splat(keep);"] if decays else []
     return [
-        *(f"vec {name} = {load(at, lanes)};" for name, at in vectors.items()),
-        f"const vec g = {load('grads + i', lanes)};",
-        *(["p = p * splat(keep);"] if decays else []),
-        *rule.code.split("\n"),
-        *(store(at, name, lanes) for name, at in vectors.items()),
+        *(f"vec old_{n} = {load(at, lanes)};" for n, at in places.items() if n in read),
+        *([f"const vec old_g = {load('grads + i', lanes)};"] if "g" in read else []),
+        *decayed,
+        *statements,
+        *(store(places[name], f"new_{name}", lanes) for name in update.outputs),
     ]

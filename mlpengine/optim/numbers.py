@@ -1,0 +1,17 @@
+"""Functions for the numbers of a step: of floats, and of the formulas that C computes."""
+
+from math import sqrt as root
+from typing import Any
+
+from mlpengine import formula
+from mlpengine.formula import Expr
+
+
+def sqrt(x: Any) -> Any:
+    """Return the square root."""
+    return root(x) if type(x) is float else formula.sqrt(x)
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Return base**exponent."""
+    return formula.power(base, exponent) if type(exponent) is Expr else base**exponent
