@@ -121,7 +121,16 @@ def cache_directory() -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """Create `folder` if needed; raise CompileError if others could write to it or replace it."""
+    """Create `folder` if needed; raise CompileError if others could write to it or replace it.
+
+    A path that is not UTF-8 is refused too: threadpoolctl, which scikit-learn uses as well, cannot
+    list the libraries of a process that has loaded one from there.
+    """
+    try:
+        os.fsencode(folder).decode()
+    except UnicodeDecodeError:
+        shown = os.fsencode(folder).decode(errors="backslashreplace")
+        raise CompileError(f"cache: the path must be UTF-8 ({shown})") from None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_private(folder, os.lstat(folder), stat.S_IFDIR)
