@@ -5,15 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
 from mlpengine.data import profile
 from mlpengine.data.checks import Profile, more_features
+from mlpengine.data.progress import Progress
 from mlpengine.wording import plural
 
 from .progress import Meter
 from .streams import say
+
+ROWS_AT_ONCE = 1 << 16
 
 EPILOG = """\b
 Examples:
@@ -46,6 +50,8 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
         lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
         say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))
+    with Meter("reading every cell as training does") as meter:
+        require_usable(tables, meter)
     fitted = after(tables)
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))
@@ -62,6 +68,17 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     if fitted["constant_in_training"]:
         say(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
     say(plural(len(shown), "warning"))
+
+
+def require_usable(tables: Tables, progress: Progress) -> None:
+    """Raise DataError for the first cell, in any part, that training would refuse."""
+    total, done = sum(tables.rows.values()), 0
+    for table, rows in tables.parts.values():
+        numbers = np.arange(table.n_rows) if rows is None else rows
+        for start in range(0, len(numbers), ROWS_AT_ONCE):
+            tables.preprocessor.transform(table, numbers[start : start + ROWS_AT_ONCE])
+            done += len(numbers[start : start + ROWS_AT_ONCE])
+            progress(done / total)
 
 
 def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:

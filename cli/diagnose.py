@@ -107,6 +107,8 @@ def _before(
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
         diagnostics = probe(step, rows, step.batch_size, probe_steps) if probe_steps else None
+    if diagnostics and part.places:
+        diagnostics.name_row = part.places.rows.place
     reported = verdicts(diagnostics) if diagnostics else []
     report = {
         "good": all(c.good for c in checks) and not reported,

@@ -1,6 +1,7 @@
 """`mlpengine diagnose` on configs and on run directories."""
 
 import json
+import re
 from gzip import decompress
 from importlib.resources import files
 
@@ -19,6 +20,7 @@ def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
     for text in ("loss at initialization", "learned by heart", "gradient in float64", "lr "):
         assert text in result.out
     assert "after 200 steps on trial" in result.out
+    assert re.search(r"largest .* \(line \d+\)", result.out)
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -251,3 +251,15 @@ def test_the_nearest_file_is_offered_for_a_missing_one(call, near, mlpengine, tm
     assert answer.code in (1, 2)
     assert "did you mean" in answer.err
     assert f"{near}'?" in answer.err
+
+
+def test_check_refuses_what_training_refuses_in_any_part(mlpengine, tmp_path):
+    """Every row has the bad cell once, so that it lies in each part at some time."""
+    config = tmp_path / "huge.yaml"
+    config.write_text("data: {source: huge.csv, target: y}\n")
+    for bad in range(20):
+        lines = [f"{'1e308' if row == bad else row % 3},{row * 2.5}" for row in range(20)]
+        (tmp_path / "huge.csv").write_text("\n".join(["b,y", *lines]))
+        refused = mlpengine("check", config)
+        assert refused.code == 2
+        assert f"line {bad + 2}, column 'b': must be finite and within 1e+100" in refused.err
