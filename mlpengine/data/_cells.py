@@ -1,4 +1,4 @@
-"""From cells of text to numbers, dates, booleans or codes, a slice of one column at a time."""
+"""Conversion of text cells to numbers, dates, booleans or codes, in slices of one column."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None
 """Spellings of a missing cell; `missing=` of the reader replaces them."""
 
 EXACT = 2.0**53
-"""Whole numbers from here on are not exact in float64: such a column is kept as text."""
+"""Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
 
 WORDS = {"true": 1.0, "false": 0.0}
 
@@ -103,7 +103,7 @@ class Codes:
 
 
 def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-    """Renumber codes so that the levels stand in sorted order, whatever the order of rows."""
+    """Renumber codes so that the levels are sorted, independent of the order of the rows."""
     order = sorted(range(len(levels)), key=levels.__getitem__)
     rank = np.empty(len(levels) + 1, np.int32)
     rank[order] = np.arange(len(levels), dtype=np.int32)
@@ -119,7 +119,7 @@ def booleans(levels: Sequence[str]) -> list[float] | None:
 
 
 def decimal_commas(levels: Sequence[str], decimal: str | None) -> list[float] | str | None:
-    """Return numbers written as 1,5 per level, None if they are something else.
+    """Return the levels as numbers written like 1,5, or None if a level is not one.
 
     `1,234` may be 1.234 or 1234: if every level with a comma looks like that and `decimal` does
     not settle it, the level itself is returned for the message. With `decimal` "." a comma may

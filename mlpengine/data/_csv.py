@@ -1,9 +1,9 @@
-"""Reading CSV: quickly where the cells are numbers, exactly everywhere, cleanly refused otherwise.
+"""Reading of CSV files: fast for numbers, exact for all cells, with an error for invalid files.
 
-Blocks of whole lines are cut into cells and converted all at once (`_scan`) where nothing in them
-needs a parser, and by Python's csv module elsewhere, so the text of the whole file is never in
-memory. A column starts as numbers, then dates, then text; a column whose later cells are not of
-the kind that its first block implied makes the file be read again with that known.
+Blocks of whole lines are cut into cells and converted at once (`_scan`), or parsed by Python's csv
+module if they need it, so the text of the whole file is never in memory. A column is tried as
+numbers, then dates, then text; if later cells of a column are not of the kind of its first block,
+the file is read again with the right kind.
 """
 
 import csv
@@ -40,7 +40,7 @@ _CHUNK = 1 << 23  # bytes of a block of rows where rows are read in blocks
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How to read a CSV; None means: found out from the file."""
+    """How to read a CSV; None means that the file determines the option."""
 
     delimiter: str | None = None
     decimal: str | None = None
@@ -49,7 +49,7 @@ class CsvOptions:
 
 
 class _ColumnReader:
-    """One column being read: numbers, or dates, or text, whichever its first block allows."""
+    """A column that is being read, as numbers, dates or text: the first that its cells allow."""
 
     def __init__(self, step: int, missing: frozenset[str]) -> None:
         self.missing = missing
@@ -65,7 +65,7 @@ class _ColumnReader:
         self.distinct = Distinct(self.convert, dtype)
 
     def next_step(self) -> None:
-        """Give up the kind of cells; without rows so far go on with the next one."""
+        """Reject the current kind; if no rows are stored yet, continue with the next kind."""
         if self.n_rows:
             self.step += 1
             self.broken = True
@@ -89,7 +89,7 @@ class _ColumnReader:
             self.append(values)
 
     def of_block(self, cells: Cells, column: int) -> Array | None:
-        """Return the values of a column of a block, dates or texts, None if it has others."""
+        """Return the values of a column of a block as dates or texts, or None if it has others."""
         values = moments(cells, column) if self.step == 1 else None
         return self.distinct(cells, column) if values is None else values
 
@@ -123,7 +123,7 @@ class _Pass:
     ) -> list[_ColumnReader]:
         """Return one filled reader per column, starting each at its step if steps are given.
 
-        The stream starts with a header line, or behind that if `header` is given.
+        The stream starts with a header line, or after it if `header` is given.
         """
         source = Source(stream, self.where)
         self.header = header or read_header(source, self.options.delimiter)

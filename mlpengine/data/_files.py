@@ -1,4 +1,4 @@
-"""Opening data files as bytes, and saying cleanly why one cannot be read."""
+"""Opening of data files as bytes, and the errors for files that cannot be read."""
 
 import gzip
 import io
@@ -16,26 +16,26 @@ from mlpengine.files import similar_file
 Opener = Callable[[], BinaryIO]
 
 BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
-"""Compressed data that grow beyond both are refused; real tables shrink 5 to 50 times."""
+"""Compressed data that exceed both are refused; real tables are compressed 5 to 50 times."""
 
 BINARY_BYTES = 64 << 20
-"""Binary files that say how much they unpack into are refused from here on only."""
+"""The limit for binary files, whose headers state the unpacked size."""
 
 _BLOCK = 1 << 20
 
 
 class GuardedGzip(gzip.GzipFile):
-    """A gzip file that refuses to unpack into far more than a table ever would."""
+    """A gzip file that raises DataError if it unpacks into far more bytes than a table."""
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return that many unpacked bytes, fewer at the end."""
+        """Return up to `size` unpacked bytes."""
         block = super().read(size)
         refuse_bomb(self.tell(), self.fileobj.tell(), str(self.name))  # type: ignore[union-attr]
         return block
 
 
 def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES) -> None:
-    """Refuse compressed data that unpack into suspiciously many bytes.
+    """Check how many bytes compressed data unpack into.
 
     Raises: DataError beyond both `limit` and BOMB_RATIO.
     """
@@ -48,7 +48,7 @@ def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES)
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Turn what the operating system and gzip say into a DataError that names the file."""
+    """Turn errors of the operating system and of gzip into a DataError that names the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -74,7 +74,7 @@ class _Watched(io.FileIO):
 
 
 def opener(path: str | os.PathLike[str], progress: Progress | None = None) -> Opener:
-    """Return how to open a file as bytes, unpacking it if its name ends in .gz."""
+    """Return a function that opens a file as bytes, and unpacks it if its name ends in .gz."""
 
     def open_file() -> BinaryIO:
         return open(path, "rb") if progress is None else io.BufferedReader(_Watched(path, progress))
@@ -84,7 +84,7 @@ def opener(path: str | os.PathLike[str], progress: Progress | None = None) -> Op
 
 
 def _unpacked(packed: BinaryIO) -> BinaryIO:
-    """Return a gzip stream after unpacking its start once, which is cheaper than parsing a bomb."""
+    """Return a gzip stream after a test that unpacks its start, so that no bomb is parsed."""
     stream = GuardedGzip(fileobj=packed, mode="rb")
     stream.myfileobj = packed  # type: ignore[assignment]  # closed with the stream
     try:
@@ -98,6 +98,6 @@ def _unpacked(packed: BinaryIO) -> BinaryIO:
 
 
 def buffered(stream: BinaryIO) -> Opener:
-    """Return how to read an open stream more than once: by keeping its bytes."""
+    """Return a function that opens the contents of a stream repeatedly, from a copy in memory."""
     content = stream.read()
     return lambda: io.BytesIO(content)

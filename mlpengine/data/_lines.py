@@ -15,14 +15,14 @@ from mlpengine.errors import DataError
 DELIMITERS = (",", ";", "\t")
 MAX_LINE = 1 << 24
 BLOCK = 1 << 17
-"""Bytes that are cut at once: few enough for the second-level cache."""
+"""Bytes that are cut into cells at once: a block fits into the second-level cache."""
 
-_WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # more, for that many rows, where lines are long
+_WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16
 
 
 class Source:
-    """A stream of UTF-8, given out in blocks of whole lines or line by line."""
+    """A stream of UTF-8 text, read in blocks of whole lines or line by line."""
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
         self.stream, self.where = stream, where
@@ -92,18 +92,18 @@ class Source:
                 yield line
 
     def unread(self, content: bytes) -> None:
-        """Take back bytes that were given out last."""
+        """Put back the bytes that were read last."""
         self.buffer = content + self.buffer
         self.next_line -= line_count(content)
         self.offset -= len(content)
 
     def unread_lines(self) -> None:
-        """Take back what `lines` has read and not yielded."""
+        """Put back the lines that `lines` has read but not yielded."""
         self.unread(self.text.read().encode())
 
 
 def line_count(content: bytes) -> int:
-    """Return how many line ends there are: newlines, carriage returns, or both together."""
+    """Return the number of line ends: newlines, carriage returns, or pairs of both."""
     count = content.count(b"\n")
     if b"\r" in content:
         count += content.count(b"\r") - content.count(b"\r\n")
@@ -112,7 +112,7 @@ def line_count(content: bytes) -> int:
 
 @dataclass(frozen=True)
 class Header:
-    """The columns of a file, what parts them, and the line of the first row."""
+    """The columns of a file, the delimiter, and the line of the first row."""
 
     names: list[str]
     delimiter: str
@@ -120,7 +120,7 @@ class Header:
 
 
 def read_header(source: Source, delimiter: str | None) -> Header:
-    """Read the header line, and find out the delimiter from the first lines if it is None.
+    """Read the header line; if the delimiter is None, infer it from the first lines.
 
     Raises: DataError for a file without one, and for names that are empty or repeated.
     """
@@ -190,7 +190,7 @@ def whole_records(source: Source, delimiter: str, size: int) -> bytes:
 
 
 def _end_of_records(content: bytes, delimiter: str) -> int:
-    """Return where the last record ends that is whole, 0 if none is."""
+    """Return the end of the last complete record, 0 if there is none."""
     lines = io.StringIO(content.decode(), newline="").readlines()
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     whole = 0
@@ -198,13 +198,13 @@ def _end_of_records(content: bytes, delimiter: str) -> int:
         for _ in reader:
             whole = reader.line_num
     except csv.Error:
-        if reader.line_num < len(lines):  # not cut off but wrong: reading says why
+        if reader.line_num < len(lines):  # not cut off but invalid: reading it raises the error
             return len(content)
     return len("".join(lines[:whole]).encode())
 
 
 def sniff(lines: list[str]) -> str:
-    """Return the delimiter that cuts the first lines into the most cells, equally many in each."""
+    """Return the delimiter that gives the most cells in the first lines, equally many in each."""
     best, cells = ",", 1
     for delimiter in DELIMITERS:
         try:

@@ -56,7 +56,7 @@ class Cells:
 
 
 class Cutter:
-    """Cuts blocks of whole lines into cells; its buffers are used again for each block."""
+    """Cuts blocks of whole lines into cells, in buffers that all blocks share."""
 
     def __init__(self, delimiter: str, width: int) -> None:
         self.delimiter, self.width = ord(delimiter), width
@@ -65,9 +65,9 @@ class Cutter:
     def cut(self, lines: bytes) -> Cells | None:
         """Return the cells of whole lines, or None if the lines need a full CSV parser.
 
-        That is for quotes that do not enclose a whole cell, NUL bytes, lines that end in a
-        carriage return alone, empty lines, cells that are too long and lines that do not have
-        `width` cells.
+        The result is None for quotes that do not enclose a whole cell, NUL bytes, lines that end
+        with only a carriage return, empty lines, cells that are too long, and lines that do not
+        have `width` cells.
         """
         if b"\0" in lines:
             return None
@@ -112,7 +112,7 @@ class Cutter:
         return Cells(content, words, is_quoted, *columns)
 
     def _encloses(self, characters: Array) -> bool:
-        """Whether quotes stand at both ends of a cell or, inside quotes, two side by side."""
+        """Whether all quotes are at the ends of cells or, inside quotes, doubled."""
         quotes = np.flatnonzero(characters == _QUOTE)
         if len(quotes) % 2:
             return False
@@ -183,7 +183,7 @@ def _complete(
 
 
 class _Plain:
-    """Plain decimal cells of some columns: an optional sign and digits, a point among them or not.
+    """Plain decimal cells of some columns: an optional sign, digits and an optional point.
 
     Shapes: all arrays (columns, rows).
     """
@@ -196,7 +196,7 @@ class _Plain:
         self.part_count = np.maximum(self.stop - self.whole_stop - 1, 0)
 
     def groups(self) -> list[tuple[int, int, Array]]:
-        """Return columns by how many words the digits before and behind the point take."""
+        """Return the columns grouped by the words of their digits before and after the point."""
         whole = (self.whole_stop - self.start).max(axis=1, initial=0)
         part = self.part_count.max(axis=1, initial=0)
         shape = np.clip((whole + 7) // 8, 1, 3) * 4 + np.clip((part + 7) // 8, 0, 3)
@@ -269,10 +269,10 @@ def _digits(words: Array, stop: Array, count: Array, n_words: int) -> tuple[Arra
 
 
 def _quotient(digits: Array, power: Array) -> Array:
-    """Return the float64 nearest to digits / power, NaN where this arithmetic cannot tell.
+    """Return the float64 nearest to digits / power, NaN where this arithmetic cannot determine it.
 
-    The quotient is computed as a sum of two float64 with an error below 2**-100 of it; where that
-    error could decide the rounding the result is NaN.
+    The quotient is computed as a sum of two float64 with a relative error below 2**-100; where that
+    error could change the rounding, the result is NaN.
 
     Source: Dekker 1971, exact products and quotients of doubled precision.
     """
@@ -287,7 +287,7 @@ def _quotient(digits: Array, power: Array) -> Array:
 
 
 def _product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return a * b rounded, and what rounding took away."""
+    """Return a * b rounded, and the rounding error."""
     a_upper, a_lower = _halves(a)
     b_upper, b_lower = _halves(b)
     product = a * b
@@ -304,9 +304,9 @@ def _halves(a: Array) -> tuple[Array, Array]:
 
 
 def moments(cells: Cells, column: int) -> Array | None:
-    """Return a column's dates as seconds since 1970, or None if a cell is in no plain form.
+    """Return a column's dates as seconds since 1970, or None if a cell has another form.
 
-    That is 2020-01-02, 2020-01-02T03:04:05, the same with a blank, or nothing (NaN).
+    The forms are 2020-01-02, 2020-01-02T03:04:05, the same with a blank, and empty (NaN).
     """
     start = cells.start[column]
     length = cells.stop[column] - start
@@ -344,7 +344,7 @@ _PLAIN_MOMENT = np.frombuffer(b"0000-00-00T00:00:00", np.uint8)
 class Distinct:
     """Values of repeated cells, looked up by their bytes; new ones are converted by `convert`.
 
-    `convert` takes texts and returns one value for each, or None if it refuses one.
+    `convert` takes texts and returns one value for each, or None if it cannot convert one.
     """
 
     MAX_WORDS = 8
@@ -360,7 +360,7 @@ class Distinct:
         self.values = np.empty(0, dtype)
 
     def __call__(self, cells: Cells, column: int) -> Array | None:
-        """Return the values of a column's cells, or None if one is refused."""
+        """Return the values of a column's cells, or None if one cannot be converted."""
         start = cells.start[column]
         length = cells.stop[column] - start
         count = -(-int(length.max()) // 8)

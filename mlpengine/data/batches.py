@@ -1,4 +1,4 @@
-"""The order in which rows are learned from, and gathering them without allocating."""
+"""The order of the rows in training, and gathering of rows without allocation."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,8 +13,8 @@ from mlpengine.spec import Array
 class Batches:
     """Row numbers, in a new random order each epoch, a batch at a time.
 
-    `rows` is a number of rows or an array of row numbers. The order lives in one int64 buffer
-    that is shuffled in place; batches are views of it, the last one short if it must be.
+    `rows` is a number of rows or an array of row numbers. The order is one int64 buffer that is
+    shuffled in place; batches are views of it, of which the last may be shorter.
 
     >>> batches = Batches(5, 2, shuffle=False)
     >>> [indices.tolist() for indices in batches.epoch()]
@@ -61,8 +61,8 @@ class Batches:
     def epoch(self) -> Iterator[Array]:
         """Yield the batches of the next epoch, or those left of the current one.
 
-        The cursor stands behind a batch from the moment it is yielded, so a state taken while
-        the batch is in use goes on with the next one.
+        The cursor moves past a batch before the batch is yielded, so a state saved while the batch
+        is in use continues with the next one.
         """
         if self.is_done:
             if self.shuffle:
@@ -73,7 +73,7 @@ class Batches:
             yield self.order[start : self.cursor]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that decides the batches to come: order (a copy), cursor, generator."""
+        """Return everything that determines later batches: order (a copy), cursor, generator."""
         return {
             "order": self.order.copy(),
             "cursor": self.cursor,
@@ -81,9 +81,9 @@ class Batches:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly where `state_dict` was called.
+        """Continue exactly where `state_dict` was called.
 
-        Raises: DataError if the state is of other rows.
+        Raises: DataError if the state belongs to other rows.
         """
         order, cursor = np.asarray(state["order"], np.int64), int(state["cursor"])
         if order.shape != self.order.shape or not np.array_equal(

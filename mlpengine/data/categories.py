@@ -17,11 +17,11 @@ MAX_ONE_HOT = 1_000
 
 
 class Category:
-    """One category column: its levels, then "(unknown)", then "(missing)" if it had gaps.
+    """One category column: its levels, then "(unknown)", then "(missing)" if cells were missing.
 
-    Levels in too few training rows count as unknown, so that the unknown
-    feature is trained; a missing cell is unknown too if training had none. `text` says whether
-    the training table held the column as text, and not as numbers to be taken as categories.
+    Levels in too few training rows count as unknown, so that the unknown feature is trained; a
+    missing cell is unknown too if none was missing in training. `text` tells whether the column was
+    text in the training table, rather than numbers that are treated as categories.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Category:
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
-        """Collect the levels of a column, of too many the most frequent.
+        """Collect the levels of a column, the most frequent ones if there are too many.
 
         Raises: DataError for a missing cell if those are errors, or for too many levels to one-hot.
         """
@@ -75,7 +75,7 @@ class Category:
     def encode(self, table: Table) -> Array:
         """Return one int64 code per row, between 0 and `size`.
 
-        Raises: DataError for a missing cell if training was told to refuse them.
+        Raises: DataError for a missing cell if the options treat missing cells as errors.
         """
         codes, texts = coded(table[self.column])
         _refuse_gap(table, self.column, codes, self.strict)
@@ -85,7 +85,7 @@ class Category:
         return lookup[codes].astype(np.int64)
 
     def unknown_rows(self, table: Table) -> Array:
-        """Return the rows whose text was in no training row, or in too few."""
+        """Return the rows whose text was in no, or too few, training rows."""
         return np.flatnonzero(self.encode(table) == len(self.levels))
 
     def state_dict(self) -> dict[str, Any]:

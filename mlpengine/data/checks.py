@@ -21,7 +21,7 @@ MOSTLY_MISSING = 0.5
 SMALL_CLASS = 10
 RARE_CLASS = 0.02
 LEAK_ROWS = 100_000
-"""Of longer tables, leaks are searched in this many evenly spaced rows."""
+"""Number of evenly spaced rows of a longer table in which leaks are searched."""
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
@@ -44,8 +44,8 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `drop` says which columns to leave out, and why; `same` which ones equal another under other
-    names; `suspects` which ones explain nearly all of the target and stay, for a person to judge.
+    `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
+    same values; `suspects` explain nearly all of the target, but may be honest predictors.
     """
 
     source: str

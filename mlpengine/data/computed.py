@@ -16,7 +16,7 @@ from mlpengine.formula import Expr, evaluate, parse, variables
 from mlpengine.spec import Array
 
 _ROWS = 1 << 16
-"""Rows that are computed at once: work buffers of some 0.5 MB stay in the second-level cache."""
+"""Rows that are computed at once: work buffers of about 0.5 MB stay in the second-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ComputedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A column that formulas read: what it holds, and about which numbers."""
+    """A column that formulas read: its kind, and statistics of its numbers."""
 
     kind: Literal["number", "boolean", "date"]
     center: float
@@ -131,7 +131,7 @@ def _spread(values: Array, rows: Array, table: Table) -> Array:
 
 
 def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColumn] = ()) -> Array:
-    """Return a bool for each row: whether a filter is true there; where a cell is missing, no.
+    """Return a bool for each row: whether a filter is true there; False where a cell is missing.
 
     `columns` are computed columns that the filter may read.
     """

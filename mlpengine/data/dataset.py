@@ -1,4 +1,4 @@
-"""The arrays of a part of a table, in memory or left in a memory-mapped file."""
+"""The arrays of a part of a table, in memory or in a memory-mapped file."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from mlpengine.spec import Array
 class Dataset:
     """The arrays of one part of a table, row for row.
 
-    Shapes: features (n, d), a Stream where they stay in the file; codes (n, e) int64, or None
+    Shapes: features (n, d), a Stream if they stay in the file; codes (n, e) int64, or None
         without embedded columns; target (n,) int64 classes or (n, k) numbers, or None; weights
         (n,), or None.
     Dtype: the preprocessor's; a Stream's is float32.
@@ -33,7 +33,7 @@ class Dataset:
 class Stream:
     """The feature matrix of some rows of a file larger than memory, computed when gathered.
 
-    It has the `shape` and `dtype` of the matrix that it stands for and the same values.
+    It has the `shape`, the `dtype` and the values of that matrix.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Stream:
     def gather(self, indices: Array, out: Array) -> None:
         """Write the features of these rows into float32 `out`, at most `batch_size` of them.
 
-        Raises: DataError naming the first cell that is infinite, or missing and not allowed to.
+        Raises: DataError naming the first cell that is infinite, or missing if that is an error.
         """
         count, width, bins = len(indices), len(self.columns), self.numbers.bins
         work, missing = self.work[:count], self.missing[:count]
@@ -102,6 +102,6 @@ class Stream:
             np.copyto(out[:, width + len(bins) :], self.indicators[:count])
 
     def _refuse(self, index: Array) -> None:
-        """Raise the error of the first bad cell, by reading these rows the careful way."""
+        """Raise the error of the first bad cell, by reading these rows slice by slice."""
         out = np.empty((len(index), self.shape[1]), np.float32)
         self.numbers.encode(self.table, out, index)

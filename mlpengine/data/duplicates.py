@@ -9,7 +9,7 @@ from mlpengine.data.table import Column, Table
 from mlpengine.spec import Array
 
 BLOCK = 1 << 15
-"""Rows that are hashed at once, so that their hashes stay in the cache."""
+"""Rows that are hashed at once; their hashes stay in the cache."""
 
 SAMPLE_ROWS = 10_000
 
@@ -44,8 +44,8 @@ def _mix(hashes: Array, column: Column) -> None:
 def same_columns(table: Table) -> dict[str, str]:
     """Return the columns that duplicate an earlier one, each with that column.
 
-    Two columns are duplicates if their cells are equal in the same pairs of rows, under whatever
-    names, and values repeat: columns with more distinct values than half the rows are left out.
+    Two columns are duplicates if there is a one-to-one map of their values and values repeat:
+    columns with more distinct values than half the rows are left out.
     """
     rows = slice(None, None, max(1, table.n_rows // SAMPLE_ROWS))
     by_sample: dict[bytes, list[str]] = {}
@@ -71,7 +71,7 @@ def _digest(column: Column) -> bytes:
 
 
 def _pattern(codes: Array) -> Array:
-    """Return codes renumbered in order of first appearance, whatever they stand for."""
+    """Return codes renumbered in the order of their first appearance."""
     shifted = codes + 1
     first = np.full(int(shifted.max()) + 1, len(codes))
     first[shifted[::-1]] = np.arange(len(codes))[::-1]  # the last assignment remains

@@ -22,11 +22,11 @@ MIXED_SHARE = 0.9
 
 
 SAMPLE = 2_000
-"""Of more levels than this, evenly spaced ones give the share of numbers."""
+"""Number of levels, evenly spaced, from which the share of numbers is computed."""
 
 
 def kind_of(column: Column) -> FeatureKind:
-    """Return what a column is as a feature.
+    """Return the kind of a column as a feature.
 
     A text column is a `category` if its levels repeat: at most half as many levels as filled
     cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
@@ -49,11 +49,11 @@ def kind_of(column: Column) -> FeatureKind:
 
 
 def odd_row(column: Column) -> int | None:
-    """Return the row to blame where a text column should have been numbers, None if none is text.
+    """Return the row to report if a text column should be numbers; None if all cells are numbers.
 
-    That is the first row whose cell is spelled like few others: of numbers, of true and false, of
-    dates and of other texts, one is the spelling of most rows. Where those are other texts, the
-    first text is to blame.
+    Cells are spelled as numbers, booleans, dates or other texts. The result is the first row that
+    is not a number or, if none is, that is not spelled as most rows are; if all rows are spelled
+    alike, it is the first one.
     """
     spelled = np.array([_spelling(level) for level in column.levels] + [""])
     rows = spelled[column.values]
@@ -93,9 +93,9 @@ def task_of(columns: list[Column]) -> Task:
 
 
 def odd_target_row(column: Column) -> int | None:
-    """Return the first text of a target that is numbers but for a few texts, else None.
+    """Return the row of the first text in a target of numbers with a few texts, else None.
 
-    The numbers must be those of a regression: of few whole numbers and a text each may be a class.
+    The numbers must be those of a regression, because a few whole numbers and texts may be classes.
     """
     if column.kind != "text":
         return None

@@ -14,40 +14,40 @@ from mlpengine.data.table import Column, Table
 from mlpengine.spec import Array
 
 ANSWER = 0.97
-"""From this share explained by one column alone, the column is nearly the answer.
+"""Share of the target that one column explains from which it is reported as a leak.
 
-Most honest predictors stay below: carat explains 0.87 of a diamond's price, displacement 0.90 of
-the number of cylinders. Some do not: a yacht's speed explains 0.99 of its resistance. Such a column
-is reported and kept.
+Most honest predictors explain less: carat explains 0.87 of a diamond's price, displacement 0.90 of
+the number of cylinders. Some explain more: a yacht's speed explains 0.99 of its resistance. So the
+column is reported and kept.
 """
 
 PART = 0.9
-"""Between this and ANSWER a column is reported only if it may contain the target: hardly ever
-below it (or hardly ever above it), and of its size, as a total and one of its summands are."""
+"""Between this and ANSWER a column is reported only if it may be a total that contains the target,
+or a summand of it: almost never below (or above) the target, and of similar size."""
 
 PART_ROWS = 0.999
 MIN_ROWS = 20
 FEW_VALUES = 100
 NEIGHBORS = 10
 MAX_SUMMANDS = 100
-"""An exact sum is looked for among this many numeric columns, the most correlated ones."""
+"""Number of numeric columns, the most correlated ones, in which an exact sum is searched."""
 
 SCREENED = 1 << 20
-"""Numbers that are sorted at once to find the columns that may be leaks."""
+"""Number of values that are sorted at once to find the columns that may be leaks."""
 
 MARGIN = 1e-6
-"""Rounding may differ by less than this between columns at once and one by one."""
+"""Bound of the rounding difference between processing columns together and one by one."""
 
 EXACT = 1e-9
-"""Relative difference up to which two sums are equal, with room for rounding."""
+"""Relative difference up to which two sums are equal, because of rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
     """A column that explains the target, the share it explains, and how.
 
-    `is_target` says that the column is the target in another coding and can be no feature. Any
-    other leak may be an honest predictor: a person has to judge whether it is known in time.
+    `is_target` tells whether the column is the target in another coding and cannot be a feature.
+    Any other leak may be an honest predictor: the user decides whether it is known in time.
     """
 
     column: str
@@ -65,8 +65,8 @@ def find_leaks(
 ) -> list[Leak]:
     """Return the leaks of these columns of a table into the target.
 
-    `target` holds class numbers or, for regression, values. An exact sum of several columns is
-    broken up by its column that explains most.
+    `target` holds class numbers or, for regression, values. Of an exact sum of several columns, the
+    column that explains most is reported.
     """
     suspects = _suspects(table, names, target, task)
     each = (find_leak(name, table[name], target, task) for name in tracked(suspects, progress))
@@ -86,10 +86,10 @@ def find_leaks(
 
 
 def _suspects(table: Table, names: Sequence[str], target: Array, task: Task) -> list[str]:
-    """Return the columns that have to be looked at one by one, in order.
+    """Return the columns that must be examined one by one, in order.
 
-    All others are numbers without gaps, of which many at once are sorted: they explain too little
-    of the target and are no coding of it.
+    The others are numeric columns without missing cells, examined many at once: they explain too
+    little of the target and are not a coding of it.
     """
     kept = dict.fromkeys(names)
     if len(target) < MIN_ROWS or np.ptp(target) == 0:
@@ -106,7 +106,7 @@ def _suspects(table: Table, names: Sequence[str], target: Array, task: Task) -> 
 
 
 def _is_suspect(values: Array, target: Array, task: Task) -> Array:
-    """Return whether columns, here rows of a matrix, may be leaks."""
+    """Return whether columns, given as the rows of a matrix, may be leaks."""
     bounded = np.asarray(np.abs(values).max(axis=1) <= LIMIT)  # not NaN either
     values = np.where(bounded[:, None], values, 0.0)
     shuffled = _shuffled(len(target))
@@ -134,10 +134,10 @@ def _is_suspect(values: Array, target: Array, task: Task) -> Array:
 def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | None:
     """Return the leak of a column into the target, or None.
 
-    The share explained is what the best guess from this column alone removes of the error of the
-    best constant guess: of the wrong classes, or of the squared error. Guesses come from the other
-    rows of the same value or, for numbers of many values, from the nearest ones, or from a straight
-    line.
+    The share explained is the part of the error of the best constant prediction (wrong classes, or
+    squared error) that the best prediction from this column alone removes. A prediction comes from
+    the other rows of the same value or, for numbers with many values, from the nearest rows or a
+    straight line.
     """
     present = ~column.missing
     if present.sum() < MIN_ROWS or np.ptp(target) == 0:
@@ -174,9 +174,9 @@ def recodes(column: Column, codes: Array, count: int, target: Array) -> bool:
     """Whether column and target determine each other: a one-to-one map of their values.
 
     The column is given by its codes too, of which there are `count`, -1 left out.
-    Missing cells are left out (if they are not the majority), or are one more value. Where values
-    hardly ever repeat, any two columns map one-to-one: there the map must be increasing or
-    decreasing.
+    The map may leave out missing cells, if they are not the majority, or treat them as one more
+    value. If values rarely repeat, any two columns map one-to-one; then the map must be increasing
+    or decreasing.
     """
     ordered = column.kind != "text"
     present = codes >= 0
@@ -214,8 +214,8 @@ def _one_to_one(codes: Array, target: Array, *, ordered: bool) -> bool:
 def exact_sum(columns: Mapping[str, Column], target: Array) -> dict[str, int]:
     """Return the columns that add up to the target, each with its sign; empty if none do.
 
-    That is, target = constant + the sum of +column or -column, to rounding, in every row. Only
-    numeric columns without missing cells are looked at.
+    In every row, up to rounding, target = constant + the sum of +column or -column. Only numeric
+    columns without missing cells are examined.
     """
     values = {name: _numeric(column) for name, column in columns.items()}
     usable = {name: v for name, v in values.items() if v is not None}
@@ -266,9 +266,9 @@ def _fit(matrix: Array, target: Array) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """Rows in an order in which those of like value stand together.
+    """Rows in an order in which rows of similar value are adjacent.
 
-    The neighbors of the i-th row in `order` are those from `start[i]` up to `stop[i]`, but itself.
+    The neighbors of row i in `order` are rows `start[i]` to `stop[i]` in `order`, without itself.
     Shapes: start, stop (rows,); order (rows,), or (columns, rows) for several columns at once.
     """
 
@@ -286,7 +286,7 @@ class Neighbors:
 
 
 def neighbors(column: Column, codes: Array, count: int) -> Neighbors:
-    """Return which rows are alike in a column: of equal value, or nearest in a long one.
+    """Return the neighbors by a column: rows of equal value or, for many numbers, the nearest.
 
     The column is given by its codes too, of which there are `count`, -1 left out.
     """
@@ -301,7 +301,7 @@ def neighbors(column: Column, codes: Array, count: int) -> Neighbors:
 
 
 def _shuffled(rows: int) -> Array:
-    """Return rows in random order: where values are equal, the order of the file tells nothing."""
+    """Return rows in random order, so that rows of equal value are not in the order of the file."""
     return np.random.Generator(np.random.PCG64(0)).permutation(rows)
 
 
@@ -312,9 +312,9 @@ def _nearest(order: Array) -> Neighbors:
 
 
 def share_of_classes(near: Neighbors, target: Array) -> Array:
-    """Return the share of errors beyond the largest class that the neighbors' largest class mends.
+    """Return the share of the errors of the largest class that the neighbors' largest class avoids.
 
-    A row without neighbors is guessed to be of the largest class of all.
+    The prediction for a row without neighbors is the largest class of all rows.
     """
     _, classes, counts = np.unique(target, return_inverse=True, return_counts=True)
     base = int(counts.argmax())
@@ -330,7 +330,7 @@ def share_of_classes(near: Neighbors, target: Array) -> Array:
 
 
 def share_of_squares(near: Neighbors, target: Array) -> Array:
-    """Return the R2 of guessing each value by the mean of its neighbors."""
+    """Return the R2 of predicting each value by the mean of its neighbors."""
     values = target - target.mean()
     count = near.stop - near.start - 1
     errors = values[near.order] - near.totals(values) / np.maximum(count, 1)
@@ -348,9 +348,9 @@ def share_of_line(values: Array, target: Array) -> float:
 
 
 def beside(values: Array, target: Array) -> str:
-    """Return "below" if a column may be a sum that holds the target, "above" if a summand, or "".
+    """Return "below" if a column may be a sum with the target, "above" if a summand of it, or "".
 
-    That is, on which side of the target (nearly) none of the values lie, if they are of its size.
+    It is the side of the target on which almost no values are, if they are of similar size.
     """
     size = np.median(np.abs(target))
     if not size or not 0.5 <= np.median(np.abs(values)) / size <= 2:

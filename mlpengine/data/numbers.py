@@ -13,14 +13,14 @@ from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
 CLIP = 3.0
-"""Scaled features stay between -CLIP and CLIP where they are clipped."""
+"""Bound of the magnitude of clipped features."""
 
 FAR = 1e9
-"""From here on the clipped value is CLIP in float64; bounding x by it keeps squares finite."""
+"""Magnitude from which the clipped value is CLIP in float64; bounding x keeps squares finite."""
 
 
 def smooth_clip(values: Array, workspace: Array) -> None:
-    """Clip scaled features in place, x / sqrt(1 + (x / CLIP)^2): near 0 they stay as they are.
+    """Clip scaled features in place, x / sqrt(1 + (x / CLIP)^2), which is close to x near 0.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
     """
@@ -35,10 +35,10 @@ def smooth_clip(values: Array, workspace: Array) -> None:
 class Numbers:
     """A block of numeric features, (x - center) * factor with missing cells filled first.
 
-    `factor` is 0 for a column that was constant in training, so it stays 0 for good.
+    `factor` is 0 for a column that was constant in training, so the feature is always 0.
     `flagged` are the features that get an indicator feature (1 where the cell is missing),
-    `clip` says whether scaled features are clipped smoothly, and `edges` are those of the bins
-    of each feature, by default none.
+    `clip` tells whether scaled features are clipped smoothly, and `edges` are the edges of the
+    bins of each feature, by default none.
     """
 
     def __init__(

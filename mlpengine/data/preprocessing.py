@@ -42,12 +42,12 @@ class Preprocessor:
     """Fits on training rows, then turns any table with the same columns into arrays.
 
     `target` is a column or several (None to prepare features only) and `task` is inferred from it
-    if None. `drop` are columns that are no features (ids, groups, times), `categorical` columns
-    to be taken as categories whatever they look like, `weight` the column of sample weights.
+    if None. `drop` are columns that are not features (ids, groups, times), `categorical` columns
+    that are always treated as categories, `weight` the column of sample weights.
     `standardize` scales numbers: "standard", "minmax", "robust" (median and quartile range) or
-    "none"; after standard and robust scaling, `clip` "smooth" bends them to between -3 and 3, so
-    that no single cell decides a prediction, and "none" does not. `missing` fills their
-    gaps: "mean", "median", "indicator" (mean, and a 0/1 feature), "error", or a number; a missing
+    "none"; after standard and robust scaling, `clip` "smooth" maps them smoothly into -3 to 3, so
+    that no single cell decides a prediction, and "none" does not. `missing` fills missing
+    cells: "mean", "median", "indicator" (mean, and a 0/1 feature), "error", or a number; a missing
     category is a category. Levels in fewer than `min_count` rows are unknown, and so are all but
     the `max_levels` most frequent; categories of more than `embed_above` levels become embedding
     codes instead of one-hot features. Regression targets are standardized unless
@@ -59,11 +59,11 @@ class Preprocessor:
     the first bin and 2 beyond the last at most). `bins` quantiles of the training rows bound
     them, and fewer where quantiles are equal.
 
-    Features stand in this order: numbers, booleans and dates as in the table, the components of
+    The order of the features is: numbers, booleans and dates as in the table, the components of
     their bins, their indicators, then the one-hot categories. A feature that is constant in
     training is 0 everywhere.
 
-    Raises: DataError for options that are wrong.
+    Raises: DataError for invalid options.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Preprocessor:
         self.operands: dict[str, Operand] = {}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
-        """Fit on the given rows of a table (all by default); only kinds come from all of them.
+        """Fit on the given rows of a table (all by default); kinds are inferred from all rows.
 
         Raises: DataError listing every column that cannot be used, or naming the first bad cell.
         """
@@ -168,7 +168,7 @@ class Preprocessor:
         return with_columns(self._own(table), self.computed, strict=False)
 
     def _own(self, table: Table) -> Table:
-        """Return a table without columns that are called like computed ones."""
+        """Return a table without columns that have the name of a computed one."""
         names = {column.name for column in self.computed}
         return table.drop(name for name in table.names if name in names) if names else table
 
@@ -216,8 +216,8 @@ class Preprocessor:
     ) -> Dataset:
         """Return the arrays of the given rows of a table (all by default).
 
-        Columns may stand in any order and there may be others. Target and weights are None where
-        the table lacks their columns, or if `targets` is false.
+        Columns may be in any order, and there may be others. Target and weights are None if the
+        table lacks their columns, or if `targets` is false.
 
         Raises: DataError naming the columns that are missing, or the first cell that is unusable.
         """

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Progress = Callable[[float], object]
-"""Called now and then with the share of the work that is done, between 0 and 1."""
+"""A function that is called repeatedly with the share of the work that is done, from 0 to 1."""
 
 
 def tracked(items: Collection[Item], progress: Progress | None) -> Iterator[Item]:
@@ -17,7 +17,7 @@ def tracked(items: Collection[Item], progress: Progress | None) -> Iterator[Item
 
 
 def section(progress: Progress | None, start: float, stop: float) -> Progress | None:
-    """Return how a part of the work reports, which is the work's from `start` to `stop`."""
+    """Return the progress function of the part of the work between shares `start` and `stop`."""
     if progress is None:
         return None
     return lambda share: progress(start + share * (stop - start))

@@ -1,4 +1,4 @@
-"""Which rows of a table can be learned from, and what is said of the others."""
+"""The rows of a table that can be used in training, and remarks on the others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the saved state of a preprocessor must look like, whoever wrote the file that holds it."""
+"""The structure of a preprocessor's saved state, which is checked because files are not trusted."""
 
 from collections.abc import Mapping
 from itertools import pairwise

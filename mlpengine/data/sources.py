@@ -1,4 +1,4 @@
-"""Reading numeric features of a table as float64, slice by slice of its rows."""
+"""Reading of a table's numeric features as float64, in slices of its rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _DAY = 86_400.0
 # length, and how far into its first period 1970 began: a Thursday, with weeks from Monday
 _PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
 PARTS = frozenset(f"{period} {wave}" for period in _PERIODS for wave in ("sin", "cos"))
-"""What a `Source` may take of a date."""
+"""The parts of a date that a `Source` may read."""
 
 _CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
 
@@ -88,7 +88,7 @@ def read_slices(
         part = slice(start, min(start + size, count))
         index = part if rows is None else rows[part]
         values = read_block(table, sources, index)
-        # one pass says whether anything is wrong: NaN fails every comparison
+        # one pass detects any invalid value: NaN fails every comparison
         if values.size and values.max() <= LIMIT and values.min() >= -LIMIT:
             yield start, values, None
             continue
@@ -128,7 +128,7 @@ def _floats(table: Table, name: str, rows: slice | Array) -> Array:
 def check_numeric(table: Table, name: str) -> None:
     """Check that a column can be read as numbers.
 
-    Raises: DataError naming the cell that cannot, of several the one unlike the others.
+    Raises: DataError naming a cell that cannot, the one that differs from most others.
     """
     column = table[name]
     if column.kind == "text" and not column.missing.all():

@@ -34,14 +34,15 @@ def split_rows(
     groups: Array | None = None,
     times: Array | None = None,
 ) -> SplitRows:
-    """Split rows at random, the same way for the same seed (PCG64).
+    """Split rows at random; equal seeds give equal splits (PCG64).
 
     With `labels` each class is split in these proportions, to within one row: it is in every
     part if it has as many rows as there are parts, and a class of one row is in training only.
-    With `groups` the rows of a group stay together. With `times` the earliest rows train and the
-    latest test, chance plays no part, and rows of the same moment stay together.
+    With `groups` the rows of a group stay together. With `times` the split is not random: the
+    earliest rows are for training, the latest for testing, and rows of the same time stay together.
 
-    Raises: DataError for wrong fractions, too few rows or groups, a missing time, or two ways.
+    Raises: DataError for invalid fractions, too few rows or groups, a missing time, or more than
+        one of `labels`, `groups` and `times`.
     """
     shares = _shares(fractions)
     used = int((shares > 0).sum())
@@ -81,7 +82,7 @@ def _shares(fractions: Sequence[float]) -> Array:
 
 
 def part_sizes(count: int, shares: Array) -> Array:
-    """Return how many of `count` rows each part gets: within one of its share.
+    """Return the number of rows of each part, of `count` in all: within one of its share.
 
     Every part with a share gets at least one row, training first, as long as there are rows.
     """

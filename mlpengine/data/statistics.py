@@ -15,10 +15,10 @@ Encoding = Literal["piecewise", "none"]
 Filling = Literal["mean", "median", "indicator", "error"] | float
 
 SAMPLE = 1_000_000
-"""Quantiles of longer columns are taken from this many evenly spaced rows."""
+"""Number of evenly spaced rows from which the quantiles of longer columns are computed."""
 
 SAMPLE_NUMBERS = 1 << 25
-"""Most numbers in such a sample, over all features."""
+"""Maximum number of values in such a sample, over all features."""
 
 
 class Statistics:
@@ -90,14 +90,14 @@ class Statistics:
             return low, np.where(known, self.high, 0.0) - low
         if scaling == "robust":
             lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
-            # where half of the cells are equal, half the range stands in for the quartile range
+            # where half of the cells are equal, half the range replaces the quartile range
             known = self.count > 0
             half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
             return middle, np.where(upper > lower, upper - lower, half)
         return np.zeros(len(self.sources)), np.ones(len(self.sources))
 
     def filling(self, filling: Filling) -> Array:
-        """Return what a missing cell of every feature is replaced by."""
+        """Return the value that replaces missing cells, for every feature."""
         if isinstance(filling, int | float):
             return np.full(len(self.sources), float(filling))
         return self.quantiles((0.5,))[0] if filling == "median" else self.mean

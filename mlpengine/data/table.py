@@ -1,4 +1,4 @@
-"""Tables in memory: named columns of numbers or of coded text, and where they came from."""
+"""Tables in memory: named columns of numbers or of coded text, and their origin."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mlpengine.wording import nearest, plural
 Kind = Literal["number", "boolean", "date", "text"]
 
 MAX_COLUMNS = 100_000
-"""More columns than this are refused: at that width the file is broken or hostile."""
+"""Maximum number of columns: a wider file is damaged or hostile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Column:
 
 
 def number_text(kind: Kind, value: float) -> str:
-    """Return a value of a number, boolean or date column as a person would write it."""
+    """Return a value of a number, boolean or date column in its usual notation."""
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "date":
@@ -79,7 +79,7 @@ def number_text(kind: Kind, value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A matrix (memory-mapped perhaps) that columns of a table are views of."""
+    """A matrix, possibly memory-mapped, of which columns of a table are views."""
 
     matrix: Array
     positions: dict[str, int]
@@ -88,8 +88,8 @@ class Block:
 class Table:
     """Columns of equal length in order, read from `source`; never changed once built.
 
-    `first_line` is the line of the file that row 0 stands in, if each row has a line; `origin`
-    says which rows of the source these are, if they are not all of them.
+    `first_line` is the line of row 0 in the file, if each row has a line; `origin` holds the
+    numbers of the rows in the source, if these are not all rows.
     """
 
     def __init__(
@@ -180,21 +180,21 @@ class Table:
 
     @property
     def numbering(self) -> str:
-        """What `row_numbers` counts: "line" of the file if that is known, else "row"."""
+        """The unit of `row_numbers`: "line" of the file if that is known, else "row"."""
         return "row" if self.first_line is None else "line"
 
     def row_numbers(self) -> Array:
-        """Return the number of each row as a person sees it: its line in the file, or from 1."""
+        """Return the number of each row for users: its line in the file, or counted from 1."""
         rows = np.arange(self.n_rows) if self.origin is None else self.origin
         return rows + (1 if self.first_line is None else self.first_line)
 
     def place(self, row: int) -> str:
-        """Return where a row is, for a message: its line in the file if that is known."""
+        """Return the place of a row, for a message: its line in the file if that is known."""
         number = row if self.origin is None else int(self.origin[row])
         return f"{self.numbering} {number + (self.first_line or 1)}"
 
     def where(self, name: str, row: int | None = None) -> str:
-        """Return the head of a message about a column, and about one row of it if given."""
+        """Return the start of a message about a column, and about one row of it if given."""
         place = "" if row is None else f"{self.place(row)}, "
         return f"{self.source}: {place}column {name!r}"
 
@@ -258,7 +258,7 @@ def column_of(values: Array, where: str) -> Column:
     if kind == "M":
         micros = values.astype("datetime64[us]")
         seconds = np.where(np.isnat(values), np.nan, micros.astype(np.float64) / 1e6)
-        if np.can_cast(values.dtype, micros.dtype, "safe"):  # NumPy wraps around without a word
+        if np.can_cast(values.dtype, micros.dtype, "safe"):  # NumPy wraps around silently
             seconds[(micros.astype(values.dtype) != values) & ~np.isnat(values)] = np.inf
         return date_column(seconds, where)
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in values)):

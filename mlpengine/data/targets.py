@@ -1,4 +1,4 @@
-"""Targets: columns to arrays, and predictions back to labels and units."""
+"""Targets: conversion of columns to arrays, and of predictions to labels and units."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class Target(ABC):
     @property
     @abstractmethod
     def n_outputs(self) -> int:
-        """Outputs that a network needs: classes, or columns."""
+        """Number of outputs that a network needs: classes, or columns."""
 
     @abstractmethod
     def encode(self, table: Table) -> Array:
@@ -237,7 +237,7 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
 
 
 def class_weights(codes: Array, n_classes: int) -> Array:
-    """Return a float64 weight per class, n / (classes * count): rare classes weigh more.
+    """Return a float64 weight per class, n / (classes * count), larger for rare classes.
 
     A class without rows gets 0. The weights of all rows add up to the number of rows.
     """
@@ -273,7 +273,7 @@ def _label(column: Column, value: Any) -> Label:
 
 
 def _text(label: Label) -> str:
-    """Return a label as cells spell it, so that 1 and 1.0, True and true are one label."""
+    """Return a label in the notation of cells, so that 1 and 1.0, True and true are one label."""
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))
