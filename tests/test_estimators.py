@@ -68,7 +68,7 @@ def numbers():
 
 def test_text_labels(iris):
     x, y = iris
-    model = MlpClassifier(hidden=(16,), random_state=0).fit(x, y)
+    model = MlpClassifier(hidden=(16,), lr=1e-2, random_state=0).fit(x, y)
     assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
     assert model.score(x, y) > 0.95
     chances = model.predict_proba(x)
@@ -295,3 +295,20 @@ def test_without_callbacks_in_scikit_learn_estimators_work_as_before(monkeypatch
     source.loader.exec_module(module)
     assert module.with_callbacks(checked) is checked
     assert not hasattr(module.CallbackSupportMixin, "set_callbacks")
+
+
+@pytest.mark.parametrize("from_0_1", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_standardized_features_are_clipped_smoothly(dtype, from_0_1):
+    """Estimators pickled by version 0.1.0, which have no mark, go on without clipping."""
+    x = np.random.default_rng(0).normal(5.0, 2.0, (200, 3)).astype(dtype)
+    y = x @ np.array([1.0, -2.0, 0.5])
+    model = MlpRegressor(hidden=(8,), epochs=5, random_state=0).fit(x, y)
+    if from_0_1:
+        del model._clips
+        model = pickle.loads(pickle.dumps(model))
+    rows = np.concatenate([x[:5], [[1e6, 5.0, 5.0], [5.0, -3e4, 9.0]]]).astype(dtype)
+    scaled = (rows - x.mean(0, np.float64)) / x.std(0, dtype=np.float64)
+    features = scaled if from_0_1 else scaled / np.sqrt(1 + (scaled / 3) ** 2)
+    expected = model.mlp_.predict(features.astype(dtype))[:, 0] * y.std() + y.mean()
+    np.testing.assert_allclose(model.predict(rows), expected, rtol=1e-5)

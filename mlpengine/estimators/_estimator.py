@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.data import split_rows
+from mlpengine.data.numbers import smooth_clip
 from mlpengine.errors import DataError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
 from mlpengine.estimators._learner import Learner
@@ -68,7 +69,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             patience: epochs without a lower loss after which training ends.
             min_delta: least fall of the loss that counts.
             standardize: whether to scale features, and the targets of a regressor, to mean 0 and
-                deviation 1; predictions are in the targets' own units either way.
+                deviation 1; predictions are in the targets' own units either way.  Scaled features
+                are clipped smoothly to between -3 and 3, as those of configs are.
             dtype: of the network; None is that of the features, float64 unless they are float32.
             random_state: of initial weights, order of rows, dropout and held-out rows.
         """
@@ -81,7 +83,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def mlp_(self) -> Mlp:
-        """The network; where `standardize` is set it reads standardized features."""
+        """The network; where `standardize` is set it reads standardized, clipped features."""
         check_is_fitted(self)
         return self._learner.mlp
 
@@ -121,7 +123,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         random = check_random_state(self.random_state)
         seed, order, division = (int(n) for n in random.randint(2**31 - 1, size=3))
         train, validation = self._divide(y, division)
-        self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
+        self._begin_scale()
         self._fit_scale(x[train], y[train], None if weights is None else weights[train])
         self._learner = self._fresh_learner(x, y, seed, min(self.batch_size, len(train)))
         early = EarlyStopping(self.patience, "loss", self.min_delta)
@@ -157,7 +159,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Learn once from each row, in their order, a batch at a time."""
         weights = self._weights(sample_weight, len(x))
         if not self.__sklearn_is_fitted__():
-            self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
+            self._begin_scale()
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._learner = self._fresh_learner(x, y, seed, self.batch_size)
             self.n_iter_ = self.best_epoch_ = 0
@@ -196,6 +198,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=self._classes(y))
         return split.train, split.validation
 
+    def _begin_scale(self) -> None:
+        self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
+        self._clips = self.standardize  # estimators pickled by version 0.1.0 do not clip
+
     def _fit_scale(self, x: Array, y: Array, weights: Array | None) -> None:
         if self.standardize:
             self._scaler.partial_fit(x, sample_weight=weights)
@@ -227,6 +233,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _features(self, x: Array) -> Array:
         scaled = self._scaler.transform(x) if self.standardize else x
+        if getattr(self, "_clips", False):
+            smooth_clip(scaled, np.empty_like(scaled))
         return np.ascontiguousarray(scaled, self._learner.mlp.dtype)
 
     def _output(self, x: Any) -> Array:
