@@ -47,7 +47,8 @@ class Bins:
         """Write the components of float64 values without gaps into float64 `out`."""
         values.take(self.columns, 1, out, "clip")
         np.subtract(out, self.left, out=out)
-        np.clip(out, self.low, self.high, out=out)
+        np.maximum(out, self.low, out=out)  # five times faster than np.clip between rows
+        np.minimum(out, self.high, out=out)
         np.divide(out, self.width, out=out)
 
 
