@@ -150,6 +150,38 @@ def jax_steps(work: Workload, *, looped: bool) -> Steps | None:
     return step, LOOPED if looped else 1
 
 
+def jax_population(work: Workload, orders: np.ndarray) -> Steps | None:
+    """Return the looped step of as many networks as there are orders, as one batched call."""
+    try:
+        import jax
+    except ImportError:
+        return None
+    import jax.numpy as jnp
+
+    advance, steps = _jax_step(work), orders.shape[1] // work.batch
+    nets = [Mlp(work.sizes, activation=work.activation, seed=k) for k in range(len(orders))]
+    layers = range(len(work.sizes) - 1)
+    params = [
+        tuple(jnp.stack([getattr(net, name)[i] for net in nets]) for name in ("weights", "biases"))
+        for i in layers
+    ]
+    first, second = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+    holder = [(params, first, second, jnp.zeros(len(nets), "f4"))]
+    x, y = (jnp.asarray(a) for a in work.data())
+    batches = jnp.asarray(orders.reshape(len(nets), steps, work.batch))
+
+    def many(state, order):
+        return jax.lax.scan(lambda s, rows: advance(s, x[rows], y[rows]), state, order)
+
+    run = jax.jit(jax.vmap(many), donate_argnums=0)
+
+    def call() -> object:
+        holder[0], value = run(holder[0], batches)
+        return value.block_until_ready()
+
+    return call, steps
+
+
 def _jax_step(work: Workload):
     """Return the step from state and batch to the next state and the loss."""
     import jax

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     )
     from mlpengine.tape import Program, Tape
     from mlpengine.tape.gradcheck import gradcheck
+    from mlpengine.train.population import Population, PopulationStep
     from mlpengine.train.step import TrainingStep
 
 __version__ = "0.2.0"
@@ -119,6 +120,8 @@ __all__ = [
     "OneCycleSchedule",
     "PlateauSchedule",
     "Poisson",
+    "Population",
+    "PopulationStep",
     "Program",
     "Quantile",
     "RmsProp",
@@ -143,7 +146,7 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"{__name__}.{name}")
     if name in __all__:
-        for module in ("nn", "optim", "tape", "ops", "train.step"):
+        for module in ("nn", "optim", "tape", "ops", "train.step", "train.population"):
             public = vars(import_module(f"{__name__}.{module}"))
             if name in public:
                 return globals().setdefault(name, public[name])

@@ -28,6 +28,8 @@ from mlpengine import (
     NAdam,
     OneCycleSchedule,
     PlateauSchedule,
+    Population,
+    PopulationStep,
     Program,
     RmsProp,
     Sgd,
@@ -171,6 +173,20 @@ def steps_made(step: TrainingStep) -> Any:
     return kept, step.run(step.bound(3)), step.executor  # on what the buffers hold
 
 
+def new_population_step(backend: str) -> Any:
+    members = Population(Mlp([3, 4, 2], dropout=0.3), 3)
+    mse = mlpengine.MeanSquaredError()
+    step = PopulationStep(members, mse, Adam, 4, lr=[0.1, 0.2, 0.3], backend=backend, threads=2)
+    return members, step
+
+
+def population_trained(pair: Any) -> Any:
+    members, step = pair
+    losses = step.run_many(floats(8, 3), floats(8, 2), np.arange(24).reshape(3, 8) % 8)
+    step.active[1] = False
+    return members.params.copy(), members.predict(floats(4, 3)), losses, step.active.copy()
+
+
 def recorded(tape: Tape) -> Any:
     y = (tape.nodes[0] @ tape.nodes[1]).tanh().sum()
     program = Program(tape, y)
@@ -293,6 +309,8 @@ ROWS = {
         lambda: (flat := floats(20_000), GlobalNorm(flat)),
         lambda pair: (np.multiply(pair[0], 2, out=pair[0])[:3].copy(), pair[1]()),
     ),
+    "PopulationStep": Row(partial(new_population_step, "auto"), population_trained),
+    "PopulationStep, compiled": Row(partial(new_population_step, "compiled"), population_trained),
     "Tensor": Row(leaf, lambda x: (x * x).sum().backward().grad(x)),
     "QuantizedArray": Row(lambda: quantize(floats(3, 4)), lambda q: q.dequantize()),
     "Batches": Row(lambda: Batches(7, 3), lambda b: [rows.copy() for rows in b.epoch()]),
@@ -410,11 +428,38 @@ def test_a_network_and_its_optimizer_stay_together_in_a_copy():
     assert alike.predict(floats(2, 3)).shape == (2, 2)
 
 
+@pytest.mark.parametrize("way", [deepcopy, pickled])
+def test_members_stay_in_their_population_in_a_copy(way):
+    """Whichever is copied first, and whatever is bound to the parameters."""
+    members, step = new_population_step("auto")
+    sgd = Sgd(members[1])
+    other_sgd, member, other, other_step = way((sgd, members[2], members, step))
+    assert other_step.members is other
+    assert other[2] is member
+    assert other_sgd.params is other[1].params
+    other.params[...] = 3
+    for k in range(3):
+        assert np.all(other_step.steps[k].mlp.weights[0] == 3)
+    assert not np.any(members.params == 3)
+
+
+def test_a_population_on_read_only_memory_moves():
+    members = Population(Mlp([3, 2]), 2)
+    state = members.__getstate__()
+    before = members.params.copy()
+    state["block"].flags.writeable = False
+    other = Population.__new__(Population)
+    other.__setstate__(state)
+    np.testing.assert_array_equal(other.params, before)
+    other.params[...] = 1
+    assert np.all(other[1].weights[0] == 1)
+
+
 def test_read_only_memory_becomes_writeable():
     """As in joblib, which maps large arrays read-only."""
     flat = Flat.pack({"a": floats(3)})
     state = flat.__getstate__()
-    state["flat"].flags.writeable = False
+    state["memory"].flags.writeable = False
     other = Flat.__new__(Flat)
     other.__setstate__(state)
     other.flat[...] = 1

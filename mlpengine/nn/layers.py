@@ -11,7 +11,7 @@ from mlpengine.errors import UsageError
 from mlpengine.ops import REGISTRY, Dropout, FormulaActivation, GradOp, Linear
 from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
-from mlpengine.spec import Spec
+from mlpengine.spec import Array, Spec
 from mlpengine.structure import conform
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.tape import Node, Tape
@@ -157,6 +157,11 @@ class Network:
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64, of everything."""
         return self.params.flat.dtype
+
+    def move_to(self, block: Array, row: int) -> None:
+        """Move the parameters into that row of `block`, before anything is bound to them."""
+        self.params.move_to(block, row)
+        self._list_views()
 
     def _list_views(self) -> None:
         self.weights = [self.params.views[layer.weight_name] for layer in self.layers]

@@ -70,7 +70,7 @@ class Mlp(Network):
         self.sizes = _checked_sizes(sizes)
         if not 0 <= dropout < 1:
             raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {dropout})")
-        self.dropout = float(dropout)
+        self.dropout, self.initializer = float(dropout), initializer
         hidden = len(self.sizes) - 2
         each = _one_each(activation, hidden)
         if len(each) != hidden:
@@ -162,7 +162,7 @@ class Mlp(Network):
         Raises: CheckpointError listing every missing, unknown or misshapen name.
         """
         arrays = {name: np.asarray(value) for name, value in state.items()}
-        _check_arrays(self.params.specs, arrays)
+        check_arrays(self.params.specs, arrays)
         for name, array in arrays.items():
             self.params.views[name][...] = array
 
@@ -182,13 +182,28 @@ class Mlp(Network):
         Raises: CheckpointError or UsageError if the description is invalid.
         """
         *hidden, last = _described_activations(description)
-        return cls(
+        mlp = cls(
             description["sizes"],
             activation=hidden,
             output_activation=last,
             dropout=description["dropout"],
             dtype=description["dtype"],
             initializer="zeros",
+        )
+        mlp.initializer = None  # the description does not name it
+        return mlp
+
+    def redrawn(self, seed: int) -> "Mlp":
+        """Return a network of the same architecture and options, its weights drawn with `seed`."""
+        *hidden, last = (layer.activation for layer in self.layers)
+        return Mlp(
+            self.sizes,
+            activation=hidden,
+            output_activation=last,
+            dropout=self.dropout,
+            initializer=self.initializer,
+            seed=seed,
+            dtype=self.dtype,
         )
 
     @classmethod
@@ -202,7 +217,7 @@ class Mlp(Network):
         """
         ops = _described_activations(description)
         layers = plan_layers(_checked_sizes(description["sizes"]), ops, description["dropout"])
-        _check_arrays(parameter_specs(layers, np.dtype(description["dtype"])), state)
+        check_arrays(parameter_specs(layers, np.dtype(description["dtype"])), state)
         mlp = cls.from_dict(description)
         mlp.load_state_dict(state)
         return mlp
@@ -257,7 +272,7 @@ def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None
     return ops
 
 
-def _check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
+def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
     """Check that arrays are the parameters that `specs` describes.
 
     Raises: CheckpointError listing what is missing, unknown or misshapen.

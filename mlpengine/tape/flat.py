@@ -33,9 +33,20 @@ class Flat:
             raise UsageError(f"parameters: must fit into memory ({numbers} of {dtype})")
         self._view(np.zeros(count, dtype))
 
-    def _view(self, flat: Array) -> None:
-        """Set the vector, and the views of it."""
-        self.flat = flat
+    def move_to(self, block: Array, row: int) -> None:
+        """Move the vector into that row of `block`, (rows, total or more), before it is bound.
+
+        A deep or pickled copy holds the whole block, which other copies made with it share.
+        """
+        values = self.flat
+        self._view(block, row)
+        self.flat[...] = values
+
+    def _view(self, memory: Array, row: int | None = None) -> None:
+        """Set the vector, which is `memory` or the start of a row of it, and the views of it."""
+        self._memory, self._row = memory, row
+        total = sum(spec.size for spec in self.specs.values())
+        self.flat = flat = memory if row is None else memory[row, :total]
         self.views: dict[str, Array] = {}
         start = 0
         for name, spec in self.specs.items():
@@ -52,12 +63,13 @@ class Flat:
         return packed
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"specs": self.specs, "flat": self.flat}
+        return {"specs": self.specs, "memory": self._memory, "row": self._row}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.specs = state["specs"]
-        flat = state["flat"]
-        self._view(flat if flat.flags.writeable else np.array(flat))  # joblib maps files read-only
+        self._view(state["memory"], state["row"])
+        if not self.flat.flags.writeable:  # joblib maps files read-only
+            self._view(np.array(self.flat))
 
     def __len__(self) -> int:
         return self.flat.size

@@ -48,14 +48,18 @@ class CompiledSteps:
         return self._losses[:done].tolist(), self._norms[:done].tolist()
 
 
+def steps_at_once(step: TrainingStep) -> int:
+    """Return how many steps one call may make; 0 where one step takes longer than that."""
+    return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
+
+
 def compiled_steps(step: TrainingStep, data: Data, order: Array) -> CompiledSteps | None:
     """Return the full batches of `order` as machine code; None if steps must run one by one.
 
     The result is None if the step is not fused, if the rows do not have the layout of its buffers,
     or if one call would have fewer than `MIN_STEPS` steps.
     """
-    work = len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE)
-    max_steps = min(WORK_AT_ONCE // work, len(order) // step.batch_size)
+    max_steps = min(steps_at_once(step), len(order) // step.batch_size)
     bound = step.bound(step.batch_size)
     if bound.fused is None or max_steps < MIN_STEPS or any(bound.misfits(data, order)):
         return None

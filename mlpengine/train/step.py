@@ -161,29 +161,42 @@ class TrainingStep:
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails, after the steps before it.
         """
-        bound, batch, data = self._full, self.batch_size, (x, y, sample_weight)
-        if order.dtype != np.int64 or order.ndim != 1 or order.size % batch:
+        data = x, y, sample_weight
+        count = self.count_steps(data, order, "run_many")
+        losses, norms = np.zeros(count), np.zeros(count)
+        self.run_into(data, order, losses, norms)
+        return losses, norms
+
+    def count_steps(self, data: Data, order: Array, where: str) -> int:
+        """Return how many full batches `order` names.
+
+        Raises: ShapeError or DataError, beginning with `where`, unless `run_into` can make a step
+        on each.
+        """
+        if order.dtype != np.int64 or order.ndim != 1 or order.size % self.batch_size:
             raise ShapeError(
-                f"run_many: order must be int64 and a multiple of {batch} long "
+                f"{where}: order must be int64 and a multiple of {self.batch_size} long "
                 f"(got {order.dtype}{list(order.shape)})"
             )
-        if misfit := next(bound.misfits(data, order), ""):
-            raise DataError(f"run_many: {misfit}")
-        count = order.size // batch
-        losses, norms = np.zeros(count), np.zeros(count)
+        if misfit := next(self._full.misfits(data, order), ""):
+            raise DataError(f"{where}: {misfit}")
+        return order.size // self.batch_size
+
+    def run_into(self, data: Data, order: Array, losses: Array, norms: Array) -> None:
+        """Make the steps of `run_many`, on arguments known to fit, and write the results."""
+        bound, batch = self._full, self.batch_size
         if bound.fused is not None and order.flags.c_contiguous:
             done = self.run_fused(bound, data, order, losses, norms)
-            if done < count:
+            if done < len(losses):
                 self.record_result(losses.item(done), norms.item(done))
                 self._raise_nonfinite(bound)
-            return losses, norms
-        for i in range(count):
+            return
+        for i in range(len(losses)):
             for rows, buffer in zip(data, bound.buffers, strict=True):
                 if rows is not None and buffer is not None:
                     rows.take(order[i * batch : (i + 1) * batch], 0, buffer, "clip")
             losses[i] = self.run(bound)
             norms[i] = self.grad_norm
-        return losses, norms
 
     def run_fused(
         self,
@@ -224,6 +237,11 @@ class TrainingStep:
         optimizer.current_lr = lr
         optimizer.steps += 1
         return loss
+
+    @property
+    def fused(self) -> bool:
+        """Whether a step, update included, is one call into machine code."""
+        return self._full.fused is not None
 
     def emit_c(self) -> str:
         """Return the C text of the step over a full batch, as ``summary --emit-c`` prints it.

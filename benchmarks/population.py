@@ -1,0 +1,132 @@
+"""Many networks of one shape at once: a population against single runs and other libraries.
+
+``python benchmarks/population.py`` (``--smoke`` for seconds, ``--members 16``, ``--rounds 7``).  A
+population of compiled steps with one thread and with two, as many compiled training steps one
+after the other, ``jax.vmap`` over the looped step, and PyTorch's networks one after the other (a
+few steps on one batch).  Each member of the others has an order of rows of its own.  Contestants
+run in turn; medians of microseconds a step of one member, and of the gain by the second thread.
+"""
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+from machine import describe, figure, restart_clean, table
+from peer_libraries import Steps, Workload, jax_population, torch_steps
+from threadpoolctl import threadpool_limits
+
+from mlpengine import Adam, Mlp, Population, PopulationStep, TrainingStep
+
+WORKLOADS = (
+    (Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"), 2_000),
+    (Workload("small", (64, 128, 10), 64), 500),
+    (Workload("medium", (784, 256, 128, 10), 128), 20),
+)
+"""Networks, and the steps of each member in one call."""
+
+ONE, TWO = "one thread", "two threads"
+
+TORCH_STEPS = 10
+"""Steps of each network of PyTorch in one call."""
+
+PAUSE = 0.04
+"""Seconds before each call, in which threads that still look for work go to sleep."""
+
+
+def population(work: Workload, orders: np.ndarray, threads: int) -> Steps:
+    members = Population(work.mlp(), len(orders))
+    step = PopulationStep(
+        members,
+        work.engine_loss(),
+        Adam,
+        work.batch,
+        lr=1e-3,
+        backend="compiled",
+        threads=threads,
+    )
+    x, y = work.data()
+    return lambda: step.run_many(x, y, orders), orders.shape[1] // work.batch
+
+
+def single_runs(work: Workload, orders: np.ndarray) -> Steps:
+    steps = []
+    x, y = work.data()
+    for seed in range(len(orders)):
+        mlp = Mlp(work.sizes, activation=work.activation, seed=seed)
+        steps.append(
+            TrainingStep(
+                mlp, work.engine_loss(), Adam(mlp, lr=1e-3), work.batch, backend="compiled"
+            )
+        )
+
+    def run() -> None:
+        for step, order in zip(steps, orders, strict=True):
+            step.run_many(x, y, order)
+
+    return run, orders.shape[1] // work.batch
+
+
+def torch_in_turn(work: Workload, members: int) -> Steps | None:
+    made = [torch_steps(work, 1) for _ in range(members)]
+
+    def run() -> None:
+        for step in made:
+            for _ in range(TORCH_STEPS):
+                step[0]()
+
+    return None if None in made else (run, TORCH_STEPS)
+
+
+def contestants(work: Workload, orders: np.ndarray) -> dict[str, Steps]:
+    """Return what makes steps of all members in one call, and how many of each."""
+    runs = {
+        ONE: population(work, orders, 1),
+        TWO: population(work, orders, 2),
+        "single runs": single_runs(work, orders),
+        "jax.vmap": jax_population(work, orders),
+        "PyTorch": torch_in_turn(work, len(orders)),
+    }
+    return {name: steps for name, steps in runs.items() if steps is not None}
+
+
+def measure(work: Workload, orders: np.ndarray, rounds: int) -> dict[str, list[float]]:
+    """Return microseconds a step of a member, by contestant and round."""
+    runs = contestants(work, orders)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run, _ in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, (run, steps) in runs.items():
+            time.sleep(PAUSE)
+            start = time.perf_counter()
+            run()
+            times[name].append((time.perf_counter() - start) / steps / len(orders) * 1e6)
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="two members, one network, one round")
+    parser.add_argument("--members", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=7)
+    args = parser.parse_args()
+    if args.smoke:
+        args.members, args.rounds = 2, 1
+    rng, lines = np.random.default_rng(0), []
+    with threadpool_limits(1, user_api="blas"):
+        for work, steps in WORKLOADS[: 1 if args.smoke else None]:
+            orders = rng.integers(0, 4 * work.batch, (args.members, steps * work.batch))
+            times = measure(work, orders, args.rounds)
+            gain = statistics.median(a / b for a, b in zip(times[ONE], times[TWO], strict=True))
+            medians = {name: figure(statistics.median(values)) for name, values in times.items()}
+            print(f"{work.name}: {medians}, gain by the second thread {gain:.2f}", flush=True)
+            lines.append([work.label, *medians.values(), f"{gain:.2f}"])
+        describe()
+    head = [f"{args.members} members, us a step of each", *medians, "gain by the second thread"]
+    print(f"\n{table(head, lines)}")
+
+
+if __name__ == "__main__":
+    restart_clean()
+    main()
