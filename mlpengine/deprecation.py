@@ -1,4 +1,4 @@
-"""Names from before, which are accepted with a warning."""
+"""Old names, which are accepted with a warning."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -75,7 +75,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove the temporary files that killed processes left in a directory that is ours."""
+    """Remove the temporary files of killed processes from a directory that this process owns."""
     for path in directory.glob(f"{TEMPORARY}*"):
         with writing(path):
             path.unlink(missing_ok=True)

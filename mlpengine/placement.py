@@ -1,4 +1,4 @@
-"""Where buffers lie that live one after another: offsets in one block of memory."""
+"""Placement of buffers in one block of memory, which buffers with disjoint lifetimes share."""
 
 from bisect import insort
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ ALIGNMENT = 64
 
 @dataclass(eq=False)
 class Storage:
-    """A run of bytes with a life; several buffers may be the same storage, one after another."""
+    """A range of bytes with a lifetime; several buffers may use one storage in succession."""
 
     nbytes: int
     first: int
@@ -20,9 +20,9 @@ class Storage:
 
 
 def place(storages: Iterable[Storage]) -> int:
-    """Give every storage its offset and return the bytes of the whole arena.
+    """Set the offset of every storage, and return the size of the arena in bytes.
 
-    Largest first, each at the lowest offset where it meets no storage already placed.
+    The largest is placed first, each at the lowest offset without overlap in space and time.
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
@@ -32,7 +32,7 @@ def place(storages: Iterable[Storage]) -> int:
         offset, first, last = 0, storage.first, storage.last
         for start, end, other in placed:
             if other.first > last or first > other.last:
-                continue  # they never meet
+                continue  # their lifetimes do not overlap
             if start - offset >= size:
                 break
             offset = max(offset, end)

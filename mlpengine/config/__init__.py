@@ -1,4 +1,4 @@
-"""Configs: YAML in, checked objects out, or every problem at once."""
+"""Configs: conversion of YAML to checked objects, or an error that lists every problem."""
 
 from mlpengine.config.load import ConfigFile, Override, load_config, parse_override
 from mlpengine.config.schema import Config, json_schema

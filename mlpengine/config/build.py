@@ -1,4 +1,4 @@
-"""From a checked config to the objects that train: network, loss, optimizer, loop."""
+"""Construction of the network, loss, optimizer and loop from a checked config."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -55,7 +55,7 @@ LOSSES = {
     "multilabel": ("bce_with_logits", "binary_focal", "formula"),
     "regression": ("mse", "mae", "huber", "log_cosh", "quantile", "formula"),
 }
-"""The losses that suit a task; the first is what auto means."""
+"""The losses that suit a task; auto selects the first."""
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
@@ -76,7 +76,7 @@ class Experiment:
 
     @property
     def blas_threads(self) -> int:
-        """Threads of BLAS: one beside a compiled step, whose own threads wait actively."""
+        """Threads of BLAS: one beside a compiled step, which has its own threads."""
         return 1 if self.step.executor == "compiled" else self.threads
 
     def loop(self, callbacks: Sequence[Callback] = ()) -> Loop:
@@ -100,11 +100,11 @@ class Experiment:
 
 
 def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experiment:
-    """Read the data of a config and make everything that trains on it.
+    """Read the data of a config and create everything that trains on it.
 
-    A fitted `preprocessor`, that of a model or checkpoint, is used instead of fitting one anew.
+    A fitted `preprocessor`, that of a model or checkpoint, replaces a new one.
 
-    Raises: ConfigError where settings do not fit the data or each other; DataError.
+    Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
     config = file.config
     tables = read_tables(file, preprocessor=preprocessor)

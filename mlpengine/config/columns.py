@@ -10,11 +10,11 @@ from mlpengine.data.leaks import ANSWER, find_leak, find_leaks
 from mlpengine.diagnostics.verdict import Verdict
 
 SAMPLE_ROWS = 10_000
-"""Evenly spaced training rows that are looked at, so that the end of a run is not delayed."""
+"""Number of evenly spaced training rows that are examined, to limit the time at a run's end."""
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
-    """Return a verdict for each column, used or dropped, that nearly is the answer."""
+    """Return a verdict for each column, used or dropped, that explains nearly all of the target."""
     task, target = tables.preprocessor.task, tables.preprocessor.target
     if target is None or len(target.columns) != 1 or task == "multilabel":
         return []

@@ -1,4 +1,4 @@
-"""From a file and overrides to a checked config, or to every problem at once."""
+"""Loading of a config file with overrides, and the error that lists every problem."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from mlpengine.errors import ConfigError, UsageError
 
 @dataclass(frozen=True)
 class Override:
-    """One value set from outside the file; `label` is what messages call its place."""
+    """One value set outside the file; `label` names its place in messages."""
 
     label: str
     path: tuple[str, ...]
@@ -49,7 +49,7 @@ class ConfigFile:
     def resolved(self) -> str:
         """Return the config as YAML with every default and override in it, and absolute paths.
 
-        It is a config itself, which says the same from any directory.
+        The result is a config with the same meaning in every directory.
         """
         plain = self.config.model_dump()
         plain["name"] = self.name
@@ -64,7 +64,7 @@ class ConfigFile:
         return text.getvalue()
 
     def wrong(self, path: KeyPath, text: str) -> ConfigError:
-        """Return the error of a value that turned out not to fit, with its file and line."""
+        """Return the error for a value that does not fit, with its file and line."""
         self.document.report(path, text)
         return ConfigError(str(self.document.problems[-1]))
 
@@ -101,7 +101,7 @@ def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigF
 
 
 def _apply(override: Override, document: Document) -> None:
-    """Put a value into the document, making the sections above it where they are missing."""
+    """Put a value into the document, and create missing sections above it."""
     value = parse(override.text, override.label, document, override.path, line=0)
     section: dict[str, Any] = document.data
     for depth, key in enumerate(override.path[:-1], start=1):

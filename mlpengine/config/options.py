@@ -102,7 +102,7 @@ class HuberLoss(Section):
 
 
 class LogCoshLoss(Section):
-    """Logarithm of the hyperbolic cosine: quadratic near zero, linear far off."""
+    """Logarithm of the hyperbolic cosine: quadratic near zero, then linear."""
 
     name: Literal["log_cosh"] = Field(
         default="log_cosh", description="log(cosh(error)), squared near zero, absolute far off."
@@ -211,7 +211,7 @@ class _Optimizer(Section):
 
 
 class SgdOptimizer(_Optimizer):
-    """Gradient descent, with momentum where asked for."""
+    """Gradient descent, optionally with momentum."""
 
     name: Literal["sgd"] = Field(default="sgd", description="Gradient descent.")
     lr: Positive = Field(default=1e-2, description="Learning rate.")
@@ -297,7 +297,7 @@ class ConstantSchedule(_Schedule):
 
 
 class StepSchedule(_Schedule):
-    """Times `factor` every so many epochs."""
+    """Multiplication by `factor` after every `every_epochs` epochs."""
 
     name: Literal["step"] = Field(default="step", description="Times factor every so many epochs.")
     every_epochs: Positive = Field(default=10, description="Epochs between two drops.")
@@ -307,7 +307,7 @@ class StepSchedule(_Schedule):
 
 
 class ExponentialSchedule(_Schedule):
-    """Times `factor` per epoch, smoothly."""
+    """Exponential decay by `factor` per epoch."""
 
     name: Literal["exponential"] = Field(
         default="exponential", description="Falls by factor per epoch."
@@ -362,7 +362,7 @@ class OneCycleSchedule(_Schedule):
 
 
 class PlateauSchedule(_Schedule):
-    """Times `factor` where the monitored metric stopped getting better."""
+    """Multiplication by `factor` when the monitored metric stops improving."""
 
     name: Literal["plateau"] = Field(
         default="plateau", description="Drops where validation stalls."

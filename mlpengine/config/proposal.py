@@ -1,4 +1,4 @@
-"""A first config for a new table: which columns to use, and a net of suitable size."""
+"""A first config for a new table: the columns to use, and a network of suitable size."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 
 @dataclass(frozen=True)
 class Size:
-    """Settings that suit tables of up to so many rows."""
+    """Settings for tables of up to a number of rows."""
 
     rows: float
     hidden: str
@@ -39,7 +39,7 @@ def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str
     """Return a commented config, as YAML, that predicts `target` from the other columns.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
-    reason; those that nearly are the answer stay, with a comment.
+    reason; those that explain nearly all of the target stay, with a comment.
     """
     size = next(size for size in SIZES if profile.n_rows <= size.rows)
     lines = [

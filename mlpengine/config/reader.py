@@ -1,8 +1,8 @@
-"""YAML text to plain data, with the line of each key.
+"""Conversion of YAML text to plain data, with the line of each key.
 
-The dialect is YAML 1.2: ``1e-3`` is a number and ``no`` is a string.  Everything that makes a
-document ambiguous or costly is refused before a value is looked at: duplicate keys, aliases, tags,
-directives, several documents, deep nesting, large files.
+The dialect is YAML 1.2: ``1e-3`` is a number and ``no`` is a string.  Features that make a document
+ambiguous or costly are refused before any value is read: duplicate keys, aliases, tags, directives,
+several documents, deep nesting, large files.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ MAX_VALUES = 4000
 MAX_PROBLEMS = 20
 
 TABLES = (".csv", ".tsv", ".npy", ".npz", ".parquet", ".pq")
-"""Ends of the names of files that hold tables, not configs."""
+"""Suffixes of files that hold tables, not configs."""
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 
@@ -63,7 +63,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def report(self, path: KeyPath, text: str) -> None:
-        """Note a problem at `path`, or at its nearest parent that stands in the file."""
+        """Record a problem at `path`, or at its nearest parent in the file."""
         known = path
         while known and known not in self.places:
             known = known[:-1]
@@ -71,7 +71,7 @@ class Document:
         self.problems.append(Problem(source, line, dotted(path), text))
 
     def check(self) -> None:
-        """Raise ConfigError with every problem noted, in the order of the file."""
+        """Raise ConfigError with every recorded problem, in the order of the file."""
         if not self.problems:
             return
         lines = [str(problem) for problem in sorted(set(self.problems))]
@@ -82,7 +82,7 @@ class Document:
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a key path as a person writes it: ``model.hidden[0]``."""
+    """Return a key path as text: ``model.hidden[0]``."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")
 
@@ -149,7 +149,7 @@ def parse(text: str, source: str, document: Document, at: KeyPath = (), line: in
 
 
 def _screen(yaml: YAML, text: str, source: str, first: int) -> None:
-    """Refuse what is costly or ambiguous while looking at the stream of events only."""
+    """Refuse costly and ambiguous documents, by the stream of events alone."""
     depth = documents = 0
     for count, event in enumerate(yaml.parse(text)):
         refused = None
@@ -185,7 +185,7 @@ def _kind(value: object) -> str:
 
 
 class _Plain:
-    """Builds plain values from YAML nodes and notes where they stand."""
+    """Builds plain values from YAML nodes and records their places."""
 
     def __init__(self, document: Document, source: str, first: int) -> None:
         self.document, self.source, self.first = document, source, first

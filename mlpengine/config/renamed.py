@@ -8,7 +8,7 @@ from mlpengine.config.reader import Document, KeyPath, dotted
 RENAMED: dict[tuple[str, ...], str] = {
     ("training", "checkpointing"): "rematerialization",
 }
-"""The old key path and the key that stands in its place."""
+"""The old key path and the key that replaces it."""
 
 _log = logging.getLogger("mlpengine")
 

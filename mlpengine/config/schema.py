@@ -79,7 +79,7 @@ ALL_OR_NOTHING = Short(
 
 
 class SplitSection(Section):
-    """How rows are divided; those in no other part train."""
+    """How rows are divided; those in no other part are training rows."""
 
     validation: Fraction = Field(
         default=0.15, description="Share of rows that choose the best epoch."
@@ -275,7 +275,7 @@ class TrainingSection(Section):
 
 
 class DiagnosticsSection(Section):
-    """What is measured of gradients, updates and units while the network learns."""
+    """Measurements of gradients, updates and units during training."""
 
     every: Literal["auto"] | Count = Field(
         default="auto", description="Steps between two samples; auto: as many as cost under 2 %."

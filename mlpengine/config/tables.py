@@ -1,4 +1,4 @@
-"""From the data section of a config to the parts of a table, checked against its columns."""
+"""Reading and splitting of the table that a config names, checked against its columns."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from mlpengine.wording import suggestion
 
 @dataclass(frozen=True)
 class Tables:
-    """Rows by part, of one table or of several files, and what was fitted on the training rows."""
+    """Rows by part, of one or several files, and the preprocessing fitted on the training rows."""
 
     preprocessor: Preprocessor
     parts: dict[str, tuple[Table, Array | None]]
@@ -51,7 +51,7 @@ class Tables:
         }
 
     def place(self, part: str, row: int) -> str:
-        """Return where a row of a part stands in its source: "line 17", or "row 16" of arrays."""
+        """Return the place of a row of a part in its source: "line 17", or "row 16" of arrays."""
         table, rows = self.parts[part]
         return table.place(row if rows is None else int(rows[row]))
 

@@ -20,8 +20,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     """A dense network that predicts one class of several, by softmax cross-entropy.
 
     Attributes:
-        classes_: the labels, sorted; columns of `predict_proba` stand in their order.
-        n_iter_: epochs made, or calls of `partial_fit`.
+        classes_: the labels, sorted, in the order of the columns of `predict_proba`.
+        n_iter_: number of epochs, or of calls of `partial_fit`.
         loss_curve_, validation_loss_curve_: by epoch, the latter only with early stopping.
         best_epoch_: the epoch whose weights were kept.
         mlp_: the `Mlp`.
@@ -49,7 +49,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     ) -> Self:
         """Learn once from each row; the first call must name all `classes`.
 
-        Scaling goes on being fitted to all rows so far.  Raises: DataError for an unknown label.
+        Scaling is fitted to all rows so far.  Raises: DataError for an unknown label.
         """
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)

@@ -29,7 +29,7 @@ from mlpengine.wording import plural
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of classifier and regressor; what differs is how targets are read."""
+    """Base of classifier and regressor, which differ in the treatment of targets."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        """Take note of the parameters; they are checked by `fit`.
+        """Store the parameters, which `fit` checks.
 
         Args:
             hidden: sizes of the hidden layers.
@@ -60,7 +60,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             optimizer: "adam", "adamw", "lion", "nadam", "rmsprop" or "sgd".
             lr: learning rate.
             weight_decay: decoupled decay of weights, times `lr`; None is the optimizer's default.
-            clip_norm: largest global gradient norm; None leaves gradients alone.
+            clip_norm: maximum global gradient norm; None does not clip.
             batch_size: rows per step.
             epochs: passes over the rows, at most.
             early_stopping: whether to hold out rows and end when their loss stops falling; the
@@ -104,7 +104,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return None
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
-        """Learn the scale of targets, or go on learning it."""
+        """Fit the scale of targets, or update it."""
 
     def _labels(self, y: Array) -> Array:
         """Return encoded targets as a caller gives them."""
@@ -146,7 +146,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             seed=order,
             callbacks=tasks,
         )
-        with pinned(1):  # beside other work a second thread costs more than it brings
+        with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
         if tasks:
             context.call_on_fit_task_end(estimator=self, **data)

@@ -1,4 +1,4 @@
-"""A network with what trains it, in a form that can be copied and pickled."""
+"""A network, its loss and its optimizer, in a form that can be copied and pickled."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     """A dense network that predicts one number or several, by mean squared error.
 
     Attributes:
-        n_iter_: epochs made, or calls of `partial_fit`.
+        n_iter_: number of epochs, or of calls of `partial_fit`.
         loss_curve_, validation_loss_curve_: by epoch, on standardized targets; the latter only
             with early stopping.
         best_epoch_: the epoch whose weights were kept.
@@ -34,7 +34,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn once from each row.  Scaling goes on being fitted to all rows so far."""
+        """Learn once from each row.  Scaling is fitted to all rows so far."""
         X, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
         self._partial_fit(X, y, sample_weight)
         return self

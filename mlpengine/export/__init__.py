@@ -1,8 +1,8 @@
-"""Trained models in the formats of others: safetensors, NumPy archives, ONNX, C.
+"""Export of trained models: safetensors, NumPy archives, ONNX, C.
 
 ``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
-answers with labels and probabilities, or with numbers in the target's own units: everything that
-was fitted is inside.  It is run and compared with our own predictions before the file is written.
+returns labels and probabilities, or numbers in the target's units; it includes the preprocessing.
+It is run and compared with mlpengine's predictions before the file is written.
 """
 
 from collections.abc import Callable

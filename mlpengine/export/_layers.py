@@ -42,7 +42,7 @@ STANDARD = {
     "selu": "Selu",
     "softmax": "Softmax",
 }
-"""Operators of ONNX that are an activation with its options, by the activation's name."""
+"""ONNX operators that equal an activation with its options, by the activation's name."""
 
 
 def write_activation(graph: Graph, op: GradOp | None, x: str) -> str:

@@ -1,4 +1,4 @@
-"""What the outputs mean, in ONNX: numbers in their own units, or probabilities and labels."""
+"""The outputs of a model in ONNX: numbers in the target's units, or probabilities and labels."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from mlpengine.train.task import BinaryClassification, MultiLabel, Regression
 
 
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
-    """Add what the task makes of the network's outputs (rows, out_dim).
+    """Add the nodes that convert the network's outputs (rows, out_dim) to predictions.
 
     Regression: ``prediction`` (rows, targets) float64 in the targets' own units.  One class of
     several: ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 where all

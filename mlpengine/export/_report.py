@@ -8,8 +8,8 @@ class Exported:
     """What an exported file holds.
 
     `inputs` and `outputs` map names to dtypes; for files of weights there are no inputs, and
-    outputs are the arrays.  `difference` is the largest between the file's outputs and our own
-    forward's on rows made up for the purpose; None where nothing was to be run.
+    outputs are the arrays.  `difference` is the largest difference between the file's outputs and
+    mlpengine's on random rows; None if the file was not run.
     """
 
     format: str

@@ -1,4 +1,4 @@
-"""Comparison of an ONNX model with our own forward on random rows."""
+"""Comparison of an ONNX model with mlpengine's forward on random rows."""
 
 from typing import Any
 
