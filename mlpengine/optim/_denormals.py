@@ -1,15 +1,15 @@
-"""Keeping moments out of the denormal range.
+"""Flushing of moments, which keeps them out of the denormal range.
 
 A moment without further gradients decays by beta at every step.  In float32 and at 0.9 it falls
-below the smallest normal number after some 850 steps and stays there, where arithmetic is many
+below the smallest normal number after about 850 steps and stays there, where arithmetic is many
 times slower; NumPy cannot make the processor flush such numbers to zero.  So every few steps
 
 * a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
-* a *square* moment (a mean of squares, which nothing but decay makes smaller) is raised to `floor`,
-  where it also starts.
+* a *square* moment (a mean of squares, which only decay makes smaller) is raised to `floor`, which
+  is also its initial value.
 
-Between two flushes an entry decays by `DECAY` at most.  Threshold and floor are so far above the
-denormals that neither a decayed entry nor the difference of two nearly equal ones is denormal.
+Between two flushes an entry decays by at most `DECAY`.  Threshold and floor are far enough above
+the denormals that neither a decayed entry nor the difference of two nearly equal ones is denormal.
 
 Square moments are never denormal.  Signed moments are never denormal if each entry of the gradient
 is zero or at least `threshold` in size; denormals from smaller entries last until the next flush.
@@ -27,11 +27,11 @@ DECAY = 1e-6
 """Largest decay of an entry from one flush to the next."""
 
 INTERVAL = 64
-"""Most steps between two flushes; four passes in 64 steps are half a percent of Adam's ten."""
+"""Maximum steps between two flushes; four passes in 64 steps are half a percent of Adam's ten."""
 
 
 def flush_interval(betas: list[float]) -> int:
-    """Return after how many steps to flush moments that decay by `betas` (all less than one)."""
+    """Return the steps between flushes of moments that decay by `betas` (all less than one)."""
     steps = [int(log(DECAY) / log(beta)) for beta in betas if beta > 0.0]
     return max(1, min([INTERVAL, *steps]))
 
@@ -43,7 +43,7 @@ def threshold(dtype: np.dtype[np.floating]) -> float:
 
 
 def floor(dtype: np.dtype[np.floating]) -> float:
-    """Return the least value of a square moment after a flush, and its value at the start."""
+    """Return the minimum of a square moment after a flush, which is also its initial value."""
     return float(np.finfo(dtype).tiny) / DECAY
 
 

@@ -9,7 +9,7 @@ from mlpengine.spec import Array
 
 @dataclass(frozen=True, eq=False)
 class UpdateDescription:
-    """What `Optimizer.describe_update` returns.
+    """The result of `Optimizer.describe_update`.
 
     Attributes:
         numbers: of a step, by name, as formulas of ``lr``, ``t``, `hyper` and `carried`.
@@ -18,12 +18,12 @@ class UpdateDescription:
         params: the flat vector.
         moments: flat vectors by name.
         hyper: hyper-parameters by name.
-        carried: names of the numbers that a step takes over from the one before.
-        carried_values: those of step t in row ``t % 2``.
-        weight_decay: and `decayed`, the ranges of the parameters that decay.
-        flush_every: steps between two flushes of what is nearly zero.
-        floors: the least value of the moments that are squares; in the others entries smaller
-            than `threshold` become zero.
+        carried: names of the numbers that a step reads from the previous step.
+        carried_values: their values, those of step t in row ``t % 2``.
+        weight_decay: factor of the decay of the parameters in the ranges `decayed`.
+        flush_every: steps between two flushes of denormal numbers.
+        floors: the minimum of the moments that are squares; in the others, entries smaller than
+            `threshold` become zero.
     """
 
     numbers: Mapping[str, Expr]

@@ -10,7 +10,7 @@ from mlpengine.ops._op import parameters_of
 
 
 class HasFormulas(Protocol):
-    """What an optimizer defines."""
+    """The two methods of an optimizer."""
 
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]: ...
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]: ...
@@ -18,13 +18,13 @@ class HasFormulas(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class UpdateFormulas:
-    """Everything that follows from the formulas of an optimizer.
+    """Everything that is derived from the formulas of an optimizer.
 
     Attributes:
         numbers: of a step, by name, from ``lr``, ``t``, hyper-parameters and carried numbers.
-        outputs: new moments and parameters by name, in the order of computing.
+        outputs: new moments and parameters by name, in the order of computation.
         constants: names of the hyper-parameters and numbers that they read.
-        given: names of what the plan takes beside the vectors that it overwrites.
+        given: names of the plan's inputs, except the vectors that it overwrites.
         plan: of the NumPy calls.
         timed: whether the numbers of a step depend on more than its learning rate.
     """

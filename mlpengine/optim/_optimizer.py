@@ -27,7 +27,7 @@ from mlpengine.tape.flat import Flat
 from mlpengine.wording import plural
 
 ScheduleLike: TypeAlias = Callable[[int], float]
-"""From the number of steps made so far to a factor of the learning rate."""
+"""A function from the number of completed steps to a factor of the learning rate."""
 
 BLOCK_BYTES = 192 * 1024
 """Bytes of each vector that one round of calls works on.
@@ -38,7 +38,7 @@ from 64 KiB to a single block, 192 KiB was fastest for 235,146 and for 1,863,690
 """
 
 BOUND_AT_ONCE = 8
-"""Gradient objects whose calls are kept; beyond that the oldest is dropped."""
+"""Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
 
 
 BOUND = ("_formulas", "_constants", "_cells", "_work", "_masks", "_flushes", "_bound")
@@ -77,7 +77,7 @@ class Optimizer(ABC):
                 velocity = velocity * momentum + g
                 return {"velocity": velocity, "p": p - velocity * rate}
 
-    From them follow the NumPy calls and the compiled step.  For all optimizers:
+    The NumPy calls and the compiled step are derived from them.  For all optimizers:
 
     * `step` replays calls that are bound at the first step with some gradients.  It allocates
       nothing and never writes to the gradients.
@@ -89,13 +89,13 @@ class Optimizer(ABC):
       ``decay_biases=True``.  Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
     * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
 
-    `steps` counts the updates; `current_lr` is the rate of the last one, or that of the first
-    before any was made.  The other hyper-parameters are attributes too, but are read when the
-    optimizer is made; only `lr` may be set later.
+    `steps` counts the updates; `current_lr` is the rate of the last update, or of the first one if
+    there is none yet.  The other hyper-parameters are attributes too, but are read when the
+    optimizer is created; only `lr` may be set later.
 
     For other executors: `moments` maps names to vectors laid out like the parameters, scaled as
-    each class documents; `carried` are the numbers that a step takes over from the one before, of
-    step t in row ``t % 2``.  `advance` counts a step and sets the 0-d constants that the calls
+    each class documents; `carried` are the numbers that a step reads from the previous step, those
+    of step t in row ``t % 2``.  `advance` counts a step and sets the 0-d constants that the calls
     read.
 
     Args:
@@ -103,7 +103,7 @@ class Optimizer(ABC):
         signed: moments that are means of gradients, by name, each with the factor by which it
             decays at a step.
         squares: the same for moments that are means of squares, and never negative.
-        carried: first values of the numbers that `numbers` reads from the step before.
+        carried: initial values of the numbers that `numbers` reads from the previous step.
 
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
         or DtypeError for gradients that are not laid out like the parameters.
@@ -264,7 +264,7 @@ class Optimizer(ABC):
         """
 
     def state_dict(self) -> State:
-        """Return copies of all that the next step depends on, except the parameters."""
+        """Return copies of everything that the next step depends on, except the parameters."""
         state: State = {"steps": self.steps, "lr": self.lr, "current_lr": self.current_lr}
         state |= {f"moments.{name}": moment.copy() for name, moment in self.moments.items()}
         carried = self.carried[self.steps % 2].tolist()
@@ -317,7 +317,7 @@ class Optimizer(ABC):
         )
 
     def _constant(self, value: float) -> Array:
-        """Return a 0-d operand: a call with it costs half of one with a Python float."""
+        """Return a 0-d operand: a call with it takes half the time of one with a Python float."""
         return np.array(value, self.params.flat.dtype)
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
@@ -328,7 +328,7 @@ class Optimizer(ABC):
         return self._bound[id(grads)]
 
     def _decay(self, block: slice) -> Calls:
-        """Yield the calls that decay the weights which lie in `block`."""
+        """Yield the calls that decay the weights in `block`."""
         for start, stop in self.decayed:
             part = self.params.flat[max(start, block.start) : min(stop, block.stop)]
             if part.size:

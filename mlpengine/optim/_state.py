@@ -1,4 +1,4 @@
-"""Strict reading of saved state: names, shapes, dtypes and kinds of numbers must be the same."""
+"""Strict checks of saved state: names, shapes, dtypes and kinds of numbers must be equal."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -11,7 +11,7 @@ from mlpengine.errors import CheckpointError
 from mlpengine.spec import Array, Spec
 
 State: TypeAlias = dict[str, Array | int | float]
-"""What `state_dict` returns: copies of arrays, and plain numbers."""
+"""The result of `state_dict`: copies of arrays, and plain numbers."""
 
 
 def check_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -31,7 +31,7 @@ def check_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def _misfit(expected: Any, given: Any) -> str:
-    """Return what `given` should have been, and what it is; nothing if it fits."""
+    """Return the expected kind of value and the one given, or "" if `given` fits."""
     if isinstance(expected, np.ndarray):
         if isinstance(given, np.ndarray) and Spec.of(given) == Spec.of(expected):
             return ""

@@ -1,4 +1,4 @@
-"""Adam, AdamW as Adam with weight decay by default, and NAdam as Adam with Nesterov's momentum."""
+"""Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
 
 from typing import Any
 
@@ -109,8 +109,8 @@ class NAdam(Optimizer):
     params -= lr * m_hat / (sqrt(v_hat) + eps), as in PyTorch.
 
     Moments: ``first`` and ``second``, as those of `Adam`.
-    Numbers: `rate` of the gradient and `ahead` of the first moment; `product` M(t) is carried from
-    step to step.
+    Numbers: the factors `rate` of the gradient and `ahead` of the first moment; `product`, M(t), is
+    carried from step to step.
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """
 

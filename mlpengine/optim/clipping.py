@@ -48,10 +48,10 @@ class Clip(ABC):
 
     @abstractmethod
     def bind(self, params: Flat, grads: FlatViews) -> Apply:
-        """Return what clips `grads` in place; calling it allocates nothing that grows."""
+        """Return a function that clips `grads` in place and allocates no memory that grows."""
 
     def state_dict(self) -> State:
-        """Return copies of what the next step depends on; most rules have no state."""
+        """Return copies of the values that the next step depends on; most rules have no state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class _ScaledByNorm(Clip):
     """Scale the whole vector by a coefficient that depends on its norm alone."""
 
     def bind(self, params: Flat, grads: FlatViews) -> Apply:
-        """Return what clips `grads` in place; `params` are not read."""
+        """Return a function that clips `grads` in place; `params` are not read."""
         norm, factor = GlobalNorm(grads.flat), np.array(1.0, grads.flat.dtype)
         scale = call(np.multiply, grads.flat, factor, grads.flat)
 
@@ -82,7 +82,7 @@ class _ScaledByNorm(Clip):
 
     @abstractmethod
     def _coefficient(self, norm: float) -> float:
-        """Return by how much to scale gradients of this norm."""
+        """Return the factor for gradients of this norm."""
 
 
 class NormClip(_ScaledByNorm):
@@ -102,12 +102,12 @@ class NormClip(_ScaledByNorm):
 class PercentileClip(_ScaledByNorm):
     """Clip by global norm, to a percentile of the norms so far (AutoClip).
 
-    The last `history` norms count, this step's with them and before clipping.  Between two of them
-    the percentile is interpolated linearly, as `numpy.percentile` does.
+    The percentile is that of the last `history` norms before clipping, including the norm of this
+    step, with linear interpolation as in `numpy.percentile`.
 
     State: ``norms``, oldest first.
     Raises: UsageError unless 0 <= percentile <= 100 and history >= 1.
-    Source: Seetharaman et al. 2020, arXiv 2007.14469, section 3, there with all norms.
+    Source: Seetharaman et al. 2020, arXiv 2007.14469, section 3, which uses all norms.
     """
 
     def __init__(self, percentile: float = 90.0, *, history: int = 1000) -> None:
@@ -119,7 +119,7 @@ class PercentileClip(_ScaledByNorm):
         self._sorted: list[float] = []
 
     def state_dict(self) -> State:
-        """Return the norms that count, oldest first."""
+        """Return the last `history` norms, oldest first."""
         return {"norms": np.array(self._norms, np.float64)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -140,7 +140,7 @@ class PercentileClip(_ScaledByNorm):
         return {**vars(self), "_norms": deque(self._norms), "_sorted": [*self._sorted]}
 
     def _coefficient(self, norm: float) -> float:
-        # A sorted list beside the queue: an insertion costs less than sorting a thousand norms.
+        # A sorted list in addition to the queue: insertion is faster than sorting.
         if len(self._norms) == self.history:
             del self._sorted[bisect_left(self._sorted, self._norms.popleft())]
         self._norms.append(norm)
@@ -149,7 +149,7 @@ class PercentileClip(_ScaledByNorm):
         return limit / norm if norm > limit else 1.0
 
     def _limit(self) -> float:
-        """Return the percentile of the norms that count."""
+        """Return the percentile of the last `history` norms."""
         place = (len(self._sorted) - 1) * self.percentile / 100.0
         low = int(place)
         high = min(low + 1, len(self._sorted) - 1)
@@ -172,7 +172,7 @@ class AdaptiveClip(Clip):
         self.eps = positive("AdaptiveClip", "eps", eps)
 
     def bind(self, params: Flat, grads: FlatViews) -> Apply:
-        """Return what clips each unit of `grads` by the weights in `params`.
+        """Return a function that clips each unit of `grads` by the weights in `params`.
 
         Raises: ShapeError unless the views have the same names and shapes.
         """
@@ -204,7 +204,7 @@ class _BoundAdaptiveClip(Uncopyable):
             column = factors[units, np.newaxis]
             self._apply.append(call(np.multiply, gradients, column, gradients))
         info = np.finfo(dtype)
-        # Squares of gradients above the first overflow; below the second they vanish.
+        # Squares of gradients overflow above the first number and underflow below the second.
         self._largest, smallest = sqrt(float(info.max)), np.array(sqrt(float(info.tiny)), dtype)
         ratio, eps, one = (np.array(value, dtype) for value in (clip.ratio, clip.eps, 1.0))
         self._measure += [
@@ -218,7 +218,7 @@ class _BoundAdaptiveClip(Uncopyable):
         ]
 
     def __call__(self) -> tuple[float, float]:
-        """Clip now; return the norm before and the norm after."""
+        """Clip, and return the norms before and after."""
         before = self._norm()
         if not isfinite(before):
             return before, before
@@ -234,7 +234,7 @@ class _BoundAdaptiveClip(Uncopyable):
         return before, self._norm()
 
     def _measure_carefully(self) -> None:
-        """Set the factors unit by unit: slow, for gradients whose squares overflow."""
+        """Set the factors unit by unit, which is slow, for gradients whose squares overflow."""
         rows = (row for pair in self._pairs for row in zip(*pair, strict=True))
         for unit, (weights, gradient) in enumerate(rows):
             allowed = self._clip.ratio * max(self._clip.eps, GlobalNorm(weights)())

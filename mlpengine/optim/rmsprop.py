@@ -11,9 +11,9 @@ from mlpengine.optim.numbers import sqrt
 class RmsProp(Optimizer):
     """Gradients over their running root mean square: params -= lr * grads / (sqrt(v) + eps).
 
-    v = alpha * v + (1 - alpha) * grads**2, from zero and not corrected for it.  With momentum:
+    v = alpha * v + (1 - alpha) * grads**2 starts at zero, without bias correction.  With momentum:
     velocity = momentum * velocity + grads / (sqrt(v) + eps), params -= lr * velocity.  As in
-    PyTorch, `eps` stands outside the root.
+    PyTorch, `eps` is outside the root.
 
     Moments: ``square`` = v / (1 - alpha) and, if there is momentum, ``velocity`` times
     sqrt(1 - alpha).

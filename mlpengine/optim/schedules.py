@@ -1,4 +1,4 @@
-"""Learning-rate schedules: from the number of steps made so far to a factor of the base rate.
+"""Learning-rate schedules: functions from the number of steps so far to a factor of the base rate.
 
 Every schedule is ``schedule(step) -> factor``; the first step is step 0.  With ``warmup_steps=w``
 the schedule starts after w steps, and before that its first factor is multiplied by a ramp,
@@ -18,7 +18,7 @@ from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
 
 MAX_CYCLES = 30
-"""Most waves of a `CosLogSchedule`: the first of more is shorter than any step."""
+"""Maximum waves of a `CosLogSchedule`: with more, the first one is shorter than any step."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ConstantSchedule(Schedule):
 
 @dataclass(frozen=True)
 class StepSchedule(Schedule):
-    """A drop every so many steps: factor ** (s // every).
+    """A drop after each `every` steps: factor ** (s // every).
 
     Source: He et al. 2016, arXiv 1512.03385, section 3.4.
     """
@@ -224,16 +224,16 @@ class _PlateauState:
 
 @dataclass(frozen=True)
 class PlateauSchedule(Schedule):
-    """A drop whenever a metric has stopped falling; tell it the metric with `observe`.
+    """A drop whenever a metric has stopped falling; pass the metric to `observe`.
 
-    A value is better if it lies below the best by more than ``threshold * abs(best)``.  After more
+    A value is better if it is below the best by more than ``threshold * abs(best)``.  After more
     than `patience` values in a row that are not, the factor is multiplied by `factor` (but not
     below `min_factor`), and the next `cooldown` values are not counted.  NaN is never better.  For
     a metric that should rise, observe its negative.
 
     The fields do not change; the state is in `state_dict` and is saved with the optimizer's.  Use
     one for each optimizer.
-    Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that is right below zero too.
+    Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
     """
 
     patience: int = 10

@@ -1,4 +1,4 @@
-"""What one step of an optimizer does to a vector of parameters, printed from its formulas."""
+"""The update of a vector of parameters by an optimizer, generated from its formulas."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -19,12 +19,12 @@ class Update(Protocol):
         params: the flat vector.
         moments: flat vectors by name.
         hyper: hyper-parameters by name.
-        carried: names of the numbers that a step takes over from the one before.
-        carried_values: those of step t in row ``t % 2``.
-        weight_decay: and `decayed`, the ranges of the parameters that decay.
-        flush_every: steps between two flushes of what is nearly zero.
-        floors: the least value of the moments that are squares; in the others entries smaller
-            than `threshold` become zero.
+        carried: names of the numbers that a step reads from the previous step.
+        carried_values: their values, those of step t in row ``t % 2``.
+        weight_decay: factor of the decay of the parameters in the ranges `decayed`.
+        flush_every: steps between two flushes of denormal numbers.
+        floors: the minimum of the moments that are squares; in the others, entries smaller than
+            `threshold` become zero.
     """
 
     @property
