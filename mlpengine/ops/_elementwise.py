@@ -153,7 +153,8 @@ class Tuned:
 
 
 TUNED: dict[tuple[object, ...], Tuned] = {}
-"""Forward rules by the op's name and options; each is tested against the formula."""
+"""Forward rules by the op's name and options; each is tested against the formula, and the figure by
+which it wins stands beside it."""
 
 
 def options_of(op: GradOp) -> tuple[object, ...]:

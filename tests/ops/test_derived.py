@@ -156,7 +156,7 @@ class Row:
     """
 
     op: object
-    units: float = 8
+    units: float = 16
     value_floor: float = 0
     gradient_floor: float = 0
     onnx_floor: float = 0
