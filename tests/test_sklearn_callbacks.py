@@ -73,6 +73,7 @@ def test_a_callback_of_scikit_learn_may_stop_the_fit(estimator, iris):
     assert "begin epoch 2" not in recorder.calls
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # in the scores of a callback
 def test_a_failing_fit_is_torn_down():
     recorder = Recorder()
     model = MlpRegressor(optimizer="sgd", lr=1e30, random_state=0).set_callbacks(recorder)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mlpengine import CheckpointError, Mlp, RunError
+from mlpengine import CheckpointError, Mlp, RunError, __version__
 from mlpengine.data import Column, Preprocessor, Table, read_table
 from mlpengine.files import writing
 from mlpengine.nn.tensors import write_tensors
@@ -130,7 +130,7 @@ def test_errors_of_our_own_pass_unchanged(tmp_path):
 
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
     monkeypatch.setattr(run_directory, "PACKAGES", ("no-such-package",))
-    assert environment(1)["packages"] == {"no-such-package": None}
+    assert environment(1)["packages"] == {"mlpengine": __version__, "no-such-package": None}
 
 
 def test_threads_are_pinned_and_set_back(monkeypatch):
