@@ -11,7 +11,7 @@ import numpy as np
 from mlpengine.spec import Array
 
 DIGITS = 9
-"""Significant digits of a number: as many as tell float32 values apart."""
+"""Significant digits of a number: enough to distinguish float32 values."""
 
 FILL = 0xFF
 """A byte that no text in UTF-8 has."""

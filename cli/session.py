@@ -90,7 +90,7 @@ class EpochLogs(Callback):
 
 
 class CheckpointEnvironment(TypedDict):
-    """What a checkpoint knows of the machine that wrote it."""
+    """The parts of a checkpoint that describe the machine that wrote it."""
 
     blas: Any
     cores: int
@@ -113,7 +113,7 @@ class CheckpointHeader(TypedDict):
 
 
 MAX_THREADS = 1_024
-"""That a checkpoint may ask for."""
+"""Maximum number of threads that a checkpoint may request."""
 
 
 class Session:

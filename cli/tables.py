@@ -24,7 +24,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
-    """Write columns by name to a file of the kind its suffix says.
+    """Write columns by name to a file of the format of its suffix.
 
     `numbers` is what a .npy file holds instead.
     Raises: MissingExtraError for Parquet without the extra; RunError.

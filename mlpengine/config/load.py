@@ -40,7 +40,7 @@ class ConfigFile:
         return self.config.name or self.path.stem
 
     def find(self, source: str) -> Path | None:
-        """Return where a data file is: beside the config, else where one works, else None."""
+        """Return a data file beside the config or in the working directory, or None."""
         for candidate in (self.path.parent / source, Path(source)):
             if candidate.exists():
                 return candidate.resolve()

@@ -83,7 +83,7 @@ class Gradients:
         self._shorter: dict[int, Gradients] = {}
 
     def bind(self, scratch: Scratch) -> Backward:
-        """Return the backward program that reads `scratch` and writes here; it is made once."""
+        """Return the backward program from `scratch` to these gradients; it is created once."""
         bound = self._bound.get(id(scratch))
         if bound is None:
             bound = scratch, self._bind(scratch)

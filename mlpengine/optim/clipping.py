@@ -30,7 +30,7 @@ from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 from mlpengine.wording import plural
 
 Apply: TypeAlias = Callable[[], tuple[float, float]]
-"""Clip now; return the norm before and the norm after."""
+"""A function that clips and returns the norms before and after."""
 
 
 class FlatViews(Protocol):
@@ -186,7 +186,7 @@ class AdaptiveClip(Clip):
 
 
 class _BoundAdaptiveClip(Uncopyable):
-    """The calls of `AdaptiveClip`; the norms of all units lie in one vector."""
+    """The calls of `AdaptiveClip`; the norms of all units are one vector."""
 
     def __init__(self, clip: AdaptiveClip, params: Flat, grads: FlatViews) -> None:
         self._clip = clip

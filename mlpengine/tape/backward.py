@@ -16,8 +16,8 @@ class BackwardPlan:
 
     Gradients of the outputs (seeds) and of leaves belong to the caller; the others are planned.
     A node in `retain` keeps its gradient after the replay.  Every replay overwrites every
-    gradient: the first consumer writes it, later ones write to a buffer of their own that is
-    added, and the gradient of a node that no output depends on is set to zero.
+    gradient: the first consumer writes it, later ones write to separate buffers that are added,
+    and the gradient of a node that no output depends on is set to zero.
     """
 
     forward: Computed

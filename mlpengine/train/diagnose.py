@@ -133,7 +133,7 @@ class LoopDiagnostics(Callback):
         self._close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return the problems of the run; an empty list where there are none."""
+        """Return the problems of the run; the list may be empty."""
         loop = self._loop
         self.core.skipped = loop.nonfinite.skipped
         if not self.core.failure:

@@ -166,7 +166,7 @@ class Regression(Task):
 def task_for(target: Target | None, loss: str) -> Task:
     """Return the task of an encoded target under the loss of that name.
 
-    Raises: DataError where there is no target.
+    Raises: DataError if there is no target.
     """
     if target is None:
         raise DataError("task: the preprocessing was fitted without a target")

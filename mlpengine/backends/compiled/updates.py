@@ -22,7 +22,7 @@ class Update(Protocol):
         carried: names of the numbers that a step reads from the previous step.
         carried_values: their values, those of step t in row ``t % 2``.
         weight_decay: factor of the decay of the parameters in the ranges `decayed`.
-        flush_every: steps between two flushes of denormal numbers.
+        flush_every: steps between two flushes of entries near zero.
         floors: the minimum of the moments that are squares; in the others, entries smaller than
             `threshold` become zero.
     """
