@@ -191,6 +191,18 @@ def test_a_member_whose_step_is_not_finite_stops_alone(backend, threads, caplog)
     np.testing.assert_array_equal(step.members.params[1], own.params.flat)
 
 
+def test_a_step_that_is_not_made_has_no_loss(backend):
+    """Where machine code computes one, infinite, before it is refused."""
+    step = small_step(backend)
+    x, y = data(step.members[0], 60)
+    y[32] = 1e30
+    losses, norms = step.run_many(x, y, np.arange(60).reshape(3, 20))
+    assert list(step.failures) == [1]
+    made = [[True] * 4, [True, True, False, False], [True] * 4]
+    for values in (losses, norms):
+        assert (~np.isnan(values)).tolist() == made
+
+
 def test_a_call_in_which_all_members_fail_raises(backend):
     step = small_step(backend, threads=2)
     x, y = data(step.members[0], 60)
