@@ -398,7 +398,7 @@ FUNCTIONS: dict[str, Function] = {
     "expm1_below_0": Function(  # what `make` writes for expm1(minimum(x, 0))
         lambda d, y, x: (d * (y + 1),),
         pieces.expm1_below_0,
-        "v_expm1({})",
+        "v_expm1_below_0({})",
         "expm1({})",
         lambda x: exp(x) - 1,
         expensive=True,

@@ -23,6 +23,7 @@ SCALARS = """\
 #define v_sqrt M(sqrt)
 #define v_exp M(exp)
 #define v_expm1 M(expm1)
+#define v_expm1_below_0 v_expm1
 #define v_log M(log)
 #define v_log1p M(log1p)
 #define v_log2 M(log2)

@@ -69,8 +69,6 @@ def test_two_units_in_the_last_place(name):
     x = every(997)
     if name == "v_log":
         x = np.abs(x)
-    if name == "v_expm1":
-        x = np.minimum(x, np.float32(88))
     with np.errstate(all="ignore"):
         expected = exact(x.astype("f8"))
     errors = units_apart(compiled(name)(x), expected)
@@ -90,7 +88,7 @@ def test_erfc_to_one_in_ten_million():
     np.testing.assert_allclose(compiled("v_erfc")(x), special.erfc(x.astype("f8")), atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["v_exp", "v_log", "v_tanh"])
+@pytest.mark.parametrize("name", ["v_exp", "v_expm1", "v_log", "v_tanh"])
 def test_ends_and_nan(name):
     x = np.resize(np.array([np.nan, np.inf, -np.inf, 0, -0.0], "f4"), 320)
     with np.errstate(all="ignore"):

@@ -7,6 +7,7 @@
   }
 BY_LANE(exp)
 BY_LANE(expm1)
+#define v_expm1_below_0 v_expm1
 BY_LANE(log)
 BY_LANE(tanh)
 BY_LANE(erfc)

@@ -29,13 +29,18 @@ INLINE vec v_exp(vec x) {
   return scale_by_power(p * (r * r) + r + splat(1.0f), n);
 }
 
-/* exp(x) - 1, where x above 88 counts as 88. */
-INLINE vec v_expm1(vec x) {
+/* exp(x) - 1 where no x exceeds 88. */
+INLINE vec v_expm1_below_0(vec x) {
   ivec n;
   vec r;
-  vec p = exp_parts(vmin(vmax(x, splat(-105.0f)), splat(88.0f)), &n, &r);
+  vec p = exp_parts(vmax(x, splat(-105.0f)), &n, &r);
   vec scale = scale_by_power(splat(1.0f), n);
   return scale * (p * (r * r) + r) + (scale - splat(1.0f));
+}
+
+/* exp(x) - 1; above 40 the 1 is below half a unit in the last place of exp(x). */
+INLINE vec v_expm1(vec x) {
+  return select(x > splat(40.0f), v_exp(x), v_expm1_below_0(vmin(x, splat(40.0f))));
 }
 
 INLINE vec v_log(vec x) {
