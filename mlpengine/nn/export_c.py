@@ -42,9 +42,9 @@ static void {name}_layer_{number}(const real *x_in, real *y) {{
 """
 
 SOFTMAX = """
-  real most = y[0], total = 0;
-  for (int i = 1; i < {n}; i++) most = y[i] > most ? y[i] : most;
-  for (int i = 0; i < {n}; i++) total += v_exp(y[i] - most);
+  real largest = y[0], total = 0;
+  for (int i = 1; i < {n}; i++) largest = y[i] > largest ? y[i] : largest;
+  for (int i = 0; i < {n}; i++) total += v_exp(y[i] - largest);
   for (int i = 0; i < {n}; i++) y[i] = {expression};"""
 
 
@@ -103,7 +103,9 @@ def _layer(name: str, number: int, layer: Layer, itemsize: int) -> str:
     op, after, lines = layer.activation, "", []
     if op is not None and op.name in ("softmax", "log_softmax"):
         shares = (
-            "v_exp(y[i] - most) / total" if op.name == "softmax" else "y[i] - most - v_log(total)"
+            "v_exp(y[i] - largest) / total"
+            if op.name == "softmax"
+            else "y[i] - largest - v_log(total)"
         )
         after = SOFTMAX.format(n=layer.out_dim, expression=shares)
     elif isinstance(op, Elementwise):

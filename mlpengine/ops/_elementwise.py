@@ -197,15 +197,15 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str
 def _names(direction: str, plans: Any) -> list[str]:
     """Return the names of the work buffers that any of the plans needs."""
     floats, masks = (max(getattr(p, kind) for p in plans) for kind in ("floats", "masks"))
-    rooms = [f"{direction}_room{i}" for i in range(floats)]
-    return rooms + [f"{direction}_mask{i}" for i in range(masks)]
+    workspaces = [f"{direction}_workspace{i}" for i in range(floats)]
+    return workspaces + [f"{direction}_mask{i}" for i in range(masks)]
 
 
 def _sorted(work: Mapping[str, Array]) -> tuple[list[Array], list[Array], list[Array]]:
     """Return the kept values, the work buffers of floats and those of masks, in their order."""
     kept = [a for name, a in work.items() if name.startswith("kept")]
     masks = [a for name, a in work.items() if "mask" in name]
-    return kept, [a for name, a in work.items() if "_room" in name], masks
+    return kept, [a for name, a in work.items() if "_workspace" in name], masks
 
 
 def broadcast(where: str, **operands: Spec) -> tuple[int, ...]:

@@ -107,9 +107,9 @@ class EntryLoss(Loss):
             "wide": wide_spec(target),
             "rows": Spec((2, 0) if weight is None else (2, *weight.shape), VALUE.dtype),
             "factors": Spec((self.columns + 1,), dtype),
-            "rooms": Spec((forward.floats, *target.shape), dtype),
+            "workspaces": Spec((forward.floats, *target.shape), dtype),
             "masks": Spec((forward.masks, *target.shape), mask),
-            "target_rooms": Spec((backward.floats, *target.shape), dtype),
+            "target_workspaces": Spec((backward.floats, *target.shape), dtype),
             "target_masks": Spec((backward.masks, *target.shape), mask),
         }
 
@@ -124,7 +124,7 @@ class EntryLoss(Loss):
         slopes: Array,
         wide: Array,
         rows: Array,
-        rooms: Array,
+        workspaces: Array,
         masks: Array,
     ) -> Calls:
         low, high = self.target_range
@@ -132,7 +132,7 @@ class EntryLoss(Loss):
             yield _range_check(self.name, target, high)
         f = self.formulas
         given = [*_columns_of(output, self.columns), target]
-        yield from f.forward.calls(given, [entry, *_each(slopes)], _each(rooms), _each(masks))
+        yield from f.forward.calls(given, [entry, *_each(slopes)], _each(workspaces), _each(masks))
         share = f.value_scale / max(entry.size, 1)
         if weight is None:
             yield from total(entry.reshape(-1), share, wide, out)
@@ -152,7 +152,7 @@ class EntryLoss(Loss):
         slopes: Array,
         rows: Array,
         factors: Array,
-        target_rooms: Array,
+        target_workspaces: Array,
         target_masks: Array,
     ) -> Calls:
         d_output, d_target, d_weight = out
@@ -167,7 +167,7 @@ class EntryLoss(Loss):
             yield from weighted(d_output, weight)
         if d_target is not None:
             given = [*_columns_of(output, self.columns), target, *saved]
-            work = _each(target_rooms), _each(target_masks)
+            work = _each(target_workspaces), _each(target_masks)
             yield from f.target_slope.calls(given, [d_target], *work)
             yield call(np.multiply, d_target, factor[-1], d_target)
             yield from weighted(d_target, weight)

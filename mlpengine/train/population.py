@@ -288,7 +288,7 @@ class _Work:
         self._waiting = deque((k, 0) for k in self._active if self._counts[k])
 
     def share(self, pool: ThreadPoolExecutor | None, helpers: int) -> None:
-        """Make all steps, in this thread and in so many of the pool."""
+        """Make all steps, in this thread and in `helpers` threads of the pool."""
         futures = [pool.submit(self._work) for _ in range(helpers)] if pool is not None else []
         try:
             self._work()
