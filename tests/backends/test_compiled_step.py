@@ -346,7 +346,7 @@ def test_the_same_step_twice_gives_the_same_bits():
 def test_c_and_python_mean_the_same():
     """How a step ended, and the record that a call carries."""
     text = CASES[0].step("compiled").emit_c()
-    names = re.search(r"enum \{ ([\w, ]+) \}; /\* how a step ended", text)[1].split(", ")
+    names = re.search(r"enum \{ (FINISHED[\w, ]+) \};", text)[1].split(", ")
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
     record = re.sub(r"/\*.*?\*/", "", text[text.index("struct call {") :], flags=re.DOTALL)
     kinds = {"int64_t": ctypes.c_int64, "double": ctypes.c_double}
