@@ -228,7 +228,7 @@ def main() -> None:
             sums += measure(name, chosen[name](), seeds)
     strict, equal = sums / (seeds * len(names))
     print(f"within a factor of {FACTOR:g}: of the best {strict:.1%}, of one as good {equal:.1%}")
-    sys.exit(equal < REQUIRED)
+    sys.exit(int(equal < REQUIRED))
 
 
 if __name__ == "__main__":
