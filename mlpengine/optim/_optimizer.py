@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from mlpengine.backends.update import Update
 from mlpengine.buffers import quiet_runner, replay
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.optim._checks import number
@@ -18,7 +19,6 @@ from mlpengine.optim._denormals import (
     flush_square,
     threshold,
 )
-from mlpengine.optim._description import UpdateDescription
 from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._state import State, check_state
 from mlpengine.optim.schedules import PlateauSchedule
@@ -298,10 +298,10 @@ class Optimizer(ABC):
         size = plural(len(self.params), "parameter")
         return f"{self._where}(lr={self.lr:g}, steps={self.steps}, {size})"
 
-    def describe_update(self) -> UpdateDescription:
+    def describe_update(self) -> Update:
         """Return the step as data."""
         dtype = self.params.flat.dtype
-        return UpdateDescription(
+        return Update(
             self._formulas.numbers,
             self._formulas.outputs,
             self.params.flat,

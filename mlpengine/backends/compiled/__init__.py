@@ -18,8 +18,8 @@ from mlpengine.backends.compiled.executor import (
     native_target,
 )
 from mlpengine.backends.compiled.lower import InstructionLike, LossInstruction
-from mlpengine.backends.compiled.updates import Update
 from mlpengine.backends.compiled.values import UnsupportedError
+from mlpengine.backends.update import Update
 
 __all__ = [
     "BAD_LABEL",

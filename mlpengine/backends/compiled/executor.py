@@ -12,7 +12,7 @@ from mlpengine.backends.compiled.cache import known_target, load
 from mlpengine.backends.compiled.lower import InstructionLike
 from mlpengine.backends.compiled.source import Source, make_source
 from mlpengine.backends.compiled.target import Target, compiler_command
-from mlpengine.backends.compiled.updates import Update
+from mlpengine.backends.update import Update
 from mlpengine.buffers import address_of
 from mlpengine.errors import CompileError
 from mlpengine.spec import Array

@@ -12,7 +12,8 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, print_function
 from mlpengine.backends.compiled.target import Target
-from mlpengine.backends.compiled.updates import Update, update_functions, update_vectors
+from mlpengine.backends.compiled.updates import update_functions, update_vectors
+from mlpengine.backends.update import Update
 from mlpengine.spec import Array
 
 CHUNK = 8192

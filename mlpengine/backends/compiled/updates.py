@@ -1,56 +1,12 @@
 """The update of a vector of parameters by an optimizer, generated from its formulas."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 from mlpengine.backends.compiled.statements import Function, If, Loop, Statement, load, store
-from mlpengine.formula import Expr, c_number, c_statements, variable, variables
+from mlpengine.backends.update import Update
+from mlpengine.formula import c_number, c_statements, variable, variables
 from mlpengine.spec import Array
-
-
-class Update(Protocol):
-    """An optimizer's step as data.
-
-    Attributes:
-        numbers: of a step, by name, as formulas of ``lr``, ``t``, `hyper` and `carried`.
-        outputs: new moments and ``p`` by name, as formulas of the old ones, ``g``, `hyper` and
-            `numbers`.
-        params: the flat vector.
-        moments: flat vectors by name.
-        hyper: hyper-parameters by name.
-        carried: names of the numbers that a step reads from the previous step.
-        carried_values: their values, those of step t in row ``t % 2``.
-        weight_decay: factor of the decay of the parameters in the ranges `decayed`.
-        flush_every: steps between two flushes of entries near zero.
-        floors: the minimum of the moments that are squares; in the others, entries smaller than
-            `threshold` become zero.
-    """
-
-    @property
-    def numbers(self) -> Mapping[str, Expr]: ...
-    @property
-    def outputs(self) -> Mapping[str, Expr]: ...
-    @property
-    def params(self) -> Array: ...
-    @property
-    def moments(self) -> Mapping[str, Array]: ...
-    @property
-    def hyper(self) -> Mapping[str, float]: ...
-    @property
-    def carried(self) -> Sequence[str]: ...
-    @property
-    def carried_values(self) -> Array: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def decayed(self) -> Sequence[tuple[int, int]]: ...
-    @property
-    def flush_every(self) -> int: ...
-    @property
-    def floors(self) -> Mapping[str, float]: ...
-    @property
-    def threshold(self) -> float: ...
 
 
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:

@@ -8,7 +8,7 @@ from mlpengine.spec import Array
 
 
 @dataclass(frozen=True, eq=False)
-class UpdateDescription:
+class Update:
     """The result of `Optimizer.describe_update`.
 
     Attributes:
