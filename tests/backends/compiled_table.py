@@ -8,10 +8,13 @@ from mlpengine import (
     Adam,
     AdamW,
     BinaryCrossEntropyWithLogits,
+    GaussianNll,
     Huber,
     MeanAbsoluteError,
     MeanSquaredError,
     Mlp,
+    Poisson,
+    Quantile,
     RmsProp,
     Sgd,
     SoftmaxCrossEntropy,
@@ -37,6 +40,8 @@ class StepCase:
     dtype: str = "float32"
     short: bool = False
     """Whether one of the batches is a row short, which takes a program of its own."""
+    fused: bool = True
+    """Whether one program makes the whole step."""
 
     def step(self, backend: str, threads: int = 1) -> TrainingStep:
         mlp = Mlp(
@@ -61,8 +66,10 @@ class StepCase:
             y = rng.integers(0, out, rows)
         elif isinstance(self.loss, BinaryCrossEntropyWithLogits):
             y = rng.random((rows, out)).astype(self.dtype)
+        elif isinstance(self.loss, Poisson):
+            y = rng.gamma(2, size=(rows, out)).astype(self.dtype)
         else:
-            y = rng.standard_normal((rows, out)).astype(self.dtype)
+            y = rng.standard_normal((rows, out // self.loss.columns)).astype(self.dtype)
         weights = rng.random(rows).astype(self.dtype) if self.weighted else None
         return x, y, weights
 
@@ -103,7 +110,10 @@ CASES = (
         weighted=True,
     ),
     StepCase("dropout", dropout=0.3, activation="relu", short=True),
-    StepCase("softmax inside", activation="softmax"),
+    StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
+    StepCase("quantiles", (6, 12, 3), loss=Quantile((0.1, 0.5, 0.9)), dtype="float64"),
+    StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),
+    StepCase("softmax inside", activation="softmax", fused=False),
     StepCase("no hidden layer", (9, 4), 20),
     StepCase("streamed", (4, 32, 16, 4), 2500, loss=MeanSquaredError()),
     StepCase("blocked", (450, 120, 24), 64, "relu"),

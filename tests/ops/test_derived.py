@@ -22,7 +22,6 @@ from mlpengine.backends.compiled import (
     native_target,
 )
 from mlpengine.backends.compiled.cache import load
-from mlpengine.backends.compiled.losses import has_rows
 from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.numexpr import fused
 from mlpengine.config.schema import ModelSection
@@ -297,14 +296,15 @@ def by_compiled(rows, dtype):
 
 
 def _compiled_loss(row, dtype):
-    operands = row.data(dtype)[0].values()
-    output, target, slot = (np.zeros((1, 1), dtype) for _ in range(3))
+    operands = [*row.data(dtype)[0].values()]
+    output, slot = (np.zeros((1, row.op.columns), dtype) for _ in range(2))
+    target = np.zeros((1, 1), dtype)
     bound = LossInstruction(row.op, (output, target, None), (slot, np.zeros(())))
     executor = compile_program([bound], dtype=np.dtype(dtype), batch=1)
     entries = []
-    for output[...], target[...] in zip(*operands, strict=True):
+    for output[...], target[...] in zip(np.stack(operands[:-1], 1), operands[-1], strict=True):
         executor.step()
-        entries.append((executor.call.loss, slot.item()))
+        entries.append((executor.call.loss, *slot[0].tolist()))
     return [np.array(column) for column in zip(*entries, strict=True)]
 
 
@@ -388,7 +388,7 @@ TARGETS = {
     "numexpr text": Target(
         by_numexpr_text, lambda row: all(numexpr_text(f, {}) for f in row.formulas())
     ),
-    "compiled": Target(by_compiled, lambda row: not row.is_loss or has_rows(row.op)),
+    "compiled": Target(by_compiled, lambda row: True),
     "scalar C": Target(by_scalar_c, lambda row: True),
     "onnx": Target(by_onnx, lambda row: row.formulas()[0].number is None, ("float32",)),
 }

@@ -16,7 +16,7 @@ from mlpengine.ops import EntryLoss, GradOp
 
 def has_rows(op: GradOp) -> bool:
     """Return whether the loss has compiled rows."""
-    return op.name == "softmax_cross_entropy" or (isinstance(op, EntryLoss) and op.columns == 1)
+    return op.name == "softmax_cross_entropy" or isinstance(op, EntryLoss)
 
 
 def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
@@ -45,20 +45,27 @@ def _masked(name: str, value: str) -> Statement:
 
 
 def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[Statement]:
-    output, target, slot = kernel.output, kernel.target, kernel.d_output
-    entries = max(output.rows * output.columns, 1)
+    """Return the statements of a row; a vector has a lane for each column of the target."""
+    output, target, slot, count = kernel.output, kernel.target, kernel.d_output, loss.columns
+    entries = max(target.rows * target.columns, 1)
     share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
     f, (low, high) = loss.formulas, loss.target_range
-    (o,), t = f.outputs, f.target
-    value = f.entry
+    value, t = f.entry, f.target
     if isfinite(low):  # a target out of range makes the loss NaN; NumPy then reports the target
         outside = t < low if isinf(high) else (t < low) | (t > high)
         value = where(outside, nan, value)
-    outputs = {"value": value} if slot is None else {"value": value, "slope": f.slopes[0]}
+    columns = [(k, o, "j" if count == 1 else f"j * {count} + {k}") for k, o in enumerate(f.outputs)]
+    outputs = {"value": value}
+    if slot is not None:
+        outputs |= {f"slope_{k}": f.slopes[k] for k, _, _ in columns}
+    names = {t: "t", **{o: f"o_{k}" for k, o, _ in columns}}
     body: list[Statement] = [
-        f"const vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
+        *(
+            f"const vec {names[o]} = {load(layout.at(output, 'i', column), 'n', count)};"
+            for _, o, column in columns
+        ),
         f"const vec t = {load(layout.at(target, 'i', 'j'), 'n')};",
-        *c_statements(outputs, {o: "o", t: "t"}, layout.itemsize, prefix="e"),
+        *c_statements(outputs, names, layout.itemsize, prefix="e"),
         "vec entry = value;",
         _masked("entry", "0"),
         # Shares of the mean: no sum of entries that are near the largest number overflows.
@@ -66,9 +73,11 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[S
         f" * ({f.value_scale / entries!r} * LANES);",
     ]
     if slot is not None:
-        scale = c_number(f.scales[0] / entries, layout.itemsize)
-        body.append(store(layout.at(slot, "i", "j"), f"slope * splat({scale}{share})", "n"))
-    loops = _columns(output.columns, layout.lanes, body)
+        for k, _, column in columns:
+            scale = c_number(f.scales[k] / entries, layout.itemsize)
+            scaled = f"slope_{k} * splat({scale}{share})"
+            body.append(store(layout.at(slot, "i", column), scaled, "n", count))
+    loops = _columns(target.columns, layout.lanes, body)
     return ["double row = 0;", *loops, f"row_loss[i] = row{share};"]
 
 

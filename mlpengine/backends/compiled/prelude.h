@@ -67,6 +67,16 @@ INLINE void store_first(real *p, vec v, const long n) {
   else store_some(p, v, n);
 }
 
+/* The same for every `stride`-th number from p on. */
+INLINE vec load_every(const real *p, const long n, const long stride) {
+  vec v = {0};
+  UNROLL for (long i = 0; i < n; i++) v[i] = p[i * stride];
+  return v;
+}
+INLINE void store_every(real *p, vec v, const long n, const long stride) {
+  UNROLL for (long i = 0; i < n; i++) p[i * stride] = v[i];
+}
+
 /* All lanes x.  With x + {0} the compiler would emit an addition, because -0 + 0 is 0. */
 INLINE vec splat(real x) { return x - (vec){0}; }
 

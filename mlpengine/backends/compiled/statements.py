@@ -64,13 +64,20 @@ class Switch:
 Statement: TypeAlias = str | Loop | Each | If | Block | Switch
 
 
-def load(place: str, lanes: str | int = "") -> str:
-    """Return the expression that loads a vector, or its first `lanes`, the others 0."""
+def load(place: str, lanes: str | int = "", stride: int = 1) -> str:
+    """Return the expression that loads a vector, or its first `lanes`, the others 0.
+
+    With a `stride` the lanes come from every so many numbers.
+    """
+    if stride != 1:
+        return f"load_every({place}, {lanes}, {stride})"
     return f"load_first({place}, {lanes})" if lanes else f"load({place})"
 
 
-def store(place: str, value: str, lanes: str | int = "") -> str:
-    """Return the statement that stores a vector, or its first `lanes`."""
+def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str:
+    """Return the statement that stores a vector, or its first `lanes` (see `load`)."""
+    if stride != 1:
+        return f"store_every({place}, {value}, {lanes}, {stride});"
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
 
 
