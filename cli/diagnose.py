@@ -26,7 +26,7 @@ from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.errors import UsageError
 from mlpengine.files import similar_file
 from mlpengine.train.diagnose import facts, measure_recalls
-from mlpengine.train.model import Model, load_model
+from mlpengine.train.model import Model, load
 from mlpengine.train.samples import read_diagnostics
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
@@ -134,7 +134,7 @@ def _after(
     """Read a run; return everything as data and as lines."""
     if not (run / RESOLVED).is_file():
         raise UsageError(f"{run}: holds no {RESOLVED}, so it is no run directory")
-    model = load_model(run)
+    model = load(run)
     experiment = build(load_config(run / RESOLVED), model.preprocessor)
     mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
     validation = experiment.parts.get("validation")

@@ -15,7 +15,7 @@ from mlpengine.data.rows import usable_rows
 from mlpengine.errors import UsageError
 from mlpengine.train.evaluate import Evaluator
 from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.model import Model, load_model
+from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, Split, part_of
 
 from .report import metrics_table, mistakes
@@ -45,7 +45,7 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
     """
-    model = load_model(run)
+    model = load(run)
     parts = own_parts(run, model) if data is None else {"data": read_part(model, data)}
     measured = measure(model, parts)
     sizes = {name: len(part) for name, part in parts.items()}

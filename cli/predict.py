@@ -13,7 +13,7 @@ from mlpengine.data import Preprocessor, Table, read_blocks
 from mlpengine.data.categories import coded
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
-from mlpengine.train.model import Model, load_model
+from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, MultiLabel, Task
 from mlpengine.wording import plural
 
@@ -51,7 +51,7 @@ def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> N
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
-    model = load_model(run)
+    model = load(run)
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
@@ -80,18 +80,24 @@ def _blocks(
     if key and key not in model.preprocessor.columns:
         texts = [*texts, key]
     rows = unlike = 0
+    unknown: dict[str, tuple[int, str]] = {}
     for table in read_blocks(source, text=texts):
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)
         rows += table.n_rows
         unlike += 0 if in_use is None else int((~in_use).sum())
+        for name, (count, cell) in model.preprocessor.unknown_texts(table).items():
+            before, first = unknown.get(name, (0, cell))
+            unknown[name] = before + count, first
         columns, numbers = predictions(model, table)
         yield {**row_names(table, key, columns), **columns}, numbers
     if unlike:
         where = model.preprocessor.options.where
         text = f"{plural(unlike, 'row')} of {rows:,} unlike those trained on: not {where}"
         say(f"warning: {table.source}: {text}", err=True)
+    for line in model.preprocessor.unknown_remarks(unknown):
+        say(f"warning: {table.source}: {line}", err=True)
 
 
 def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any], Array]:

@@ -1,5 +1,15 @@
 """Train multilayer perceptrons of fixed architecture in preallocated buffers.
 
+From a table to predictions, and from a trained run:
+
+    >>> import mlpengine
+    >>> model, result = mlpengine.fit("penguins", training={"epochs": 5, "batch_size": 8})
+    >>> model.predict({"island": "Dream", "bill_length_mm": 50.0, "bill_depth_mm": 18.0,
+    ...                "flipper_length_mm": 195, "body_mass_g": 3700, "sex": "female"}).tolist()
+    ['Chinstrap']
+
+``mlpengine.load("runs/penguins")`` returns the model of a run.
+
 The architecture is fixed, so everything is decided before the first step; a step then allocates
 nothing and costs the arithmetic and little more.  A whole training loop by hand:
 
@@ -46,8 +56,11 @@ from mlpengine.errors import (
 )
 
 if TYPE_CHECKING:
+    from mlpengine.config.fitting import FitResult, fit
+    from mlpengine.diagnostics import Diagnostics
     from mlpengine.nn import Gradients, Mlp, Scratch
     from mlpengine.ops import (
+        Activation,
         BinaryCrossEntropyWithLogits,
         BinaryFocal,
         Gamma,
@@ -55,6 +68,7 @@ if TYPE_CHECKING:
         GradOp,
         Huber,
         LogCosh,
+        Loss,
         MeanAbsoluteError,
         MeanSquaredError,
         Poisson,
@@ -73,6 +87,7 @@ if TYPE_CHECKING:
         Lion,
         NAdam,
         OneCycleSchedule,
+        Optimizer,
         PlateauSchedule,
         RmsProp,
         Sgd,
@@ -80,16 +95,21 @@ if TYPE_CHECKING:
     )
     from mlpengine.tape import Program, Tape
     from mlpengine.tape.gradcheck import gradcheck
+    from mlpengine.train.best import EarlyStopping
+    from mlpengine.train.loop import Callback, Loop
+    from mlpengine.train.model import Model, load
     from mlpengine.train.population import Population, PopulationStep
     from mlpengine.train.step import TrainingStep
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "Activation",
     "Adam",
     "AdamW",
     "BinaryCrossEntropyWithLogits",
     "BinaryFocal",
+    "Callback",
     "CheckpointError",
     "CompileError",
     "ConfigError",
@@ -97,8 +117,11 @@ __all__ = [
     "CosLogSchedule",
     "CosineSchedule",
     "DataError",
+    "Diagnostics",
     "DtypeError",
+    "EarlyStopping",
     "ExponentialSchedule",
+    "FitResult",
     "FlatCosineSchedule",
     "Gamma",
     "GaussianNll",
@@ -110,14 +133,18 @@ __all__ = [
     "LinearSchedule",
     "Lion",
     "LogCosh",
+    "Loop",
+    "Loss",
     "MeanAbsoluteError",
     "MeanSquaredError",
     "MissingExtraError",
     "Mlp",
     "MlpEngineError",
+    "Model",
     "NAdam",
     "NumericalError",
     "OneCycleSchedule",
+    "Optimizer",
     "PlateauSchedule",
     "Poisson",
     "Population",
@@ -135,18 +162,26 @@ __all__ = [
     "TapeError",
     "TrainingStep",
     "UsageError",
+    "fit",
     "gradcheck",
+    "load",
 ]
 
 _PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "backends", "spec")
 """What is imported when it, or one of the names above, is first used: 0.01 s without it."""
+
+_MODULES = (
+    "nn", "optim", "tape", "ops", "train.step", "train.loop", "train.model", "train.best",
+    "train.population", "diagnostics", "config.fitting",
+)  # fmt: skip
+"""Where the names above are defined, in the order of the search."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"{__name__}.{name}")
     if name in __all__:
-        for module in ("nn", "optim", "tape", "ops", "train.step", "train.population"):
+        for module in _MODULES:
             public = vars(import_module(f"{__name__}.{module}"))
             if name in public:
                 return globals().setdefault(name, public[name])

@@ -19,12 +19,16 @@ from mlpengine import (
     ConstantSchedule,
     CosineSchedule,
     CosLogSchedule,
+    EarlyStopping,
     ExponentialSchedule,
+    FitResult,
     FlatCosineSchedule,
     GradOp,
     LinearSchedule,
     Lion,
+    Loop,
     Mlp,
+    Model,
     NAdam,
     OneCycleSchedule,
     PlateauSchedule,
@@ -39,7 +43,7 @@ from mlpengine import (
     TrainingStep,
     errors,
 )
-from mlpengine.data import Batches
+from mlpengine.data import Batches, NumberTarget, Preprocessor, Table
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.ops import REGISTRY, Loss, RunningStatistics
@@ -47,6 +51,8 @@ from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
 from mlpengine.spec import Spec, call
 from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
 from mlpengine.tape.norm import GlobalNorm
+from mlpengine.train.history import History
+from mlpengine.train.task import Regression, Split
 
 
 def pickled(thing: Any) -> Any:
@@ -257,6 +263,11 @@ def estimator_row(cls: type, y: np.ndarray, **options: Any) -> Row:
     return Row(lambda: cls((4,), epochs=2, random_state=0, **options), use)
 
 
+def new_model() -> Model:
+    table = Table.from_arrays(floats(15, 2), np.arange(15) % 3)
+    return Model(Mlp([2, 3]), Preprocessor("y").fit(table), "softmax_cross_entropy")
+
+
 ROWS = {
     **{cls.name: loss_row(cls) for cls in REGISTRY.values() if issubclass(cls, Loss)},
     "Adam": optimizer_row(Adam, schedule=CosineSchedule(80)),
@@ -314,6 +325,11 @@ ROWS = {
     "Tensor": Row(leaf, lambda x: (x * x).sum().backward().grad(x)),
     "QuantizedArray": Row(lambda: quantize(floats(3, 4)), lambda q: q.dequantize()),
     "Batches": Row(lambda: Batches(7, 3), lambda b: [rows.copy() for rows in b.epoch()]),
+    "Model": Row(new_model, lambda m: (m.predict(floats(1, 2)), m.predict_proba(floats(3, 2)))),
+    "FitResult": Row(
+        lambda: FitResult("epochs", 1, 1, 0.1, 9.0, History(()), {}, []), lambda r: vars(r)
+    ),
+    "EarlyStopping": Row(EarlyStopping, lambda rule: vars(rule)),
     "MlpClassifier": estimator_row(MlpClassifier, np.arange(20) % 3, early_stopping=True),
     "MlpRegressor": estimator_row(MlpRegressor, np.arange(20.0), dropout=0.2),
 }
@@ -404,7 +420,8 @@ def exported() -> set[str]:
     """Return the names of the public classes that are no exceptions and no base classes."""
     public = {name: getattr(mlpengine, name) for name in mlpengine.__all__}
     classes = {k: v for k, v in public.items() if isinstance(v, type)}
-    return {k for k, v in classes.items() if not issubclass(v, Exception)} - {"GradOp"}
+    plain = {k for k, v in classes.items() if not issubclass(v, Exception)}
+    return plain - {"GradOp", "Activation", "Callback", "Loss", "Optimizer", *REFUSED}
 
 
 def test_every_public_class_has_a_row():
@@ -474,6 +491,14 @@ def tracked() -> Any:
     return (leaf() * 2).sum()
 
 
+def new_loop() -> Loop:
+    part = Split(floats(8, 3), floats(8, 1), floats(8, 1).astype(np.float64))
+    task = Regression(NumberTarget(["y"], [0.0], [1.0]))
+    mlp = Mlp([3, 4, 1])
+    step = TrainingStep(mlp, mlpengine.MeanSquaredError(), Sgd(mlp), 4)
+    return Loop(step, task, part, part, epochs=1)
+
+
 REFUSED = {
     "the result of a tracked op": tracked,
     "gradients of tensors": lambda: tracked().backward(),
@@ -482,6 +507,7 @@ REFUSED = {
     "BoundLoss": lambda: bound_step().bound(4).loss,
     "Instruction": lambda: new_program().instructions[0],
     "Diagnostics": lambda: Diagnostics(Mlp([2, 1])),
+    "Loop": new_loop,
     "Forward": lambda: Mlp([2, 1]).scratch(2).program,
     "a bound AdaptiveClip": lambda: AdaptiveClip().bind(*[Flat.pack({"w": floats(2, 2)})] * 2),
 }

@@ -22,7 +22,7 @@ from mlpengine.ops import REGISTRY, Loss
 from mlpengine.optim import OPTIMIZERS
 from mlpengine.spec import Spec
 from mlpengine.tape import from_inner
-from mlpengine.train.model import load_model
+from mlpengine.train.model import load
 
 FORMULAS = {"formula": "abs(y - t) ** 1.5"}
 LOSSES = {
@@ -120,7 +120,7 @@ def test_an_unknown_backend_lists_all_choices():
 
 def test_a_model_is_loaded_by_the_text_of_its_path(tmp_path):
     with pytest.raises(CheckpointError, match="nowhere: there is no such run"):
-        load_model(str(tmp_path / "nowhere"))
+        load(str(tmp_path / "nowhere"))
 
 
 HUGE = np.float32(3e38)

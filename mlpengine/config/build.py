@@ -99,15 +99,19 @@ class Experiment:
         )
 
 
-def build(file: ConfigFile, preprocessor: Preprocessor | None = None) -> Experiment:
+def build(
+    file: ConfigFile, preprocessor: Preprocessor | None = None, tables: Tables | None = None
+) -> Experiment:
     """Read the data of a config and create everything that trains on it.
 
-    A fitted `preprocessor`, that of a model or checkpoint, replaces a new one.
+    A fitted `preprocessor`, that of a model or checkpoint, replaces a new one; `tables` are what
+    `read_tables` returned, if it was called before.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
     config = file.config
-    tables = read_tables(file, preprocessor=preprocessor)
+    if tables is None:
+        tables = read_tables(file, preprocessor=preprocessor)
     kind = tables.preprocessor.task
     name = _loss_name(file, str(kind))
     task = task_for(tables.preprocessor.target, name)

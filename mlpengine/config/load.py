@@ -91,6 +91,14 @@ def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigF
     document = read_document(path)
     for override in overrides:
         _apply(override, document)
+    return check_config(path, document)
+
+
+def check_config(path: Path, document: Document) -> ConfigFile:
+    """Return a document as a checked config.
+
+    Raises: ConfigError as `load_config`.
+    """
     rename_keys(document)
     try:
         config = Config.model_validate(document.data)

@@ -1,5 +1,6 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,20 +61,22 @@ def read_tables(
     file: ConfigFile,
     source: tuple[Table, list[str]] | None = None,
     preprocessor: Preprocessor | None = None,
+    own: Mapping[str, Table] | None = None,
 ) -> Tables:
     """Read and split the data of a config, and fit the preprocessing on the training rows.
 
-    `source` is what `read_source` returned, if it was called before, and `preprocessor` a fitted
-    one that is to be used instead. Rows without a target are left out.
+    `source` is what `read_source` returned, if it was called before, `preprocessor` a fitted one
+    that is to be used instead, and `own` the tables of parts that have one. Rows without a target
+    are left out.
 
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
     learned from.
     """
     table, target = read_source(file) if source is None else source
-    tables = {"train": table}
+    tables = {"train": table, **(own or {})}
     for part in ("validation", "test"):
         path = getattr(file.config.data, f"{part}_source")
-        if path:
+        if path and part not in tables:
             tables[part] = _read(file, f"{part}_source", path)
     usable = {
         name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
@@ -127,14 +130,18 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
     )
 
 
-def read_source(file: ConfigFile, progress: Progress | None = None) -> tuple[Table, list[str]]:
+def read_source(
+    file: ConfigFile, progress: Progress | None = None, table: Table | None = None
+) -> tuple[Table, list[str]]:
     """Return the table that a config trains on and the names of its target columns.
 
-    `progress` is called with the share of the file that is read.
+    `progress` is called with the share of the file that is read; a `table` in memory is used as
+    it is.
 
     Raises: ConfigError for a file or column that does not exist; DataError.
     """
-    table = _read(file, "source", file.config.data.source, progress)
+    if table is None:
+        table = _read(file, "source", file.config.data.source, progress)
     target = file.config.data.target or _own_target(file, table)
     _check_columns(file, table)
     _check_formulas(file, table, target)

@@ -232,6 +232,21 @@ def read_csv(
     return table
 
 
+def text_column(
+    cells: Sequence[str], where: str, options: CsvOptions, as_text: bool = False
+) -> Column:
+    """Return a column of text cells as `read_csv` reads them; `as_text` keeps them text.
+
+    Raises: DataError, beginning with `where`.
+    """
+    reader = _ColumnReader(2 * as_text, options.missing)
+    reader.add(cells)
+    table = Table({where: reader.column()}, where)
+    if as_text:
+        return table[where]
+    return _spelled(table[where], table, where, options)
+
+
 def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
     """Yield the rows of a CSV as tables of some rows each, in bounded memory.
 

@@ -86,7 +86,8 @@ class Category:
 
     def unknown_rows(self, table: Table) -> Array:
         """Return the rows whose text was in no, or too few, training rows."""
-        return np.flatnonzero(self.encode(table) == len(self.levels))
+        unknown = self.encode(table) == len(self.levels)
+        return np.flatnonzero(unknown & ~table[self.column].missing)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON."""

@@ -24,12 +24,17 @@ def smooth_clip(values: Array, workspace: Array) -> None:
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
     """
-    np.clip(values, -FAR, FAR, out=values)
+    np.maximum(values, -FAR, out=values)  # np.clip takes four times as long for one row
+    np.minimum(values, FAR, out=values)
     np.divide(values, CLIP, out=workspace)
     np.square(workspace, out=workspace)
     np.add(workspace, 1.0, out=workspace)
     np.sqrt(workspace, out=workspace)
     np.divide(values, workspace, out=values)
+
+
+_LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
+"""The largest number of each dtype of features."""
 
 
 class Numbers:
@@ -117,31 +122,40 @@ class Numbers:
 
         Raises: DataError naming the first cell that is not a usable number.
         """
-        count, flags = len(self.sources), len(self.sources) + len(self.bins)
         for start, values, missing in read_slices(table, self.sources, self.strict, rows):
-            block = out[start : start + len(values)]
-            if missing is not None:
-                np.copyto(values, self.fill, where=missing)
-                block[:, flags:] = missing[:, self.flagged]
-            else:
-                block[:, flags:] = 0.0
-            if len(self.bins):
-                components = np.empty((len(values), len(self.bins)))
-                self.bins.encode(values, components)
-                block[:, count:flags] = components
-            np.subtract(values, self.center, out=values)
-            np.multiply(values, self.factor, out=values)
-            if self.clip:
-                smooth_clip(values, np.empty_like(values))
-            limit = np.finfo(out.dtype).max
-            if values.size and max(values.max(), -values.min()) > limit:
-                row, column = (int(i) for i in np.argwhere(np.abs(values) > limit)[0])
-                first = start + row if rows is None else int(rows[start + row])
-                raise DataError(
-                    f"{table.where(self.sources[column].column, first)}: is too large for "
-                    f"{out.dtype} after scaling ({values[row, column]:g})"
-                )
-            block[:, :count] = values
+            if self.write(values, missing, out[start : start + len(values)]):
+                continue
+            row, column = (int(i) for i in np.argwhere(np.abs(values) > np.finfo(out.dtype).max)[0])
+            first = start + row if rows is None else int(rows[start + row])
+            raise DataError(
+                f"{table.where(self.sources[column].column, first)}: is too large for "
+                f"{out.dtype} after scaling ({values[row, column]:g})"
+            )
+
+    def write(self, values: Array, missing: Array | None, out: Array) -> bool:
+        """Write the features of float64 values, which are overwritten by the scaled ones.
+
+        `missing` is the mask of missing cells, None where there are none. The result is whether
+        the scaled values fit into the dtype of `out`.
+        """
+        count, flags = len(self.sources), len(self.sources) + len(self.bins)
+        if missing is not None:
+            np.copyto(values, self.fill, where=missing)
+            out[:, flags:] = missing[:, self.flagged]
+        elif self.flagged:
+            out[:, flags:] = 0.0
+        if len(self.bins):
+            components = np.empty((len(values), len(self.bins)))
+            self.bins.encode(values, components)
+            out[:, count:flags] = components
+        np.subtract(values, self.center, out=values)
+        np.multiply(values, self.factor, out=values)
+        if self.clip:
+            smooth_clip(values, np.empty_like(values))
+        elif values.size and max(values.max(), -values.min()) > _LARGEST[out.dtype.char]:
+            return False
+        out[:, :count] = values
+        return True
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON."""

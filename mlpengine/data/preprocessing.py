@@ -242,6 +242,26 @@ class Preprocessor:
         embedded = np.column_stack(codes) if codes else None
         return Dataset(features, embedded, *self._targets(part))
 
+    def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
+        """Return by column how many rows hold a text without a feature, and the first such text."""
+        unknown = {}
+        for category in self.categories:
+            rows = category.unknown_rows(table)
+            if len(rows):
+                unknown[category.column] = len(rows), table[category.column].cell(int(rows[0]))
+        return unknown
+
+    def unknown_remarks(self, unknown: Mapping[str, tuple[int, str]]) -> list[str]:
+        """Return a line for each column of `unknown_texts`."""
+        why = f"new, or in fewer than {plural(self.options.min_count, 'training row')}"
+        if self.options.max_levels is not None:
+            why += f", or not among the {self.options.max_levels} most frequent"
+        return [
+            f"column {name!r}: {plural(count, 'row')} with a text that has no feature of its own, "
+            f"such as {text!r} ({why})"
+            for name, (count, text) in unknown.items()
+        ]
+
     def stream(self, table: Table, rows: Array | None = None, *, batch_size: int) -> Dataset:
         """Return the same as `transform`, with features that are read when they are gathered.
 

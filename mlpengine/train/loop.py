@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from mlpengine.buffers import Uncopyable
 from mlpengine.data import Batches, gather
 from mlpengine.errors import NumericalError, UsageError
 from mlpengine.optim import PlateauSchedule
@@ -119,7 +120,7 @@ class Callback:
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
-class Loop:
+class Loop(Uncopyable):
     """Trains for a number of epochs and leaves the network with its best weights.
 
     The best epoch is the one with the best monitored metric on the validation part, whether or
@@ -143,6 +144,8 @@ class Loop:
 
     Raises: NumericalError, from `run`, for such a step unless it may be skipped.
     """
+
+    _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
     def __init__(
         self,

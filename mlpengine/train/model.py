@@ -1,12 +1,20 @@
 """A trained network with everything that turns a table into predictions, in one file."""
 
+import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
+from functools import cached_property
 from pathlib import Path
+from threading import local
 from typing import Any
 
-from mlpengine.data import Preprocessor
-from mlpengine.errors import CheckpointError, MlpEngineError, RunError
+import numpy as np
+
+from mlpengine.data import Preprocessor, Table, read_table
+from mlpengine.data.frames import as_table
+from mlpengine.data.rows import usable_rows
+from mlpengine.errors import CheckpointError, MlpEngineError, RunError, UsageError
 from mlpengine.files import similar_file
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
@@ -14,14 +22,24 @@ from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
-from mlpengine.train.task import Task, task_for
+from mlpengine.train.evaluate import Evaluator
+from mlpengine.train.row_predictor import RowPredictor
+from mlpengine.train.task import Classification, Regression, Task, part_of, task_for
 
 MODEL_FILE = "model.safetensors"
+
+_log = logging.getLogger("mlpengine")
 
 
 @dataclass(frozen=True)
 class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
+
+    `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
+    polars or pyarrow, a mapping of names to columns, a list of rows by name, the row itself as a
+    mapping of names to cells, a path, or a matrix with the model's `columns` in order. Columns may
+    be in any order, and there may be others. Any number of threads may call them at once. One row
+    in memory takes some tens of microseconds, because it has buffers of its own.
 
     `Mlp.load` reads the file, too.
     """
@@ -35,6 +53,109 @@ class Model:
     def task(self) -> Task:
         """How to read the outputs."""
         return task_for(self.preprocessor.target, self.loss)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that predictions need, in the order of a matrix."""
+        return self.preprocessor.columns
+
+    @property
+    def target(self) -> list[str]:
+        """The columns that are predicted."""
+        return list(self.preprocessor.target.columns) if self.preprocessor.target else []
+
+    @property
+    def classes(self) -> list[Any]:
+        """The labels in the order of the columns of `predict_proba`; empty for numbers."""
+        task = self.preprocessor.task
+        return self.target if task == "multilabel" else list(self.preprocessor.classes)
+
+    def predict(self, data: Any) -> Array:
+        """Return the label of each row, or its numbers in the target's own units.
+
+        Shapes: (rows,), or (rows, targets) if there are several targets, which are 0 and 1 for
+            several labels.
+
+        Raises: DataError for a table without a column that is needed, or with an unusable cell.
+        """
+        predicted = self._task.predict(self.outputs(data))
+        if isinstance(self._task, Classification):
+            labels: Array = self._labels[predicted]
+            return labels
+        return predicted[:, 0] if predicted.shape[1] == 1 else predicted
+
+    def predict_proba(self, data: Any) -> Array:
+        """Return the probability of each of the `classes`, float64 (rows, classes).
+
+        Raises: UsageError for a model of numbers; DataError as `predict`.
+        """
+        if isinstance(self._task, Regression):
+            raise UsageError(
+                f"predict_proba: a model of classes is needed (this one predicts numbers of "
+                f"{', '.join(map(repr, self.target))})"
+            )
+        chances = self._task.probabilities(self.outputs(data))
+        assert chances is not None
+        return chances
+
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Return the loss and every metric of the task on rows with their targets.
+
+        The loss is without class weights and label smoothing, and of standardized targets; all
+        other metrics are in the target's own units. Rows without a target are left out, with a
+        line in the log.
+
+        Raises: DataError as `predict`, and if the targets are missing.
+        """
+        table = self.table(data)
+        usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
+        for line in usable.remarks:
+            _log.warning("warning: %s", line)
+        part = part_of(table, usable.rows, self.preprocessor, self._task, self.mlp.dtype)
+        return Evaluator(self.mlp, self.plain_loss, self._task).run(part, full=True)
+
+    def outputs(self, data: Any) -> Array:
+        """Return the outputs of the network (rows, out_dim), before probabilities and units."""
+        thread = self._thread
+        if not hasattr(thread, "one_row"):
+            thread.one_row = RowPredictor(self.mlp, self.preprocessor)
+        output: Array | None = thread.one_row(data)
+        if output is not None:
+            return output
+        table = self.table(data)
+        unknown = self.preprocessor.unknown_texts(table)
+        for line in self.preprocessor.unknown_remarks(unknown):
+            _log.warning("warning: %s: %s", table.source, line)
+        features = self.preprocessor.transform(table, targets=False).features
+        return self.mlp.predict(np.asarray(features, self.mlp.dtype))
+
+    def table(self, data: Any) -> Table:
+        """Return data in any form as a table with the kinds that training read.
+
+        Raises: DataError if it cannot be read as one.
+        """
+        text = self.preprocessor.text_columns
+        if isinstance(data, str | os.PathLike):
+            return read_table(data, text=text)
+        return as_table(data, names=self.columns, text=text, source="predict")
+
+    @cached_property
+    def _task(self) -> Task:
+        return self.task
+
+    @cached_property
+    def _labels(self) -> Array:
+        """The labels by class number; of dtype object unless all are numbers or all booleans."""
+        kinds = {type(label) for label in self.preprocessor.classes}
+        plain = kinds <= {int, float} or kinds == {bool}
+        return np.array(self.preprocessor.classes, None if plain else object)
+
+    @cached_property
+    def _thread(self) -> local:
+        return local()  # .one_row is the `RowPredictor` of a thread
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if not k.startswith("_")}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the weights, ready for JSON."""
@@ -94,7 +215,7 @@ class Model:
         return model
 
 
-def load_model(run: str | Path) -> Model:
+def load(run: str | Path) -> Model:
     """Return the model of a run directory, or of a model file.
 
     A run that was killed has the best weights of its newest checkpoint.

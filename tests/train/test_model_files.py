@@ -22,7 +22,7 @@ from mlpengine.nn.tensors import METADATA_KEY
 from mlpengine.ops import LeakyRelu
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import Checkpoints
-from mlpengine.train.model import Model, load_model
+from mlpengine.train.model import Model, load
 from mlpengine.train.task import part_of
 from mlpengine_cli.evaluate import measure
 from mlpengine_cli.predict import predictions
@@ -167,7 +167,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
         state = {"weights": whole.mlp.state_dict(), "best": {"weights": best, "epoch": 1}}
         Checkpoints(run / "checkpoints").save(1, state, header, best=True)
         with pytest.raises(CheckpointError, match=message):
-            load_model(run)
+            load(run)
 
 
 @pytest.mark.parametrize("text", ["NaN", "[" * 100_000, "{", "1" * 5_000, '{"header": 1}'])

@@ -1,0 +1,135 @@
+"""Training from Python in one call, with the keys of a config."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlpengine.config.build import build
+from mlpengine.config.columns import column_verdicts
+from mlpengine.config.load import ConfigFile, check_config
+from mlpengine.config.reader import Document
+from mlpengine.config.tables import read_source, read_tables
+from mlpengine.data import Table
+from mlpengine.data.frames import as_table, categorical_columns
+from mlpengine.errors import UsageError
+from mlpengine.train.loop import Callback, Result
+from mlpengine.train.model import Model
+from mlpengine.train.threads import pinned
+
+NAME = "fit"
+"""What messages about the config say in place of a file."""
+
+
+@dataclass(frozen=True)
+class FitResult(Result):
+    """The outcome of `fit`.
+
+    Attributes:
+        metrics: loss and headline metrics by part: train, and validation and test if there are.
+        remarks: a line for each fact to know: rows that were left out, columns that explain nearly
+            all of the target.
+    """
+
+    metrics: dict[str, dict[str, float]]
+    remarks: list[str]
+
+
+def fit(
+    table: Any,
+    /,
+    target: str | Sequence[str] | None = None,
+    *,
+    validation: Any = None,
+    test: Any = None,
+    callbacks: Sequence[Callback] = (),
+    **config: Any,
+) -> tuple[Model, FitResult]:
+    """Train on a table and return the model, with the weights of its best epoch, and the result.
+
+    It does what ``mlpengine train`` does with the same config, and gives the same bits; no file is
+    written (`Model.save` writes the model).
+
+    Args:
+        table: in any form that `Model.predict` takes except a matrix without names, or the
+            name of a data set that ships with the package.
+        target: the column to predict, or several.
+        validation: a table of its own in place of a share of `table`.
+        test: the same for the test.
+        callbacks: called by the training loop.
+        config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
+            ``optimizer="adamw"`` or ``training={"epochs": 20}``.
+
+    >>> model, result = fit("penguins", seed=1, training={"epochs": 20, "batch_size": 16})
+    >>> sorted(result.metrics["test"]), result.metrics["test"]["accuracy"] > 0.9
+    (['accuracy', 'loss', 'macro_f1'], True)
+    >>> model.predict("penguins")[:2].tolist()
+    ['Adelie', 'Adelie']
+
+    Raises: ConfigError listing every unknown or wrong key; DataError for a table that cannot be
+    learned from; NumericalError if training fails.
+    """
+    given = {"validation": validation, "test": test}
+    file, tables = _config(table, target, given, config)
+    source = read_source(file, table=tables.pop("train", None))
+    experiment = build(file, tables=read_tables(file, source, own=tables))
+    loop = experiment.loop(callbacks)
+    with pinned(experiment.blas_threads):
+        result = loop.run()
+        metrics = {name: loop.evaluator.run(part) for name, part in experiment.parts.items()}
+    verdicts = column_verdicts(experiment.file, experiment.tables)
+    remarks = [*experiment.tables.remarks, *map(str, verdicts)]
+    return experiment.model, FitResult(**vars(result), metrics=metrics, remarks=remarks)
+
+
+def _config(
+    table: Any,
+    target: str | Sequence[str] | None,
+    given: Mapping[str, Any],
+    config: Mapping[str, Any],
+) -> tuple[ConfigFile, dict[str, Table]]:
+    """Return the checked config, and the tables in memory by part."""
+    sections = _plain(config)
+    own = sections.setdefault("data", {})
+    if not isinstance(own, dict):
+        raise UsageError(f"{NAME}: data must be a mapping of keys (got {own!r:.60})")
+    if target is not None:
+        own["target"] = _plain(target)
+    kept = own.get("categorical", [])
+    categorical = dict.fromkeys([kept] if isinstance(kept, str) else kept)
+    in_memory = {}
+    parts = {"train": table, **{k: v for k, v in given.items() if v is not None}}
+    for part, rows in parts.items():
+        key = "source" if part == "train" else f"{part}_source"
+        if isinstance(rows, str | os.PathLike):
+            own[key] = os.fspath(rows)
+            continue
+        own[key] = "the data in memory" if part == "train" else f"the {part} data"
+        if part == "train":
+            categorical |= dict.fromkeys(categorical_columns(rows))
+        in_memory[part] = rows
+    targets = own.get("target", [])
+    features = [name for name in categorical if name not in targets]
+    if features:
+        own["categorical"] = features
+    document = Document(NAME, data=sections)
+    document.places[()] = (NAME, 0)
+    file = check_config(Path(NAME), document)
+    return file, {
+        part: as_table(rows, text=features, source=NAME if part == "train" else part)
+        for part, rows in in_memory.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of Python as a config holds it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

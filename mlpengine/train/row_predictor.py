@@ -1,0 +1,76 @@
+"""Outputs of a model for a single row, in buffers that are allocated once."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlpengine.buffers import quiet_runner
+from mlpengine.data import Preprocessor
+from mlpengine.data.frames import is_cell
+from mlpengine.data.one_row import RowEncoder
+from mlpengine.nn import Mlp
+from mlpengine.spec import Array
+
+_log = logging.getLogger("mlpengine")
+
+
+class RowPredictor:
+    """The forward pass of a network over one row of a table; use one object for each thread."""
+
+    def __init__(self, mlp: Mlp, preprocessor: Preprocessor) -> None:
+        scratch = mlp.scratch(1, training=False)
+        self._input, self._output = scratch.input, scratch.output
+        self._run, self._quietly = scratch.program.run, quiet_runner()
+        self._features = self._input
+        if preprocessor.options.dtype != mlp.dtype:
+            self._features = np.empty(self._input.shape, preprocessor.options.dtype)
+        self._preprocessor = preprocessor
+        self._reported: set[str] = set()
+        self._encoder = None
+        if RowEncoder.suits(preprocessor):
+            self._encoder = RowEncoder(preprocessor, self._features)
+
+    def __call__(self, data: Any) -> Array | None:
+        """Return the output (1, out_dim) for a table of one ordinary row, else None.
+
+        It is a view that is valid until the next call.
+        """
+        if self._encoder is None:
+            return None
+        row = _the_row(data)
+        if row is None or not self._quietly(self._encode, self._encoder, row):
+            return None
+        if self._features is not self._input:
+            self._input[...] = self._features
+        self._run()
+        if self._encoder.unknown:
+            self._report(self._encoder.unknown)
+        return self._output
+
+    def _report(self, unknown: Mapping[str, str]) -> None:
+        """Log a line for each column the first time that it holds a text without a feature."""
+        new = {name: (1, text) for name, text in unknown.items() if name not in self._reported}
+        self._reported |= new.keys()
+        for line in self._preprocessor.unknown_remarks(new):
+            _log.warning("warning: %s; later ones are not reported", line)
+
+    @staticmethod
+    def _encode(encoder: RowEncoder, row: Any) -> bool:
+        return encoder.encode_array(row) if isinstance(row, np.ndarray) else encoder.encode(row)
+
+
+def _the_row(data: Any) -> Any:
+    """Return the only row of a table, a mapping or a vector; None for other tables."""
+    if isinstance(data, np.ndarray):
+        return data[0] if data.ndim == 2 and len(data) == 1 else None
+    if isinstance(data, Mapping):
+        return data if is_cell(next(iter(data.values()), ())) else None
+    if isinstance(data, list):
+        return data[0] if len(data) == 1 and isinstance(data[0], Mapping) else None
+    if hasattr(data, "row") and hasattr(data, "columns") and len(data) == 1:  # polars
+        return data.row(0, named=True)
+    if hasattr(data, "iloc") and hasattr(data, "columns") and len(data) == 1:  # pandas
+        return dict(zip(data.columns.tolist(), data.to_numpy()[0].tolist(), strict=True))
+    return None

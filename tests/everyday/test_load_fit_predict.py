@@ -1,0 +1,332 @@
+"""From Python: `fit`, `load`, and predictions for tables in every form."""
+
+import copy
+import json
+import logging
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow
+import pytest
+
+import mlpengine
+from mlpengine.data import read_table
+from mlpengine.data.frames import as_table
+
+SETTINGS = {"training": {"epochs": 4, "batch_size": 16}, "model": {"hidden": [8]}, "seed": 3}
+CELLS = {"a": [1.5, 2.0, -3.0], "n": [1, 2, 3], "b": [True, False, True], "t": ["x", "y", "x"]}
+DAYS = [datetime(2024, 5, 1), datetime(2024, 5, 2), datetime(2024, 5, 3)]
+
+FORMS = {
+    "columns": lambda c: c,
+    "arrays": lambda c: {name: np.array(cells) for name, cells in c.items()},
+    "rows": lambda c: [dict(zip(c, row, strict=True)) for row in zip(*c.values(), strict=True)],
+    "pandas": pd.DataFrame,
+    "nullable pandas": lambda c: pd.DataFrame(c).convert_dtypes(),
+    "polars": polars.DataFrame,
+    "pyarrow": pyarrow.table,
+    "a table": as_table,
+}
+
+
+@pytest.fixture(scope="module")
+def penguins(tmp_path_factory):
+    """A model of classes, and its rows as a list of mappings with None in empty cells."""
+    model, _ = mlpengine.fit("penguins", **SETTINGS)
+    frame = read_table("penguins")
+    rows = [{n: frame[n].cell(i) or None for n in model.columns} for i in range(0, frame.n_rows, 9)]
+    for row in rows:
+        for name in model.columns[1:5]:
+            row[name] = None if row[name] is None else float(row[name])
+    return model, rows
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    model, _ = mlpengine.fit("diabetes", **SETTINGS)
+    return model, read_table("diabetes")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_in_every_form(form):
+    table = as_table(FORMS[form]({**CELLS, "d": DAYS}))
+    assert [table[name].kind for name in "anbtd"] == ["number", "number", "boolean", "text", "date"]
+    for name in "anbt":
+        wanted = as_table({name: CELLS[name]})[name]
+        assert (table[name].values == wanted.values).all()
+    assert [table["t"].cell(i) for i in range(3)] == CELLS["t"]
+    assert [table["d"].cell(i) for i in range(3)] == [moment.isoformat() for moment in DAYS]
+
+
+@pytest.mark.parametrize("form", [f for f in FORMS if f not in ("arrays", "a table")])
+def test_missing_cells_in_every_form(form):
+    given = {"a": [1.5, None], "t": ["x", None], "d": [DAYS[0], None]}
+    table = as_table(FORMS[form](given))
+    for name in given:
+        assert table[name].missing.tolist() == [False, True]
+
+
+def test_text_is_read_as_csv_is():
+    given = {"n": ["1", " 2.5 ", "NA"], "d": ["2024-05-01", "", "2024-05-02"], "t": ["1", "x", "?"]}
+    table = as_table(pd.DataFrame(given))
+    assert [table[name].kind for name in given] == ["number", "date", "text"]
+    assert as_table(given, text=["n"])["n"].levels == ("1", "2.5")
+    frame = pd.DataFrame({"zip": pd.Categorical(["10115", "20095"])})
+    assert as_table(frame)["zip"].kind == "text"
+
+
+WRONG_TABLES = {
+    "nothing": ({}, "columns are needed"),
+    "lengths": ({"a": [1, 2], "b": [1]}, "equal lengths"),
+    "objects": ({"a": [1, object()]}, "column 'a', row 2: a number, boolean, date or text"),
+    "a vector": (np.zeros(3), "shape (3,)"),
+    "a number": (3.0, "a data frame, columns by name"),
+    "nested": ({"a": np.zeros((2, 2))}, "must be one-dimensional"),
+    "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a name of its own (a)"),
+    "uneven rows": ([[1, 2], [3]], "equal lengths"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TABLES)
+def test_what_is_no_table_is_refused_in_words(name):
+    data, text = WRONG_TABLES[name]
+    with pytest.raises(mlpengine.DataError) as error:
+        as_table(data)
+    assert text in str(error.value)
+
+
+def test_one_row_is_predicted_as_among_others(penguins, diabetes):
+    model, rows = penguins
+    together = model.predict_proba(rows)
+    for row, chances in zip(rows, together, strict=True):
+        for form in (row, [row], pd.DataFrame([row]), polars.DataFrame([row])):
+            np.testing.assert_allclose(model.predict_proba(form)[0], chances, atol=1e-6)
+            assert model.predict(form).tolist() == [model.classes[chances.argmax()]]
+    model, table = diabetes
+    matrix = np.column_stack([table[name].values for name in model.columns])[:20]
+    together = model.predict(matrix)
+    assert together.shape == (20,)
+    for row, value in zip(matrix, together, strict=True):
+        for form in (row[None], dict(zip(model.columns, row.tolist(), strict=True))):
+            np.testing.assert_allclose(model.predict(form), [value], rtol=1e-4)
+
+
+ODD_ROWS = {
+    "a number as text": {"bill_length_mm": "41.5"},
+    "a text with blanks": {"island": " Dream "},
+    "missing": {"bill_length_mm": None, "sex": None},
+    "missing in other words": {"bill_length_mm": float("nan"), "sex": "NA"},
+    "numpy": {"bill_length_mm": np.float32(41.5), "body_mass_g": np.int64(3000)},
+    "pandas": {"bill_length_mm": pd.NA, "sex": pd.NA},
+    "whole": {"body_mass_g": 3000},
+    "unknown text": {"island": "Atlantis"},
+    "another column": {"color": object},
+}
+
+
+@pytest.mark.parametrize("name", ODD_ROWS)
+def test_an_odd_row_alone_is_as_among_others(penguins, name):
+    model, rows = penguins
+    row = rows[0] | {k: v for k, v in ODD_ROWS[name].items() if k in model.columns}
+    pair = model.predict_proba([row, rows[1]])
+    np.testing.assert_allclose(model.predict_proba(row)[0], pair[0], atol=1e-6)
+
+
+def test_the_row_encoder_writes_what_transform_writes():
+    """Every option that one row supports, feature for feature and bit for bit."""
+    g = np.random.default_rng(0)
+    columns = {
+        "x": g.normal(size=60).tolist(),
+        "gap": [None if i % 4 == 0 else i * 0.5 for i in range(60)],
+        "t": [["u", "v", None][i % 3] for i in range(60)],
+        "code": [i % 4 for i in range(60)],
+        "y": g.normal(size=60).tolist(),
+    }
+    base = {"categorical": ["code"]}
+    for options in (
+        {},
+        {"missing": "indicator", "encoding": "piecewise", "bins": 3},
+        {"standardize": "minmax", "missing": 0.0},
+        {"standardize": "none", "clip": "none"},
+    ):
+        model, _ = mlpengine.fit(
+            columns, "y", data=base | options, model={"hidden": [3]}, training={"epochs": 1}
+        )
+        names = model.columns
+        for i in range(60):
+            row = {name: columns[name][i] for name in names}
+            _ = model.predict(row)
+            predictor = model._thread.one_row
+            wanted = model.preprocessor.transform(as_table([row, row]), targets=False).features
+            np.testing.assert_array_equal(predictor._features[0], wanted[0])
+            assert predictor(row) is not None
+
+
+def test_a_model_without_numbers_or_of_dates_predicts_one_row():
+    t = {"t": ["a", "b"] * 20, "y": [0.5, 1.5] * 20}
+    model, _ = mlpengine.fit(t, "y", training={"epochs": 90}, optimizer={"lr": 0.1})
+    low, high = model.predict({"t": "a"}), model.predict({"t": "b"})
+    assert low < 0.9 < 1.1 < high
+    days = {"d": [datetime(2024, 1, 1 + i % 28) for i in range(40)], "y": np.arange(40.0)}
+    model, _ = mlpengine.fit(days, "y", training={"epochs": 1})
+    assert np.isfinite(model.predict({"d": datetime(2024, 2, 2)})).all()
+    assert np.isfinite(model.predict({"d": "2024-02-02"})).all()
+
+
+def test_load_gives_what_was_trained(tmp_path, penguins):
+    model, rows = penguins
+    model.save(tmp_path / "p.safetensors")
+    again = mlpengine.load(tmp_path / "p.safetensors")
+    assert (again.predict_proba(rows) == model.predict_proba(rows)).all()
+    assert again.evaluate("penguins") == model.evaluate("penguins")
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert (twin.predict_proba(rows[0]) == model.predict_proba(rows[0])).all()
+
+
+def test_threads_predict_at_once(penguins):
+    model, rows = penguins
+    wanted = [model.predict_proba(row) for row in rows]
+
+    def one(i):
+        return all(
+            (model.predict_proba(row) == w).all() for row, w in zip(rows, wanted, strict=True)
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(one, range(12)))
+
+
+def test_kinds_of_answers():
+    g = np.random.default_rng(0)
+    x = g.normal(size=(80, 2))
+    frame = pd.DataFrame(x, columns=["u", "v"])
+    few = {"training": {"epochs": 2}, "model": {"hidden": [4]}}
+    answers = {
+        "int": (frame.u > 0).astype(int),
+        "bool": frame.u > 0,
+        "text": np.where(frame.u > 0, "yes!", "no!"),
+        "category": pd.Categorical(np.where(frame.u > 0, "yes!", "no!")),
+    }
+    for name, y in answers.items():
+        model, _ = mlpengine.fit(frame.assign(y=y), "y", **few)
+        labels = model.predict(frame)
+        assert labels.dtype == {"int": np.int64, "bool": np.bool_}.get(name, object)
+        assert model.predict_proba(frame).shape == (80, 2)
+    labels = frame.assign(p=frame.u > 0, q=frame.v > 0)
+    model, _ = mlpengine.fit(labels, ["p", "q"], **few)
+    assert model.predict(frame).shape == model.predict_proba(frame).shape == (80, 2)
+    assert model.classes == ["p", "q"]
+    model, _ = mlpengine.fit(frame.assign(p=frame.u + 5, q=frame.v), ["p", "q"], **few)
+    assert model.predict(frame).shape == (80, 2)
+    with pytest.raises(mlpengine.UsageError, match="predict_proba: a model of classes is needed"):
+        model.predict_proba(frame)
+
+
+def test_unknown_texts_are_counted_in_one_line(penguins, caplog):
+    model, rows = penguins
+    odd = [row | {"island": "Atlantis"} for row in rows[:3]]
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        model.predict([*odd, *rows])
+        assert len(caplog.messages) == 1
+        assert "column 'island': 3 rows with a text that has no feature" in caplog.messages[0]
+        assert "'Atlantis'" in caplog.messages[0]
+        caplog.clear()
+        twin = copy.copy(model)
+        for row in odd:
+            twin.predict(row)
+        assert len(caplog.messages) == 1
+
+
+def test_a_table_without_a_column_is_refused(penguins):
+    model, rows = penguins
+    row = {k: v for k, v in rows[0].items() if k != "island"} | {"iland": "Dream"}
+    with pytest.raises(mlpengine.DataError, match=r"'island' \(did you mean 'iland'\?\)"):
+        model.predict(row)
+    with pytest.raises(mlpengine.DataError, match="a matrix needs a column for each of"):
+        model.predict(np.zeros((2, 3)))
+
+
+def test_evaluate_leaves_out_rows_without_a_target(diabetes, caplog):
+    model, table = diabetes
+    frame = pd.DataFrame({name: table[name].values.astype(float) for name in table.names})
+    whole = model.evaluate(frame[5:])
+    frame.loc[:4, "progression"] = None
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        assert model.evaluate(frame) == whole
+    assert "5 rows of 442 left out: the target is missing" in caplog.text
+
+
+def test_the_same_table_gives_the_same_bits_by_command_and_in_python(tmp_path, monkeypatch, capsys):
+    from mlpengine_cli.main import run
+
+    monkeypatch.chdir(tmp_path)
+    g = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": g.normal(size=90), "t": g.choice(["a", "b", "c"], 90)})
+    frame["y"] = frame.x.round(2) + (frame.t == "a")
+    frame.to_csv("rows.csv", index=False)
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: rows.csv, target: y}\nseed: 3\nreport: false\n"
+        "training: {epochs: 4, batch_size: 16}\nmodel: {hidden: [8]}\n"
+    )
+    assert run(["train", "c.yaml", "-q", "-o", "run", "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    one = mlpengine.load("run")
+    for data in ("rows.csv", frame, polars.from_pandas(frame), frame.to_dict("records")):
+        model, result = mlpengine.fit(data, target="y", **SETTINGS)
+        assert (model.mlp.params.flat == one.mlp.params.flat).all()
+        assert result.metrics["test"] == outcome["test"]
+        assert (result.best_epoch, result.epochs) == (outcome["best_epoch"], outcome["epochs"])
+    assert run(["predict", "run", "rows.csv", "-o", "p.npy"]) == 0
+    assert (np.load("p.npy")[:, 0] == one.predict(frame)).all()
+
+
+def test_own_tables_for_validation_and_test(diabetes):
+    _, table = diabetes
+    frame = pd.DataFrame({name: table[name].values.astype(float) for name in table.names})
+    _, result = mlpengine.fit(
+        frame[:300], "progression", validation=frame[300:400], test=frame[400:], **SETTINGS
+    )
+    assert set(result.metrics) == {"train", "validation", "test"}
+    model, result = mlpengine.fit(
+        frame[:300], "progression", data={"split": {"validation": 0, "test": 0}}, **SETTINGS
+    )
+    assert set(result.metrics) == {"train"}
+    measured = model.evaluate(frame[:300])
+    assert result.metrics["train"]["r2"] == measured["r2"]
+
+
+def test_callbacks_of_fit_are_called():
+    class Count(mlpengine.Callback):
+        epochs = 0
+
+        def on_train_epoch_end(self, loop, row):
+            self.epochs = row.epoch
+            if row.epoch == 3:
+                loop.stop()
+
+    count = Count()
+    _, result = mlpengine.fit("diabetes", callbacks=[count], training={"epochs": 9})
+    assert (count.epochs, result.epochs, result.ending) == (3, 3, "interrupted")
+
+
+BAD_FITS = {
+    "a misspelled section": ({"modle": {}}, "fit: modle: unknown key - did you mean 'model'?"),
+    "a misspelled key": ({"model": {"hiden": [4]}}, "model.hiden: unknown key"),
+    "a wrong value": ({"training": {"epochs": 0}}, "training.epochs: must be at least 1 (got 0)"),
+    "no target": ({"target": None}, "fit: data.target: this key is required"),
+    "a wrong target": ({"target": "prise"}, "has no column 'prise' - did you mean 'price'?"),
+    "text data": ({"data": "x.csv"}, "fit: data must be a mapping"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FITS)
+def test_mistakes_in_the_settings_are_named(name):
+    settings, text = BAD_FITS[name]
+    frame = pd.DataFrame({"x": range(30), "price": range(30)})
+    with pytest.raises(mlpengine.UsageError) as error:
+        mlpengine.fit(frame, **({"target": "price"} | settings))
+    assert text in str(error.value)
