@@ -21,6 +21,7 @@ class Update:
         carried: names of the numbers that a step reads from the previous step.
         carried_values: their values, those of step t in row ``t % 2``.
         weight_decay: factor of the decay of the parameters in the ranges `decayed`.
+        trained: the ranges of parameters that are updated; the others are frozen.
         flush_every: steps between two flushes of entries near zero.
         floors: the minimum of the moments that are squares; in the others, entries smaller than
             `threshold` become zero.
@@ -35,6 +36,7 @@ class Update:
     carried_values: Array
     weight_decay: float
     decayed: Sequence[tuple[int, int]]
+    trained: Sequence[tuple[int, int]]
     flush_every: int
     floors: Mapping[str, float]
     threshold: float

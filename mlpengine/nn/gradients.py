@@ -101,12 +101,17 @@ class Gradients:
                 f"(scratch {scratch.batch_size}, gradients {self.batch_size})"
             )
         recording = scratch.recording
-        wanted = list(recording.tape.parameters)
+        frozen = self.mlp.params.frozen
+        wanted = [n for n in recording.tape.parameters if n.name not in frozen]
+        for name in frozen:
+            self.views[name].fill(0.0)  # once: no backward writes them
         gradients = {n.index: self.views[n.name] for n in wanted}
         if self.d_input is not None:
             wanted.append(recording.input)
             gradients[recording.input.index] = self.d_input
-        plan = BackwardPlan(scratch.program.plan, wanted, retain=recording.pre_activations)
+        lowest = 0 if self.d_input is not None else self.mlp.lowest_trained
+        retained = recording.pre_activations[lowest:]
+        plan = BackwardPlan(scratch.program.plan, wanted, retain=retained)
         seeds = {recording.output.index: self.d_output}
         backward = Backward(plan, scratch.program, gradients, seeds, self._memory.arena)
         self._memory.arena = backward.arena
@@ -120,13 +125,18 @@ class Gradients:
     def d_hidden(self) -> list[Array]:
         """Gradients of the pre-activations of the layers, (batch, out_dim), of the last backward.
 
-        The last is `d_output` itself where the output has no activation.
+        The last is `d_output` itself where the output has no activation; zeros of frozen layers
+        below the first that is trained.
         Raises: TapeError before the first backward.
         """
         if self._last is None:
             raise TapeError("d_hidden: needs a backward first")
         scratch, backward = self._last
-        return [backward.gradient(n) for n in scratch.recording.pre_activations]
+        nodes, plan = scratch.recording.pre_activations, backward.plan
+        return [
+            backward.gradient(n) if n in plan.retain else np.zeros(n.spec.shape, n.spec.dtype)
+            for n in nodes
+        ]
 
     @property
     def planned_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """The layers of a dense network: their description, and their recording on a tape."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import pairwise
 from typing import Any
@@ -157,6 +157,43 @@ class Network:
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64, of everything."""
         return self.params.flat.dtype
+
+    def freeze(self, layers: Iterable[int]) -> None:
+        """Keep the weights and biases of these layers as they are, and train all others.
+
+        Layers count from 0, or from -1 backwards; none unfreezes all. No executor computes the
+        gradients of frozen layers, which are zero, and no optimizer moves or decays them. Call
+        this before making gradients, optimizer and training step.
+
+        >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
+        >>> mlp = Mlp([4, 8, 8, 1])
+        >>> mlp.freeze([0, 1])
+        >>> step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), batch_size=16)
+
+        Raises: UsageError for a layer that does not exist, or if no layer is left to train.
+        """
+        count = len(self.layers)
+        numbers = set()
+        for number in layers:
+            if not isinstance(number, int | np.integer) or not -count <= number < count:
+                raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
+            numbers.add(int(number) % count)
+        if len(numbers) == count:
+            raise UsageError(f"freeze: a layer must be left to train (got all {count})")
+        frozen = [self.layers[number] for number in sorted(numbers)]
+        self.params.frozen = frozenset(n for f in frozen for n in (f.weight_name, f.bias_name))
+
+    @property
+    def frozen(self) -> list[int]:
+        """The numbers of the layers that `freeze` froze."""
+        frozen = self.params.frozen
+        return [i for i, layer in enumerate(self.layers) if layer.weight_name in frozen]
+
+    @property
+    def lowest_trained(self) -> int:
+        """The number of the first layer that is trained."""
+        frozen = self.frozen
+        return next(i for i in range(len(self.layers)) if i not in frozen)
 
     def move_to(self, block: Array, row: int) -> None:
         """Move the parameters into that row of `block`, before anything is bound to them."""

@@ -196,7 +196,7 @@ class Mlp(Network):
     def redrawn(self, seed: int) -> "Mlp":
         """Return a network of the same architecture and options, its weights drawn with `seed`."""
         *hidden, last = (layer.activation for layer in self.layers)
-        return Mlp(
+        mlp = Mlp(
             self.sizes,
             activation=hidden,
             output_activation=last,
@@ -205,6 +205,8 @@ class Mlp(Network):
             seed=seed,
             dtype=self.dtype,
         )
+        mlp.freeze(self.frozen)
+        return mlp
 
     @classmethod
     def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> "Mlp":

@@ -1,7 +1,7 @@
 """The base of all optimizers: binding to flat vectors, step count, learning rate, decay, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from typing import Any, Protocol, TypeAlias
@@ -87,6 +87,7 @@ class Optimizer(ABC):
       ``1 - lr * weight_decay``, with the scheduled rate as in PyTorch's AdamW.  It applies to
       weights, the views with two or more dimensions, and to the others (biases, scales) only with
       ``decay_biases=True``.  Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
+    * Frozen parameters (`Flat.frozen`) are neither updated nor decayed.
     * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
 
     `steps` counts the updates; `current_lr` is the rate of the last update, or of the first one if
@@ -144,8 +145,10 @@ class Optimizer(ABC):
         self._signed, self._squares = tuple(signed or {}), tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
-        self._blocks = _blocks(flat)
-        self.decayed = _decayed_ranges(self.params, biases=decay_biases) if weight_decay else []
+        self._frozen, self.trained = self.params.frozen, self.params.ranges()
+        self._blocks = _blocks(flat, self.trained)
+        decayed = self.params.ranges(weights_only=not decay_biases)
+        self.decayed = decayed if weight_decay else []
         self.keep = self._constant(1.0)
         self.flush_every = flush_interval([*(signed or {}).values(), *(squares or {}).values()])
         self._bind_buffers()
@@ -219,6 +222,8 @@ class Optimizer(ABC):
                 f"{self._where}: gradients must have the parameters' dtype "
                 f"(gradients {grads_flat.dtype}, parameters {flat.dtype})"
             )
+        if self.params.frozen != self._frozen:
+            raise UsageError(f"{self._where}: must be made after layers are frozen")
         calls: list[Call] = [self.advance]
         for block in self._blocks:
             calls.extend(self._decay(block))
@@ -311,6 +316,7 @@ class Optimizer(ABC):
             self.carried,
             self.weight_decay,
             self.decayed,
+            self.trained,
             self.flush_every,
             floors={name: floor(dtype) for name in self._squares},
             threshold=threshold(dtype),
@@ -359,24 +365,13 @@ class Optimizer(ABC):
                 yield flush_square(self.moments[name][block])
 
 
-def _blocks(flat: Array) -> list[slice]:
+def _blocks(flat: Array, ranges: Sequence[tuple[int, int]]) -> list[slice]:
     """Return slices of `flat` of equal length, in whole cache lines, that are updated in turn."""
-    if not flat.size:
-        return []
+    blocks = []
     line = 64 // flat.itemsize
-    length = line * ceil(flat.size / ceil(flat.nbytes / BLOCK_BYTES) / line)
-    bounds = [*range(0, flat.size, length), flat.size]
-    return [slice(start, stop) for start, stop in pairwise(bounds)]
-
-
-def _decayed_ranges(params: Flat, *, biases: bool) -> list[tuple[int, int]]:
-    """Return the ranges of the decayed parameters in the flat vector, adjacent ones joined."""
-    ranges: list[tuple[int, int]] = []
-    start = 0
-    for view in params.views.values():
-        stop = start + view.size
-        if biases or view.ndim >= 2:
-            first = ranges.pop()[0] if ranges and ranges[-1][1] == start else start
-            ranges.append((first, stop))
-        start = stop
-    return ranges
+    for first, last in ranges:
+        size = last - first
+        length = line * ceil(size / ceil(size * flat.itemsize / BLOCK_BYTES) / line)
+        bounds = [*range(first, last, length), last]
+        blocks += [slice(start, stop) for start, stop in pairwise(bounds)]
+    return blocks

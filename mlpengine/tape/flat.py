@@ -17,6 +17,7 @@ class Flat:
     Shapes: `flat` (total,); each of `views` has the shape of its spec and shares the vector's
     memory, in the order of `specs`, without gaps.
     Dtype: that of the specs, which must agree.
+    `frozen` are the names whose gradients are not computed and which no optimizer changes.
     Raises: DtypeError if the specs disagree on the dtype; UsageError beyond the address space.
     """
 
@@ -26,6 +27,7 @@ class Flat:
             listed = ", ".join(f"{name} {spec}" for name, spec in specs.items())
             raise DtypeError(f"flat vector: parameters need one dtype ({listed})")
         self.specs = dict(specs)
+        self.frozen: frozenset[str] = frozenset()
         dtype = next(iter(dtypes), np.dtype("float32"))
         count = sum(s.size for s in specs.values())
         if count * dtype.itemsize > maxsize:
@@ -54,6 +56,21 @@ class Flat:
             self.views[name] = flat[start:stop].reshape(spec.shape)
             start = stop
 
+    def ranges(self, *, weights_only: bool = False) -> list[tuple[int, int]]:
+        """Return the ranges of the vector that are not frozen, adjacent ones joined.
+
+        With `weights_only` those of views with two or more dimensions.
+        """
+        ranges: list[tuple[int, int]] = []
+        start = 0
+        for name, view in self.views.items():
+            stop = start + view.size
+            if name not in self.frozen and (view.ndim >= 2 or not weights_only):
+                first = ranges.pop()[0] if ranges and ranges[-1][1] == start else start
+                ranges.append((first, stop))
+            start = stop
+        return ranges
+
     @classmethod
     def pack(cls, arrays: Mapping[str, Array]) -> "Flat":
         """Return a flat vector that holds copies of `arrays`."""
@@ -63,10 +80,11 @@ class Flat:
         return packed
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"specs": self.specs, "memory": self._memory, "row": self._row}
+        names = {"specs": self.specs, "frozen": self.frozen}
+        return {**names, "memory": self._memory, "row": self._row}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.specs = state["specs"]
+        self.specs, self.frozen = state["specs"], state.get("frozen", frozenset())
         self._view(state["memory"], state["row"])
         if not self.flat.flags.writeable:  # joblib maps files read-only
             self._view(np.array(self.flat))

@@ -110,7 +110,7 @@ def test_decay_is_decoupled_and_spares_biases(make: Any, biases: bool) -> None:
 
 def test_decay_joins_neighbors_and_follows_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     params = Flat({name: Spec((5, 5), np.dtype("float32")) for name in "ab"})
-    assert _optimizer._decayed_ranges(params, biases=False) == [(0, 50)]
+    assert params.ranges(weights_only=True) == [(0, 50)]
     params.flat[...] = 1.0
     monkeypatch.setattr(_optimizer, "BLOCK_BYTES", 64)
     model = SimpleNamespace(params=params)

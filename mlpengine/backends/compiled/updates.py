@@ -100,9 +100,14 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
             lines.append(f"{at} = {at} < {lowest} ? {lowest} : {at};")
         else:
             lines.append(_zero_small(at, update, itemsize))
+    loops = [Loop("i", "first", "last", [line]) for line in lines]
     if _decays(update):
-        lines.append(_zero_small("params[i]", update, itemsize))
-    return ["(void)first, (void)last;", *(Loop("i", "first", "last", [line]) for line in lines)]
+        small = [_zero_small("params[i]", update, itemsize)]
+        loops += [
+            Loop("i", f"MAX({start}, first)", f"MIN({stop}, last)", small)
+            for start, stop in update.trained
+        ]
+    return ["(void)first, (void)last;", *loops]
 
 
 def _decays(update: Update) -> bool:
@@ -115,13 +120,12 @@ def _zero_small(at: str, update: Update, itemsize: int) -> str:
 
 
 def _ranges(update: Update) -> Iterator[tuple[int, int, bool]]:
-    """Yield the runs of parameters that do, or do not, decay."""
-    if not update.weight_decay:
-        yield 0, update.params.size, False
-        return
-    bounds = {0, update.params.size, *(b for pair in update.decayed for b in pair)}
-    for start, stop in pairwise(sorted(bounds)):
-        yield start, stop, any(a <= start < b for a, b in update.decayed)
+    """Yield the runs of trained parameters that do, or do not, decay."""
+    decayed = update.decayed if update.weight_decay else ()
+    for first, last in update.trained:
+        inner = (b for pair in decayed for b in pair if first < b < last)
+        for start, stop in pairwise(sorted({first, *inner, last})):
+            yield start, stop, any(a <= start < b for a, b in decayed)
 
 
 def _vector(

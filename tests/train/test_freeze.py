@@ -1,0 +1,182 @@
+"""Frozen layers: no executor computes their gradients, no optimizer moves them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlpengine import (
+    Adam,
+    AdamW,
+    Lion,
+    MeanSquaredError,
+    Mlp,
+    NAdam,
+    Population,
+    PopulationStep,
+    RmsProp,
+    Sgd,
+    TrainingStep,
+    UsageError,
+)
+from mlpengine.diagnostics import Diagnostics, verdicts
+from mlpengine.optim import AdaptiveClip, PercentileClip
+
+OPTIMIZERS = {
+    "adam": lambda mlp: Adam(mlp, lr=1e-2),
+    "adamw": lambda mlp: AdamW(mlp, lr=1e-2, weight_decay=0.1, decay_biases=True),
+    "lion": lambda mlp: Lion(mlp, lr=1e-3, weight_decay=0.1),
+    "nadam": lambda mlp: NAdam(mlp, lr=1e-2),
+    "rmsprop": lambda mlp: RmsProp(mlp, lr=1e-2, momentum=0.5),
+    "sgd": lambda mlp: Sgd(mlp, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=0.1),
+}
+
+
+@dataclass(frozen=True)
+class Executor:
+    """How the steps run, which layers are frozen, and how far from NumPy the results may be."""
+
+    options: Callable[[], dict[str, Any]]
+    choices: Sequence[Sequence[int]]
+    apart: float = 0.0
+
+
+ALL = ([0], [1], [0, 1], [2], [-1, 0])
+
+EXECUTORS = {
+    "numpy": Executor(lambda: {"backend": "numpy"}, ALL),
+    "numexpr": Executor(lambda: {"backend": "numexpr"}, [[0, 1]], 1e-5),
+    "compiled": Executor(lambda: {"backend": "compiled"}, [[0], [-1, 0]], 1e-5),
+    "compiled, two threads": Executor(lambda: {"backend": "compiled", "threads": 2}, [[1]], 1e-5),
+    "compiled in parts": Executor(
+        lambda: {"backend": "compiled", "clip": AdaptiveClip()}, [[0]], 1e-5
+    ),
+    "clipped": Executor(lambda: {"clip": PercentileClip(50)}, ALL),
+    "rematerialization": Executor(lambda: {"rematerialization": "balanced"}, ALL),
+}
+
+
+def rows():
+    g = np.random.default_rng(0)
+    x = g.standard_normal((40, 5)).astype("f4")
+    return x, np.sin(x[:, :2])
+
+
+def trained(optimizer, frozen, steps=4, **options):
+    mlp = Mlp([5, 7, 6, 2], activation="tanh", seed=1)
+    mlp.freeze(frozen)
+    before = mlp.state_dict()
+    step = TrainingStep(mlp, MeanSquaredError(), optimizer(mlp), 16, **options)
+    x, y = rows()
+    for start in range(steps):
+        step(x[start : start + 16], y[start : start + 16])
+    return mlp, before, step
+
+
+def moved(mlp, before):
+    return [
+        any((before[n] != mlp.params.views[n]).any() for n in (layer.weight_name, layer.bias_name))
+        for layer in mlp.layers
+    ]
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_frozen_layers_stay_in_every_executor(name):
+    row = EXECUTORS[name]
+    for frozen in row.choices:
+        mlp, before, step = trained(OPTIMIZERS["adamw"], frozen, **row.options())
+        assert moved(mlp, before) == [i not in mlp.frozen for i in range(3)]
+        for i in mlp.frozen:
+            assert not step.grads.d_weights[i].any()
+            assert not step.grads.d_biases[i].any()
+        plain = {k: v for k, v in row.options().items() if k == "clip"}
+        reference, _, _ = trained(OPTIMIZERS["adamw"], frozen, backend="numpy", **plain)
+        np.testing.assert_allclose(mlp.params.flat, reference.params.flat, atol=row.apart, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"), [*((name, "numpy") for name in OPTIMIZERS), ("sgd", "compiled")]
+)
+def test_frozen_layers_stay_under_every_optimizer(name, backend):
+    mlp, before, _ = trained(OPTIMIZERS[name], [0, 2], backend=backend)
+    assert moved(mlp, before) == [False, True, False]
+
+
+def test_the_gradients_of_the_others_are_those_of_the_whole_network():
+    """One step of plain descent moves each trained layer as without freezing."""
+    sgd = lambda mlp: Sgd(mlp, lr=0.1)  # noqa: E731
+    whole, _, _ = trained(sgd, [], steps=1)
+    for frozen in ALL:
+        mlp, _, step = trained(sgd, frozen, steps=1)
+        for i in set(range(3)) - set(mlp.frozen):
+            np.testing.assert_array_equal(mlp.weights[i], whole.weights[i])
+            np.testing.assert_array_equal(mlp.biases[i], whole.biases[i])
+        assert len(step.grads.d_hidden) == 3
+
+
+def test_no_call_computes_a_frozen_gradient():
+    """Freezing the layers near the input makes the backward pass as short as that of the rest."""
+    counts = []
+    for frozen in ([], [0], [0, 1]):
+        _, _, step = trained(OPTIMIZERS["adam"], frozen, steps=1)
+        counts.append(len(step.grads.calls(step.scratch)))
+    assert counts[0] > counts[1] > counts[2]
+
+
+def test_unfreezing_trains_all_again():
+    mlp, before, _ = trained(OPTIMIZERS["adam"], [0])
+    mlp.freeze([])
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 16)
+    x, y = rows()
+    step(x[:16], y[:16])
+    assert moved(mlp, before) == [True, True, True]
+
+
+def test_members_of_a_population_are_frozen_alike():
+    mlp = Mlp([5, 7, 2])
+    mlp.freeze([0])
+    members = Population(mlp, 2)
+    before = members.state_dict()
+    step = PopulationStep(members, MeanSquaredError(), Adam, 16)
+    x, y = rows()
+    for k in range(2):
+        step.steps[k](x[:16], y[:16])
+    after = members.state_dict()
+    assert [(before[n] == after[n]).all() for n in before] == [True, True, False, False]
+
+
+def test_diagnostics_do_not_blame_frozen_layers():
+    mlp = Mlp([5, 7, 6, 2], seed=1)
+    mlp.freeze([0, 1])
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=1e-2), 16)
+    diagnostics = Diagnostics(mlp)
+    x, y = rows()
+    for number in range(1, 60):
+        loss = step(x[:16], y[:16])
+        diagnostics.observe(step.scratch, step.grads, number, loss=loss)
+    assert not [v for v in verdicts(diagnostics) if v.layer in mlp.frozen]
+
+
+WRONG = {
+    "beyond the last": ([3], "layers count from 0 to 2 (got 3)"),
+    "not a number": (["0.weight"], "layers count from 0 to 2 (got '0.weight')"),
+    "all": ([0, 1, 2], "a layer must be left to train"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_layers_are_refused(name):
+    layers, text = WRONG[name]
+    with pytest.raises(UsageError) as error:
+        Mlp([5, 7, 6, 2]).freeze(layers)
+    assert text in str(error.value)
+
+
+def test_an_optimizer_made_before_freezing_is_refused():
+    mlp = Mlp([5, 7, 2])
+    adam = Adam(mlp)
+    mlp.freeze([0])
+    with pytest.raises(UsageError, match="must be made after layers are frozen"):
+        TrainingStep(mlp, MeanSquaredError(), adam, 16)
