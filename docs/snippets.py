@@ -1,0 +1,131 @@
+"""Run every example of the documentation as a reader would, page by page.
+
+``python docs/snippets.py [PAGE ...]``.  Each page starts in an empty directory.  In a block marked
+``console``, lines after ``$`` are commands of the shell, which must end with 0 (or with the code of
+a last line ``[exit code: 2]``), and the lines below are what they print; in a block marked
+``python``, lines after ``>>>`` are statements, as in doctest.  A line ``...`` stands for any lines
+and ``...`` within a line for any text.  A block marked with a file's name, such as
+```` ```yaml title="price.yaml" ````, is written to that file.
+"""
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+FENCE = re.compile(r"^(?P<fence>`{3,})(?P<kind>[a-z]*)(?: title=\"(?P<title>[^\"]+)\")?\s*$")
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+EXIT = re.compile(r"\[exit code: (\d+)\]")
+SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the file it names, its text, and where that begins."""
+
+    kind: str
+    title: str | None
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page."""
+    result: list[Block] = []
+    opened: re.Match[str] | None = None
+    start = 0
+    lines: list[str] = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        if opened is None:
+            opened, start, lines = FENCE.match(line), number + 1, []
+        elif line.strip() == opened["fence"]:
+            text = "".join(f"{line}\n" for line in lines)
+            result.append(Block(opened["kind"], opened["title"], text, start))
+            opened = None
+        else:
+            lines.append(line)
+    return result
+
+
+def failures(page: Path) -> list[str]:
+    """Run the examples of a page in the current directory; return what went wrong."""
+    wrong: list[str] = []
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+        elif block.kind == "console":
+            wrong += run_console(block, page)
+        elif block.kind == "python" and ">>>" in block.text:
+            wrong += run_python(block, page, names)
+    return wrong
+
+
+def run_console(block: Block, page: Path) -> list[str]:
+    """Run the commands of a block and compare what they print."""
+    wrong = []
+    for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+        command, _, expected = part.partition("\n")
+        while command.endswith("\\"):
+            more, _, expected = expected.partition("\n")
+            command = command[:-1] + more.removeprefix("> ")
+        code = EXIT.search(expected)
+        environment = dict(os.environ, COLUMNS="100", NO_COLOR="1", PYTHONUNBUFFERED="1")
+        environment["PATH"] = os.pathsep.join(
+            [str(Path(sys.executable).parent), os.environ["PATH"]]
+        )
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            env=environment,
+            timeout=SECONDS,
+            check=False,
+        )
+        where = f"{page.name}:{block.line}: $ {command}"
+        if done.returncode != (int(code[1]) if code else 0):
+            wrong.append(f"{where}\nexit code {done.returncode}\n{done.stdout}")
+        elif not matches(EXIT.sub("", expected), done.stdout):
+            wrong.append(f"{where}\nexpected\n{expected}\nprinted\n{done.stdout}")
+    return wrong
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Return whether a command printed what the page shows; nothing shown allows anything."""
+    if not expected.strip():
+        return True
+    return doctest.OutputChecker().check_output(expected, printed, FLAGS)
+
+
+def run_python(block: Block, page: Path, names: dict[str, object]) -> list[str]:
+    """Run the statements of a block, in the names of the page's earlier blocks."""
+    parser = doctest.DocTestParser()
+    test = parser.get_doctest(block.text, {}, page.name, str(page), block.line - 1)
+    test.globs = names
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append, clear_globs=False)
+    return ["".join(said)] if said else []
+
+
+def main(pages: list[Path]) -> int:
+    """Run pages, by default all; print the failures and return how many pages have some."""
+    count = 0
+    for page in pages or sorted(Path(__file__).parent.rglob("*.md")):
+        path = page.resolve()
+        with tempfile.TemporaryDirectory() as directory, chdir(directory):
+            wrong = failures(path)
+        print(f"{shlex.quote(str(page))}: {'failed' if wrong else 'ok'}", flush=True)
+        print("\n".join(wrong), end="\n" if wrong else "", flush=True)
+        count += bool(wrong)
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(min(main([Path(name) for name in sys.argv[1:]]), 1))
