@@ -14,8 +14,8 @@ EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 class Stopping:
     """The signal that was received, if any; `code` is the exit code that it leads to."""
 
-    def __init__(self) -> None:
-        self.code = 0
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.code, self._quiet = 0, quiet
         self._stop: Callable[[], None] | None = None
 
     def attach(self, stop: Callable[[], None]) -> None:
@@ -33,14 +33,15 @@ class Stopping:
         if self._stop is None:
             _say(b"interrupted\n")
             raise SystemExit(code)  # a callback from C may swallow it: then `attach` stops
-        _say(b"\nstopping after this step; again to leave at once\n")
+        if not self._quiet:
+            _say(b"\nstopping after this step; again to leave at once\n")
         self._stop()
 
 
 @contextmanager
-def stops() -> Iterator[Stopping]:
+def stops(*, quiet: bool = False) -> Iterator[Stopping]:
     """Handle SIGINT and SIGTERM within the context; restore the handlers after it."""
-    state = Stopping()
+    state = Stopping(quiet=quiet)
     before = {number: signal.signal(number, state.handle) for number in EXIT_CODES}
     try:
         yield state

@@ -112,12 +112,13 @@ def resumed_session(path: Path, callbacks: list[Progress]) -> Session:
     with ExitStack() as on_failure:
         directory = RunDirectory.open(path)
         on_failure.callback(directory.close)
-        session = _resumed(directory, callbacks)
+        session = session_in(directory, callbacks)
         on_failure.pop_all()
     return session
 
 
-def _resumed(directory: RunDirectory, callbacks: list[Progress]) -> Session:
+def session_in(directory: RunDirectory, callbacks: list[Progress]) -> Session:
+    """Return the session that goes on in a directory which this process has opened."""
     if not (directory.path / RESOLVED).is_file():
         raise RunError(
             f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to go "

@@ -20,7 +20,7 @@ from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 from mlpengine.train.history import History
 from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.task import Classification, Regression, Split, Task
+from mlpengine.train.task import HIGHER_IS_BETTER, Classification, Regression, Split, Task
 
 try:
     from matplotlib import style
@@ -178,6 +178,41 @@ def plot_residuals(truth: Array, predicted: Array, names: Sequence[str], path: s
             _histogram(grid[i, 1], predicted[:, i] - truth[:, i])
 
     _save(draw, path, (10, 0.6 + 4.0 * shown))
+
+
+def plot_sweep(values: Mapping[int, float], metric: str, path: str | Path) -> None:
+    """Draw the metric of each trial by number, and the best so far."""
+    numbers = np.array(sorted(values))
+    measured = np.array([values[number] for number in numbers.tolist()])
+    best = np.maximum if metric in HIGHER_IS_BETTER else np.minimum
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.plot(numbers, measured, "o", color=BLUE, markersize=4, label="trial")
+        so_far = best.accumulate(measured)
+        axes.step(numbers, so_far, where="post", color=ORANGE, label="best so far")
+        axes.set_title(f"validation {_title(metric)}")
+        axes.set_xlabel("trial")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if metric not in HIGHER_IS_BETTER:
+            _by_powers(axes, measured)
+        axes.legend(loc="best")
+
+    _save(draw, path, (8, 4.4))
+
+
+def plot_importance(shares: Mapping[str, float], metric: str, path: str | Path) -> None:
+    """Draw the share of each key of a sweep in the spread of the metric."""
+    names = sorted(shares, key=lambda name: shares[name])
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.barh(names, [shares[name] for name in names], color=BLUE)
+        axes.set_title(f"importance for validation {_title(metric)}")
+        axes.set_xlabel("share")
+        axes.grid(visible=False, axis="y")
+
+    _save(draw, path, (8, 1.6 + 0.36 * len(names)))
 
 
 def _columns(history: History | str | Path) -> dict[str, Array]:

@@ -1,6 +1,7 @@
 """Loading of a config file with overrides, and the error that lists every problem."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from mlpengine.config.problems import report_all
-from mlpengine.config.reader import Document, KeyPath, parse, read_document
+from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
 from mlpengine.config.renamed import rename_keys
 from mlpengine.config.schema import Config
 from mlpengine.data import DATASETS
@@ -49,9 +50,10 @@ class ConfigFile:
     def resolved(self) -> str:
         """Return the config as YAML with every default and override in it, and absolute paths.
 
-        The result is a config with the same meaning in every directory.
+        The result is a config with the same meaning in every directory.  The section `sweep` is
+        left out: a run is one trial.
         """
-        plain = self.config.model_dump()
+        plain = self.config.model_dump(exclude={"sweep"})
         plain["name"] = self.name
         for key in ("source", "validation_source", "test_source"):
             path = plain["data"][key] and self.find(plain["data"][key])
@@ -108,8 +110,20 @@ def check_config(path: Path, document: Document) -> ConfigFile:
     return ConfigFile(path, config, document)
 
 
+def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
+    """Return the problems that `load_config` would list."""
+    document = read_document(path)
+    with suppress(ConfigError):
+        for override in overrides:
+            _apply(override, document)
+        check_config(path, document)
+    return sorted(set(document.problems))
+
+
 def _apply(override: Override, document: Document) -> None:
     """Put a value into the document, and create missing sections above it."""
+    for path in [p for p in document.places if p[: len(override.path)] == override.path]:
+        del document.places[path]  # the value is no longer that of the file
     value = parse(override.text, override.label, document, override.path, line=0)
     section: dict[str, Any] = document.data
     for depth, key in enumerate(override.path[:-1], start=1):

@@ -37,6 +37,11 @@ Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 
 
+def rule(text: str, *at: str) -> PydanticCustomError:
+    """Return the error of a rule between fields, to be shown at the key path `at`."""
+    return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
+
+
 class Short:
     """Annotation of a field that accepts a short form and completes it before validation."""
 

@@ -112,9 +112,13 @@ def _description(model: type[BaseModel], path: KeyPath) -> str:
 
 def _fields(model: type[BaseModel], path: KeyPath, data: Any) -> Iterator[str]:
     """Yield the valid keys of the section at `path`; of a named option, those of its name."""
-    for key in path:
+    keys = iter(path)
+    for key in keys:
         data = data[key]
         field = model.model_fields[str(key)]
+        if get_origin(field.annotation) is dict:  # a section for each name
+            data, model = data[next(keys)], get_args(field.annotation)[1]
+            continue
         members = {
             m.model_fields["name"].default: m
             for m in _members(field.annotation)

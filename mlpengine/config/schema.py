@@ -20,7 +20,9 @@ from mlpengine.config.options import (
     Section,
     Short,
     read_formula,
+    rule,
 )
+from mlpengine.config.sweep import Metric, SweepSection
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import FormulaActivation
@@ -32,11 +34,6 @@ def known(value: str, names: Sequence[str]) -> str:
         listed = " or ".join(repr(name) for name in names)
         raise PydanticCustomError("literal_error", "one of {expected}", {"expected": listed})
     return value
-
-
-def rule(text: str, *at: str) -> PydanticCustomError:
-    """Return the error of a rule between fields, to be shown at the key path `at`."""
-    return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
 def _activation(text: str) -> str:
@@ -193,9 +190,7 @@ class ModelSection(Section):
 class EarlyStoppingSection(Section):
     """When to end before the last epoch."""
 
-    monitor: Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"] = Field(
-        default="loss", description="The validation metric to watch."
-    )
+    monitor: Metric = Field(default="loss", description="The validation metric to watch.")
     patience: Count = Field(
         default=20, description="Epochs without a better value before stopping."
     )
@@ -319,6 +314,10 @@ class Config(Section):
     )
     report: Annotated[ReportSection, ALL_OR_NOTHING] = Field(
         default=ReportSection(), description="Pictures and event files; false: none."
+    )
+
+    sweep: SweepSection | None = Field(
+        default=None, description="Values to try, for mlpengine sweep; training ignores it."
     )
 
     @model_validator(mode="after")

@@ -1,0 +1,380 @@
+"""The study of a sweep in Optuna: its storage, and which worker runs which trial.
+
+A trial belongs to the worker that holds the lock of its run directory.  The system releases the
+lock when that process ends, however it ends; then the trial goes on in another worker, from its
+newest checkpoint.
+"""
+
+import fcntl
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlpengine.config.sweep import JOURNAL, SpaceSection, SweepSection
+from mlpengine.errors import MissingExtraError, RunError, UsageError
+from mlpengine.files import writing
+from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
+from mlpengine.train.task import HIGHER_IS_BETTER
+
+try:
+    import optuna
+    from optuna.exceptions import OptunaError
+    from optuna.storages import BaseStorage
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+    from optuna.trial import FrozenTrial, Trial, TrialState
+except ImportError as error:
+    raise MissingExtraError("mlpengine sweep", "sweep") from error
+
+TRIALS, JOURNAL_FILE, SQLITE_LOCK = "trials", "journal.log", "sqlite.lock"
+MAX_DEATHS = 3
+"""So many workers may die in one trial before it counts as failed."""
+
+WARMUP = 5
+"""The median pruner leaves the first of so many parts of a trial alone."""
+
+REASON, DEATHS, LEFT = "reason", "deaths", "left"
+"""Attributes of a trial: why it failed, workers that died in it, whether one left it in order."""
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A trial that this process runs, with the lock of its run directory."""
+
+    trial: Trial
+    values: dict[str, Any]
+    directory: RunDirectory
+
+
+class JournalLock:
+    """A lock on the journal that the system releases when a process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, -1
+
+    def acquire(self) -> bool:
+        """Wait for the lock, and remove a line that a killed process or a full disk cut off."""
+        with writing(self._path):
+            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            size = os.fstat(self._file).st_size
+            if size and os.pread(self._file, 1, size - 1) != b"\n":
+                os.ftruncate(self._file, self._path.read_bytes().rfind(b"\n") + 1)
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        os.close(self._file)
+
+
+class Study:
+    """The trials of one sweep, in the storage that all its workers share.
+
+    Raises: RunError if the storage cannot be used.
+    """
+
+    def __init__(
+        self, directory: Path, sweep: SweepSection, *, name: str, seed: int, epochs: int
+    ) -> None:
+        self.directory, self.sweep, self._seed = directory, sweep, seed
+        self.sign = -1.0 if sweep.metric in HIGHER_IS_BETTER else 1.0
+        self._errors: tuple[type[Exception], ...] = (OptunaError,)
+        if sweep.storage != JOURNAL:
+            from sqlalchemy.exc import SQLAlchemyError
+
+            self._errors += (SQLAlchemyError,)
+        self.is_sqlite = sweep.storage.startswith("sqlite")
+        with ExitStack() as on_failure, self.storage_errors():
+            self._storage = _storage(directory, sweep.storage)
+            on_failure.callback(self.close)
+            self._study = optuna.create_study(
+                storage=self._storage,
+                study_name=name,
+                direction="maximize" if self.sign < 0 else "minimize",
+                load_if_exists=True,
+                pruner=_pruner(sweep.pruner, epochs),
+            )
+            on_failure.pop_all()
+
+    def close(self) -> None:
+        """Close the connections to a database."""
+        self._storage.remove_session()
+        if engine := getattr(self._storage, "engine", None):
+            engine.dispose()
+
+    def start(self) -> None:
+        """Mark a new study as that of the directory, and queue the trials of a grid.
+
+        Raises: UsageError if the storage holds a study of that name.
+        """
+        with self.storage_errors():
+            other = self._study.user_attrs.get("directory")
+            if other is not None or self._study.trials:
+                raise UsageError(
+                    f"{shown(self.sweep.storage)}: holds a sweep of the name "
+                    f"{self._study.study_name!r} ({other}); go on with that one by --join, or "
+                    "give this one another name"
+                )
+            self._study.set_user_attr("directory", str(self.directory))
+            if self.sweep.sampler == "grid":
+                for values in islice(self.sweep.grid, self.sweep.count):
+                    self._study.enqueue_trial(
+                        {
+                            k: _stored(v) if self.sweep.space[k].choice else v
+                            for k, v in values.items()
+                        }
+                    )
+
+    def claim(self) -> Claim | None:
+        """Return a trial to run: one whose worker is gone, or a new one; None if none is left."""
+        with self._lock(), self.storage_errors():
+            for frozen in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+                directory = self._unused(frozen.number)
+                if directory is None:
+                    continue
+                # its worker may have ended it before it released the lock
+                state = self._study.get_trials(deepcopy=False)[frozen.number].state
+                self._study.sampler = self._sampler(frozen.number)
+                trial = self._opened(frozen.number)
+                if state == TrialState.RUNNING and not self._has_failed(trial):
+                    return Claim(trial, self._values(trial), directory)
+                directory.close()
+            known = self._study.get_trials(deepcopy=False)
+            waiting = any(frozen.state == TrialState.WAITING for frozen in known)
+            if not waiting and len(known) >= self.sweep.count:
+                return None
+            self._study.sampler = self._sampler(len(known))
+            trial = self._study.ask()
+            directory = RunDirectory.create(self.path(trial.number))
+            return Claim(trial, self._values(trial), directory)
+
+    def path(self, number: int) -> Path:
+        """Return the run directory of a trial."""
+        return self.directory / TRIALS / f"{number:04d}"
+
+    def report(self, claim: Claim, epoch: int, value: float) -> bool:
+        """Tell the metric after an epoch; return whether the trial is to end."""
+        if self.sweep.pruner == "none" or not isfinite(value):
+            return False
+        with self.storage_errors(), warnings.catch_warnings():
+            # a trial that goes on repeats the epochs after its checkpoint
+            warnings.filterwarnings("ignore", "The reported value is ignored")
+            claim.trial.report(value, epoch)
+            return claim.trial.should_prune()
+
+    def complete(self, claim: Claim, value: float) -> None:
+        """Tell the final value of a trial."""
+        with self.storage_errors():
+            self._study.tell(claim.trial, value)
+
+    def prune(self, claim: Claim) -> None:
+        """Tell that a trial was ended early."""
+        with self.storage_errors():
+            self._study.tell(claim.trial, state=TrialState.PRUNED)
+
+    def fail(self, claim: Claim, reason: str) -> None:
+        """Tell that a trial failed, and why."""
+        with self.storage_errors():
+            claim.trial.set_user_attr(REASON, reason)
+            self._study.tell(claim.trial, state=TrialState.FAIL)
+
+    def leave(self, claim: Claim) -> None:
+        """Leave a trial to another worker, or to a later command; this is no death."""
+        with suppress(RunError), self.storage_errors():
+            claim.trial.set_user_attr(LEFT, True)
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials by number."""
+        with self.storage_errors():
+            return list(self._study.get_trials(deepcopy=False))
+
+    def best(self) -> FrozenTrial | None:
+        """Return the best trial that is complete; of equal ones the first."""
+        done = [t for t in self.trials() if t.state == TrialState.COMPLETE and t.value is not None]
+        return min(done, key=lambda t: (self.sign * (t.value or 0.0), t.number), default=None)
+
+    def described(self, frozen: FrozenTrial) -> dict[str, Any]:
+        """Return a trial as plain data."""
+        return {
+            "number": frozen.number,
+            "state": "failed" if frozen.state == TrialState.FAIL else frozen.state.name.lower(),
+            "value": frozen.value if frozen.state == TrialState.COMPLETE else None,
+            "reason": frozen.user_attrs.get(REASON),
+            "run_dir": str(self.path(frozen.number)),
+            "values": self.values(frozen),
+        }
+
+    def values(self, frozen: FrozenTrial | Trial) -> dict[str, Any]:
+        """Return the values of a trial by key path."""
+        return {
+            key: json.loads(frozen.params[key]) if entry.choice else frozen.params[key]
+            for key, entry in self.sweep.space.items()
+            if key in frozen.params
+        }
+
+    def importance(self) -> dict[str, float]:
+        """Return the share of each key in the spread of the metric; empty for too few trials."""
+        complete = [t for t in self.trials() if t.state == TrialState.COMPLETE]
+        if len(complete) < 4 or len({t.value for t in complete}) < 2:
+            return {}
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        with warnings.catch_warnings(), self.storage_errors():
+            warnings.simplefilter("ignore")  # that the evaluator is experimental
+            return dict(optuna.importance.get_param_importances(self._study, evaluator=evaluator))
+
+    @contextmanager
+    def storage_errors(self) -> Iterator[None]:
+        """Turn errors of the storage into a RunError that names it without its password."""
+        try:
+            yield
+        except self._errors as error:
+            cause = error.__cause__ or error
+            reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+            raise RunError(
+                f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason}); "
+                f"nothing is lost: mlpengine sweep --join {self.directory}"
+            ) from error
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the only place for a worker on SQLite.  Raises: RunError if it is taken."""
+        path = self.directory / SQLITE_LOCK
+        with writing(path):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError as error:
+            raise RunError(
+                f"{self.directory}: another worker is at work, and SQLite is for one; wait for "
+                "it, or begin a sweep with storage: journal or PostgreSQL"
+            ) from error
+        finally:
+            os.close(file)
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Let one worker at a time choose a trial."""
+        path = self.directory / LOCK_FILE
+        with writing(path):
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            with writing(path):
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+    def _unused(self, number: int) -> RunDirectory | None:
+        """Return the directory of a trial, locked, unless a worker holds it."""
+        path = self.path(number)
+        if not (path / LOCK_FILE).is_file():
+            return RunDirectory.create(path)
+        try:
+            return RunDirectory.open(path)
+        except RunError:
+            return None
+
+    def _opened(self, number: int) -> Trial:
+        study = self._storage.get_study_id_from_name(self._study.study_name)
+        return Trial(
+            self._study, self._storage.get_trial_id_from_study_id_trial_number(study, number)
+        )
+
+    def _has_failed(self, trial: Trial) -> bool:
+        """Count the death of a trial's worker; return whether there were too many of them."""
+        if trial.user_attrs.get(LEFT):
+            trial.set_user_attr(LEFT, False)
+            return False
+        deaths = trial.user_attrs.get(DEATHS, 0) + 1
+        trial.set_user_attr(DEATHS, deaths)
+        if deaths < MAX_DEATHS:
+            return False
+        trial.set_user_attr(REASON, f"its worker died {deaths} times")
+        self._study.tell(trial, state=TrialState.FAIL)
+        return True
+
+    def _values(self, trial: Trial) -> dict[str, Any]:
+        """Return the values of a trial, drawn now where it has none yet."""
+        for key, entry in self.sweep.space.items():
+            _suggest(trial, key, entry)
+        return self.values(trial)
+
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        """Return the sampler of one trial, whose seed is that of the config and the number.
+
+        So an interrupted sweep goes on as it would have, and no two workers draw the same.
+        """
+        seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+        if self.sweep.sampler == "tpe":
+            return optuna.samplers.TPESampler(seed=seed)
+        return optuna.samplers.RandomSampler(seed=seed)
+
+
+def shown(storage: str) -> str:
+    """Return a storage for messages, without its password."""
+    if storage == JOURNAL:
+        return JOURNAL_FILE
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(storage).render_as_string(hide_password=True)
+    except ArgumentError:
+        return f"{storage.partition('://')[0]}://..."
+
+
+def _storage(directory: Path, storage: str) -> BaseStorage:
+    """Open the storage.  Raises: UsageError for a URL without a driver, and what it raises."""
+    if storage == JOURNAL:
+        path = directory / JOURNAL_FILE
+        with writing(path):
+            return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))  # type: ignore[arg-type]
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import ArgumentError
+
+    kind, place = storage.split("://", 1)
+    if kind in ("postgres", "postgresql"):
+        storage = f"postgresql+psycopg://{place}"  # the driver that the extra installs
+    try:
+        return RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
+    except (ImportError, ArgumentError) as error:
+        reason = error.__cause__ or error
+        raise UsageError(
+            f"sweep.storage: must be the URL of a database whose driver is installed, such as "
+            f"postgresql://user@host/name (got {shown(storage)}: {reason})"
+        ) from error
+
+
+def _pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:
+    if name == "median":
+        return optuna.pruners.MedianPruner(n_warmup_steps=epochs // WARMUP)
+    if name == "hyperband":
+        return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=epochs)
+    return optuna.pruners.NopPruner()
+
+
+def _suggest(trial: Trial, key: str, entry: SpaceSection) -> None:
+    """Draw the value of a key, unless the trial has one."""
+    if entry.choice:
+        trial.suggest_categorical(key, [_stored(value) for value in entry.choice])
+    elif entry.int:
+        trial.suggest_int(key, *entry.int)
+    else:
+        low, high = entry.ends
+        trial.suggest_float(key, low, high, log=entry.log is not None)
+
+
+def _stored(value: Any) -> str:
+    """Return a choice as Optuna stores it: lists and mappings too, as JSON."""
+    return json.dumps(value)

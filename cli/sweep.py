@@ -1,0 +1,321 @@
+"""`mlpengine sweep`: trials of a config with other settings, in workers that come and go."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlpengine.config import ConfigFile, parse_override
+from mlpengine.config.build import build
+from mlpengine.config.load import load_config
+from mlpengine.config.space import load_sweep
+from mlpengine.config.sweep import SweepSection
+from mlpengine.data import DATASETS
+from mlpengine.errors import RunError, UsageError
+from mlpengine.files import write_atomically
+from mlpengine.train.model import MODEL_FILE
+from mlpengine.train.run_directory import RunDirectory
+from mlpengine.wording import plural
+
+from .pictures import PLOTS
+from .report import shortest
+from .session import uses_extra
+from .stopping import EXIT_CODES, Stopping, leave, stops
+from .streams import say
+
+if TYPE_CHECKING:
+    from .study import Study
+    from .trials import Sweep
+
+BEST = "best.yaml"
+SHOWN_TRIALS = 10
+POLL = 0.05
+"""Seconds between two looks at the worker processes."""
+
+EPILOG = """\b
+Examples:
+  mlpengine sweep sweep.yaml --workers 2
+  mlpengine sweep sweep.yaml --set sweep.trials=100 --set training.epochs=50
+  mlpengine sweep --join runs/sweep                 # go on, or help from another shell
+  mlpengine train runs/sweep/best.yaml
+
+\b
+A config for it has one more section:
+  sweep:
+    trials: 60
+    metric: loss                # of the validation rows
+    sampler: tpe                # or random, grid
+    pruner: median              # or none, hyperband
+    space:
+      optimizer.lr: {log: [1e-4, 1e-1]}
+      model.hidden: {choice: [[64], [128, 64]]}
+      model.dropout: {range: [0, 0.5]}
+      training.batch_size: {int: [16, 256]}
+"""
+
+
+@click.command("sweep", epilog=EPILOG)
+@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--join",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="SWEEP",
+    help="Go on with a sweep, or work on it beside others; takes no CONFIG.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, help="Processes, of one thread each.  [1]"
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the sweep; by default runs/<name>. One in use gets -002, -003, ... added.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in sweep.trials=9"
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@click.option("--worker", is_flag=True, hidden=True)
+def command(
+    config: Path | None,
+    join: Path | None,
+    workers: int,
+    out: Path | None,
+    settings: tuple[str, ...],
+    quiet: bool,
+    as_json: bool,
+    worker: bool,
+) -> None:
+    """Train the YAML file CONFIG with other values of some keys, and find the best.
+
+    Each trial is an ordinary run in a directory below the sweep's. Workers may be added, stopped
+    or killed at any time: their trials go on in others, or after the next --join.
+    """
+    from .trials import Sweep, Worker
+
+    if join is not None and (config or out or settings):
+        raise UsageError("--join: a sweep goes on as it began; give its directory alone")
+    with stops(quiet=worker) as state:
+        if join is not None:
+            sweep = Sweep.load(join)
+        elif config is None:
+            raise UsageError("sweep: give a CONFIG, or --join SWEEP (mlpengine sweep --help)")
+        else:
+            sweep = begin(config, settings, out, workers, quiet=quiet)
+        with ExitStack() as stack:
+            study = stack.enter_context(closing(sweep.study()))
+            if not worker:
+                check_workers(study.sweep, workers)
+            if study.is_sqlite:
+                stack.enter_context(study.alone())
+            code = 0
+            if workers > 1:
+                code = supervise(sweep.directory, workers, state, quiet=quiet)
+            else:
+                until = monotonic() + (study.sweep.seconds or inf)
+                parent = os.getppid() if worker else None
+                Worker(sweep, study, state, quiet=quiet, parent=parent).run(until)
+            if not worker:
+                outcome = finish(sweep, study)
+                say(json.dumps(outcome) if as_json else report(sweep, study, outcome))
+    leave(state)
+    if code:
+        raise SystemExit(code)
+
+
+def begin(
+    config: Path, settings: Iterable[str], out: Path | None, workers: int, *, quiet: bool
+) -> "Sweep":
+    """Check a sweep, read its data once, and make its directory and its study."""
+    from .trials import QUIET, SETTINGS, SWEEP, Sweep
+
+    given = list(settings)
+    file, section = load_sweep(config, [parse_override(text) for text in given])
+    check_workers(section, workers)
+    check_data(load_config(config, [parse_override(text) for text in (*given, *QUIET)]))
+    given += located(file, section)
+    name = file.name
+    directory = RunDirectory.create(out or Path("runs") / name)
+    with directory, ExitStack() as on_failure:
+        on_failure.callback(shutil.rmtree, directory.path, ignore_errors=True)
+        raw = file.document.raw
+        directory.write(SWEEP, raw)
+        sweep = Sweep(directory.path, name, tuple(given))
+        with closing(sweep.study()) as study:
+            study.start()
+        directory.write_json(
+            SETTINGS,
+            {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()},
+        )
+        on_failure.pop_all()
+    if not quiet:
+        count = plural(section.count, "trial")
+        say(f"sweep    {count} of {config}, {plural(workers, 'worker')}", err=True)
+        say(f"run      {shortest(directory.path)}", err=True)
+    return sweep
+
+
+def check_workers(section: SweepSection, workers: int) -> None:
+    """Refuse several workers on SQLite."""
+    if workers > 1 and section.storage.startswith("sqlite"):
+        raise UsageError(
+            f"--workers: SQLite is for one worker (got {workers}): it locks the whole file for "
+            "each write, and on network file systems not reliably; use storage: journal, or "
+            "PostgreSQL"
+        )
+
+
+def check_data(file: ConfigFile) -> None:
+    """Read the data, and check that the base config trains and has the metric of the sweep."""
+    experiment = build(file)
+    known, metric = ("loss", *experiment.task.headline), file.config.sweep
+    if metric is not None and metric.metric not in known:
+        text = f"this task has {', '.join(known)} (got {metric.metric!r})"
+        raise file.wrong(("sweep", "metric"), text)
+
+
+def located(file: ConfigFile, section: SweepSection) -> list[str]:
+    """Return the paths of data and database as settings with absolute paths."""
+    settings = []
+    for key in ("source", "validation_source", "test_source"):
+        source = getattr(file.config.data, key)
+        path = file.find(source) if source and source not in DATASETS else None
+        if path:
+            settings.append(f"data.{key}={json.dumps(str(path))}")
+    kind, _, place = section.storage.partition(":///")
+    if kind.startswith("sqlite") and place and not place.startswith(":"):
+        settings.append(f"sweep.storage={json.dumps(f'{kind}:///{Path(place).absolute()}')}")
+    return settings
+
+
+def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) -> int:
+    """Run worker processes to their end; replace those that are killed; return their exit code."""
+    arguments = [sys.executable, "-m", "mlpengine_cli.main", "sweep", "--join", str(directory)]
+    arguments += ["--worker", *(["--quiet"] if quiet else [])]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+    def started() -> subprocess.Popen[bytes]:
+        # a session of its own, so that Ctrl-C reaches it once, from here
+        return subprocess.Popen(arguments, env=environment, start_new_session=True)
+
+    running = [started() for _ in range(workers)]
+
+    def stop() -> None:
+        for process in running:
+            process.send_signal(signal.SIGINT)
+
+    state.attach(stop)
+    code = 0
+    while running:
+        for process in tuple(running):
+            try:
+                ended = process.wait(POLL)
+            except subprocess.TimeoutExpired:
+                continue
+            running.remove(process)
+            if ended < 0 and not state.code:
+                say("a worker was killed; another one goes on with its trial", err=True)
+                running.append(started())
+            elif ended not in (0, *EXIT_CODES.values()):
+                code = ended
+    return code
+
+
+def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:
+    """Write the best config and the pictures; return what is to be told.
+
+    Raises: RunError if every trial failed.
+    """
+    trials, best = study.trials(), study.best()
+    directory = sweep.directory
+    outcome: dict[str, Any] = {
+        "sweep_dir": str(directory),
+        "metric": study.sweep.metric,
+        "trials": [study.described(trial) for trial in trials],
+        "best": None,
+    }
+    if best is None:
+        reasons = [one["reason"] for one in outcome["trials"] if one["reason"]]
+        if len(reasons) == len(trials) == study.sweep.count:
+            raise RunError(f"{directory}: every trial failed (the first: {reasons[0]})")
+        return outcome
+    values = study.values(best)
+    file = sweep.config(values, f'name="{sweep.name[:95]}-best"')
+    head = (
+        f"# Trial {best.number} of {len(trials)}: {study.sweep.metric} {best.value:.6g}.\n"
+        f"# Its weights: {study.path(best.number) / MODEL_FILE}\n"
+    )
+    write_atomically(directory / BEST, (head + file.resolved()).encode())
+    outcome["best"] = {
+        **study.described(best),
+        "config": str(directory / BEST),
+        "model": str(study.path(best.number) / MODEL_FILE),
+    }
+    outcome["pictures"] = pictures(file, outcome, study)
+    return outcome
+
+
+def pictures(file: ConfigFile, outcome: dict[str, Any], study: "Study") -> list[str]:
+    """Draw the history and the importance of the keys, if the config wants pictures."""
+    if not uses_extra(file.config.report.plots, "matplotlib"):
+        return []
+    from mlpengine.plots import plot_importance, plot_sweep
+
+    directory = Path(outcome["sweep_dir"]) / PLOTS
+    directory.mkdir(exist_ok=True)
+    paths = [directory / "history.png"]
+    values = {one["number"]: one["value"] for one in outcome["trials"] if one["value"] is not None}
+    plot_sweep(values, study.sweep.metric, paths[0])
+    if shares := study.importance():
+        paths.append(directory / "importance.png")
+        plot_importance(shares, study.sweep.metric, paths[1])
+    return [str(path) for path in paths]
+
+
+def report(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
+    """Return the best trials as a table, and where everything lies."""
+    from .trials import short
+
+    trials, best = outcome["trials"], outcome["best"]
+    states = Counter(one["state"] for one in trials)
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    directory = shortest(sweep.directory)
+    lines = []
+    if best:
+        done = [one for one in trials if one["value"] is not None]
+        done.sort(key=lambda one: (study.sign * one["value"], one["number"]))
+        titles = ["trial", study.sweep.metric, *study.sweep.space]
+        rows = [
+            [str(one["number"]), short(one["value"]), *map(short, one["values"].values())]
+            for one in done[:SHOWN_TRIALS]
+        ]
+        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+        lines += [
+            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in (titles, *rows)
+        ]
+        lines.append("")
+    lines.append(f"{plural(len(trials), 'trial')} of {study.sweep.count:,}: {counts}")
+    if best:
+        lines += [
+            f"the best is trial {best['number']}; its weights are kept, not trained again:",
+            f"{shortest(Path(best['model']))}",
+            f"mlpengine train {shortest(Path(best['config']))} gives the same weights",
+            *(str(shortest(Path(path))) for path in outcome["pictures"]),
+        ]
+    if states["running"] or states["waiting"] or len(trials) < study.sweep.count:
+        lines.append(f"go on with: mlpengine sweep --join {directory}")
+    return "\n".join(lines)

@@ -1,0 +1,216 @@
+"""The trials of a sweep: each an ordinary run in a directory below the sweep's."""
+
+import json
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from mlpengine.config import ConfigFile, load_config, parse_override
+from mlpengine.config.build import Experiment, build
+from mlpengine.config.space import overrides
+from mlpengine.config.tables import Tables
+from mlpengine.errors import (
+    MlpEngineError,
+    NumericalError,
+    RunError,
+    ShapeError,
+    UsageError,
+)
+from mlpengine.files import read_file, similar_file
+from mlpengine.train.history import EpochRow
+from mlpengine.train.loop import Loop, Result
+from mlpengine.train.threads import pinned
+from mlpengine.wording import plural
+
+from .progress import Progress
+from .session import RESOLVED, Session
+from .stopping import Stopping
+from .streams import say
+from .study import Claim, Study
+from .train import session_in
+
+SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
+"""The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
+
+QUIET = ("report=false", "training.threads=1")
+"""Settings of every trial: no pictures, and one thread, as the workers share the cores."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep in its directory, as every worker reads it."""
+
+    directory: Path
+    name: str
+    settings: tuple[str, ...]
+
+    @classmethod
+    def load(cls, directory: Path) -> "Sweep":
+        """Read the directory of a sweep.  Raises: UsageError, RunError if it is none."""
+        directory = directory.absolute()
+        if not directory.exists():
+            raise UsageError(f"{directory}: there is no such sweep{similar_file(directory)}")
+        if not (directory / SETTINGS).is_file():
+            raise UsageError(
+                f"{directory}: is not the directory of a sweep (there is no {SETTINGS})"
+            )
+        try:
+            given = json.loads(read_file(directory / SETTINGS))
+            name, settings = str(given["name"]), tuple(map(str, given["settings"]))
+            digest = given["config_sha256"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise RunError(f"{directory / SETTINGS}: is damaged ({error!r})") from error
+        if sha256(read_file(directory / SWEEP)).hexdigest() != digest:
+            raise RunError(
+                f"{directory / SWEEP}: must be as it was when the sweep began (it was edited or "
+                "damaged); restore it, or begin a new sweep with other settings"
+            )
+        return cls(directory, name, settings)
+
+    def config(self, values: dict[str, Any], *settings: str) -> ConfigFile:
+        """Return the config of a trial, with further settings."""
+        given = [parse_override(text) for text in (*self.settings, *settings)]
+        return load_config(self.directory / SWEEP, [*given, *overrides(values)])
+
+    def study(self) -> Study:
+        """Open the study of the sweep."""
+        config = self.config({}).config
+        if config.sweep is None:
+            raise RunError(f"{self.directory / SWEEP}: has no section sweep")
+        return Study(
+            self.directory,
+            config.sweep,
+            name=self.name,
+            seed=config.seed,
+            epochs=config.training.epochs,
+        )
+
+
+class Reporter(Progress):
+    """Tells the study the metric after each epoch, and ends the trial if the pruner says so."""
+
+    order = -1  # before checkpoints are written: a trial that ends here saves once
+
+    def __init__(self, study: Study, claim: Claim) -> None:
+        self._study, self._claim = study, claim
+        self.pruned = False
+
+    def on_train_start(self, loop: Loop) -> None:
+        """Print nothing."""
+
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """Report the metric."""
+        metric = row.validation[self._study.sweep.metric]
+        if row.epoch < loop.epochs and self._study.report(self._claim, row.epoch, metric):
+            self.pruned = True
+            loop.stop()
+
+
+class Worker:
+    """Runs trials in this process, one after the other, until none is left or it is stopped.
+
+    With `parent`, the id of the process that started this one, it also ends when that one has.
+    """
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        study: Study,
+        state: Stopping,
+        *,
+        quiet: bool,
+        parent: int | None = None,
+    ) -> None:
+        self.sweep, self.study = sweep, study
+        self._state, self._quiet, self._parent = state, quiet, parent
+        self._read: tuple[ConfigFile, Tables] | None = None
+
+    def run(self, until: float) -> None:
+        """Run trials; begin none after the time `until` of the monotonic clock."""
+        while not self._state.code and monotonic() < until:
+            if self._parent is not None and os.getppid() != self._parent:
+                return
+            claim = self.study.claim()
+            if claim is None:
+                return
+            with claim.directory:
+                self._run(claim)
+
+    def _run(self, claim: Claim) -> None:
+        """Run one trial to its end, or to a signal."""
+        reporter = Reporter(self.study, claim)
+        try:
+            session = self._session(claim, reporter)
+        except (UsageError, ShapeError) as error:
+            self._failed(claim, error)
+            return
+        except BaseException:
+            self.study.leave(claim)
+            raise
+        self._state.attach(session.loop.stop)
+        with closing(session), pinned(session.experiment.blas_threads):
+            try:
+                result = session.loop.run()
+                session.finish(result)
+                self._end(claim, reporter, result)
+            except NumericalError as error:
+                self._failed(claim, error)
+            except BaseException:
+                self.study.leave(claim)
+                raise
+
+    def _end(self, claim: Claim, reporter: Reporter, result: Result) -> None:
+        """Tell the study how a trial ended."""
+        metric, value = self.study.sweep.metric, None
+        if result.best_epoch:
+            value = result.history.rows[result.best_epoch - 1].validation[metric]
+        if result.ending == "interrupted" and not reporter.pruned:
+            self.study.leave(claim)
+            return
+        if reporter.pruned:
+            self.study.prune(claim)
+            ending = "ended early by the pruner"
+        else:
+            self.study.complete(claim, value or 0.0)
+            ending = f"{metric} {short(value)}"
+        self._say(claim, f"{ending}, {plural(result.epochs, 'epoch')} in {result.seconds:.1f} s")
+
+    def _failed(self, claim: Claim, error: MlpEngineError) -> None:
+        self.study.fail(claim, str(error))
+        self._say(claim, f"failed: {error}")
+
+    def _say(self, claim: Claim, text: str) -> None:
+        if not self._quiet:
+            values = ", ".join(f"{key} {short(value)}" for key, value in claim.values.items())
+            say(f"trial {claim.trial.number}: {text} ({values})", err=True)
+
+    def _session(self, claim: Claim, reporter: Reporter) -> Session:
+        """Return the session of a trial, which goes on where another worker left it."""
+        directory = claim.directory
+        if (directory.path / RESOLVED).is_file():
+            return session_in(directory, [reporter])
+        file = self.sweep.config(claim.values, *QUIET, f"name=trial-{directory.path.name}")
+        session = Session(self._build(file), directory, [reporter])
+        session.write_inputs()
+        return session
+
+    def _build(self, file: ConfigFile) -> Experiment:
+        """Build an experiment; read the data once for trials that read them alike."""
+        config = file.config
+        if self._read is not None:
+            before, tables = self._read[0].config, self._read[1]
+            alike = (before.data, before.seed, before.training.dtype)
+            if alike == (config.data, config.seed, config.training.dtype):
+                return build(file, tables=tables)
+        experiment = build(file)
+        self._read = file, experiment.tables
+        return experiment
+
+
+def short(value: Any) -> str:
+    """Return a value of a space for a line of text."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,111 @@
+"""The section `sweep`: which keys vary over which values, and how trials are chosen."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from mlpengine.config.options import Count, Positive, Section, rule
+
+JOURNAL = "journal"
+"""The storage that lies in the sweep's directory."""
+
+Metric: TypeAlias = Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"]
+
+
+def _storage(text: str) -> str:
+    if text != JOURNAL and "://" not in text:
+        raise PydanticCustomError(
+            "storage", "{expected}", {"expected": "'journal' or a URL of a database"}
+        )
+    return text
+
+
+Bounds = Annotated[list[float], Field(min_length=2, max_length=2)]
+WholeBounds = Annotated[list[int], Field(min_length=2, max_length=2)]
+Choices = Annotated[list[Any], Field(min_length=1)]
+
+
+class SpaceSection(Section):
+    """The values that one key takes: one of four kinds."""
+
+    log: Bounds | None = Field(default=None, description="[low, high], evenly on a log scale.")
+    range: Bounds | None = Field(default=None, description="[low, high], evenly.")
+    int: WholeBounds | None = Field(default=None, description="[low, high], whole numbers.")
+    choice: Choices | None = Field(default=None, description="A list of values.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "SpaceSection":
+        given = [kind for kind in SpaceSection.model_fields if getattr(self, kind) is not None]
+        if len(given) != 1:
+            names = ", ".join(SpaceSection.model_fields)
+            raise rule(f"give one of {names} (got {', '.join(given) or 'none'})")
+        if self.choice is None:
+            low, high = getattr(self, given[0])
+            if not low < high:
+                raise rule(f"low must be below high (got {low:g}, {high:g})", given[0])
+            if self.log and low <= 0:
+                raise rule(f"low must be greater than 0 (got {low:g})", "log")
+        return self
+
+    @property
+    def ends(self) -> Sequence[Any]:
+        """The values that decide whether all are valid: both bounds, or every choice."""
+        if self.choice is not None:
+            return self.choice
+        return self.int or [float(end) for end in self.log or self.range or ()]
+
+    @property
+    def values(self) -> Sequence[Any] | None:
+        """All values, or None where there are too many to list."""
+        if self.int:
+            low, high = self.int
+            return range(low, high + 1)
+        return self.choice
+
+
+class SweepSection(Section):
+    """Trials of a config with other values of some keys."""
+
+    trials: Count = Field(default=60, description="How many trials, pruned and failed included.")
+    seconds: Positive | None = Field(
+        default=None, description="No trial begins later than so many seconds after the command."
+    )
+    metric: Metric = Field(
+        default="loss", description="The validation metric that chooses the best trial."
+    )
+    sampler: Literal["tpe", "random", "grid"] = Field(
+        default="tpe", description="How values are chosen: by earlier trials, by chance, or all."
+    )
+    pruner: Literal["none", "median", "hyperband"] = Field(
+        default="none", description="Which trials end early, by the metric after each epoch."
+    )
+    storage: Annotated[str, AfterValidator(_storage)] = Field(
+        default=JOURNAL,
+        description="journal: a file in the sweep's directory; or the URL of a database.",
+    )
+    space: dict[str, SpaceSection] = Field(
+        description="Key paths of the config, and the values that each takes."
+    )
+
+    @model_validator(mode="after")
+    def _something_varies(self) -> "SweepSection":
+        if not self.space:
+            raise rule("must have a key, such as optimizer.lr: {log: [1e-4, 1e-1]}", "space")
+        return self
+
+    @property
+    def grid(self) -> Iterator[dict[str, Any]]:
+        """Every combination of values, for `sampler: grid`."""
+        for values in product(*(entry.values or () for entry in self.space.values())):
+            yield dict(zip(self.space, values, strict=True))
+
+    @property
+    def count(self) -> int:
+        """Number of trials: `trials`, or of a grid at most its combinations."""
+        if self.sampler != "grid":
+            return self.trials
+        return min(self.trials, prod(len(entry.values or ()) for entry in self.space.values()))

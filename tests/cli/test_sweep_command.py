@@ -1,0 +1,322 @@
+"""`mlpengine sweep`: workers that come, go and are killed, the best config, and misuse."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import postgres
+import pytest
+from small import SMALL
+
+from mlpengine.errors import RunError
+from mlpengine.train.checkpoint import Checkpoints
+from mlpengine_cli import study as study_module
+from mlpengine_cli import trials as trials_module
+
+SPACE = "{optimizer.lr: {log: [1e-4, 1e-1]}, model.hidden: {choice: [[4], [6, 3]]}}"
+FILES = ("model.safetensors", "metrics.csv", "config.resolved.yaml")
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Write a config as s.yaml, with other settings of the section."""
+
+    def write(space=SPACE, **settings):
+        settings = {"trials": 4, "sampler": "random", **settings, "space": space}
+        lines = "".join(f"  {key}: {value}\n" for key, value in settings.items())
+        (tmp_path / "s.yaml").write_text(f"{SMALL}sweep:\n{lines}")
+
+    write()
+    return write
+
+
+def trials(directory):
+    """Return what a sweep left: its best config, and the files of each trial."""
+    runs = sorted(Path(directory, "trials").iterdir())
+    contents = {run.name: [(run / name).read_bytes() for name in FILES] for run in runs}
+    best = Path(directory, "best.yaml").read_text().splitlines()
+    return contents, [line for line in best if not line.startswith("# Its")]
+
+
+def values(ran):
+    """Return value and settings of each trial of a command that printed JSON."""
+    assert ran.code == 0, ran.err
+    return [(one["state"], one["value"], one["values"]) for one in json.loads(ran.out)["trials"]]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "count"), [("tpe", 12), ("random", 3), ("grid", 4)], ids=lambda value: str(value)
+)
+def test_a_sweep_repeats_itself_and_its_best_config_trains(sampler, count, sweep, mlpengine):
+    grid = "{training.batch_size: {int: [31, 32]}, model.hidden: {choice: [[4], [3]]}}"
+    sweep(grid if sampler == "grid" else SPACE, sampler=sampler, trials=count)
+    given = ("--set", "training.epochs=1")
+    first = mlpengine("sweep", "s.yaml", "-o", "first", "-q", "--json", *given)
+    drawn = values(first)
+    assert [state for state, _, _ in drawn] == ["complete"] * count
+    assert len({str(one) for *_, one in drawn}) == count
+    again = mlpengine("sweep", "s.yaml", "-o", "again", "-q", "--json", *given)
+    assert values(again) == drawn
+    assert trials("first") == trials("again")
+    best = json.loads(first.out)["best"]
+    assert best["value"] == min(value for _, value, _ in drawn)
+    assert mlpengine("train", best["config"], "-o", "best", "-q").code == 0
+    assert Path("best/model.safetensors").read_bytes() == Path(best["model"]).read_bytes()
+
+
+def test_the_table_names_the_best_trial_and_where_its_weights_are(sweep, mlpengine):
+    sweep(metric="accuracy")
+    ran = mlpengine("sweep", "s.yaml", "--set", "report={plots: true, tensorboard: false}")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].split()[:2] == ["trial", "accuracy"]
+    shown = [line.split() for line in ran.out.splitlines()[1:5]]
+    assert sorted(row[0] for row in shown) == ["0", "1", "2", "3"]
+    accuracies = [float(row[1]) for row in shown]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert f"the best is trial {shown[0][0]}; its weights are kept, not trained again" in ran.out
+    assert f"runs/s/trials/{int(shown[0][0]):04d}/model.safetensors" in ran.out
+    assert "4 trials of 4: 4 complete" in ran.out
+    assert "go on with" not in ran.out
+    for name in ("history.png", "importance.png"):
+        assert f"runs/s/plots/{name}" in ran.out
+        assert Path("runs/s/plots", name).read_bytes().startswith(b"\x89PNG")
+    assert ran.err.count("trial ") == 4
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+def test_bad_trials_end_early(pruner, sweep, mlpengine):
+    rates = "{optimizer.lr: {choice: [0.01, 0.02, 0.03, 0.04, 0.05, 1e-7, 2e-7]}}"
+    sweep(rates, pruner=pruner, sampler="grid", trials=9)
+    given = ("--set", "training.epochs=9")
+    drawn = values(mlpengine("sweep", "s.yaml", "-q", "--json", *given))
+    states = {one["optimizer.lr"]: state for state, _, one in drawn}
+    assert "pruned" in (states[1e-7], states[2e-7])
+    pruned = [i for i, (state, *_) in enumerate(drawn) if state == "pruned"]
+    for number in pruned:
+        run = Path(f"runs/s/trials/{number:04d}")
+        assert 1 < len((run / "metrics.csv").read_text().splitlines()) < 10
+        assert json.loads((run / "result.json").read_text())["ending"] == "interrupted"
+
+
+def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
+    sweep(sampler="tpe", trials=3)
+    assert mlpengine("sweep", "s.yaml", "-o", "whole", "-q").code == 0
+    epochs = []
+
+    def interrupt(self, loop, row):
+        epochs.append(row.epoch)
+        if len(epochs) == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(trials_module.Reporter, "on_train_epoch_end", interrupt)
+    ran = mlpengine("sweep", "s.yaml", "-o", "part")
+    assert ran.code == 130
+    assert "2 trials of 3: 1 complete, 1 running\n" in ran.out
+    assert "go on with: mlpengine sweep --join part" in ran.out
+    ran = mlpengine("sweep", "--join", "part", "-q")
+    assert (ran.code, "3 trials of 3: 3 complete" in ran.out) == (0, True)
+    whole, part = trials("whole"), trials("part")
+    assert whole[0] == part[0]
+
+
+KILLED = """\
+import os, signal, sys
+from mlpengine.train.checkpoint import Checkpoints
+from mlpengine_cli.main import run
+real, saved = Checkpoints.save, []
+def save(*args, **options):
+    saved.append(real(*args, **options))
+    if len(saved) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return saved[-1]
+Checkpoints.save = save
+run(sys.argv[2:])
+"""
+EVERY = ("--set", "training.checkpoint={every_epochs: 1, every_seconds: null}")
+
+
+def killed(number, *args):
+    """Run a command in a process that kills itself with its checkpoint of that number."""
+    ran = subprocess.run([sys.executable, "-c", KILLED, str(number), *args], capture_output=True)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+
+
+def test_the_trial_of_a_killed_worker_goes_on_and_nothing_else_is_lost(
+    sweep, mlpengine, monkeypatch, tmp_path
+):
+    assert mlpengine("sweep", "s.yaml", "-o", "whole", "-q", *EVERY).code == 0
+    python = tmp_path / "python"  # the first worker process kills itself
+    python.write_text(
+        f"#!/bin/sh\nshift 2\nif mkdir {tmp_path}/once 2>/dev/null; then\n"
+        f"  exec {sys.executable} -c '{KILLED}' 2 \"$@\"\nfi\n"
+        f'exec {sys.executable} -m mlpengine_cli.main "$@"\n'
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    ran = mlpengine("sweep", "s.yaml", "-o", "part", "--workers", "2", "--json", *EVERY)
+    assert ran.err.count("a worker was killed") == 1
+    assert [state for state, *_ in values(ran)] == ["complete"] * 4
+    assert trials("whole")[0] == trials("part")[0]
+
+
+def test_a_line_of_the_journal_that_was_cut_off_is_removed(sweep, mlpengine):
+    assert mlpengine("sweep", "s.yaml", "-q").code == 0
+    with Path("runs/s/journal.log").open("ab") as journal:
+        journal.write(b'{"op_code": 8, "tri')  # as a full disk or a killed worker leaves it
+    study = trials_module.Sweep.load(Path("runs/s")).study()
+    assert study.claim() is None
+    study.sweep = study.sweep.model_copy(update={"trials": 5})
+    assert study.claim().trial.number == 4
+    lines = Path("runs/s/journal.log").read_text().splitlines()
+    assert all(json.loads(line) for line in lines)
+
+
+def test_a_trial_that_kills_every_worker_fails(sweep, mlpengine, monkeypatch):
+    sweep(trials=1)
+    monkeypatch.setattr(trials_module.Worker, "run", lambda *_: None)
+    assert mlpengine("sweep", "s.yaml", "-q").code == 0
+    for _ in range(study_module.MAX_DEATHS):
+        worker = trials_module.Sweep.load(Path("runs/s")).study()
+        worker.claim().directory.close()  # as when the process is killed
+    assert worker.claim() is None
+    ran = mlpengine("sweep", "--join", "runs/s")
+    assert ran.code == 1
+    assert "every trial failed (the first: its worker died 3 times)" in ran.err
+
+
+def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine):
+    sweep(
+        "{training.clip_norm: {choice: [null, 1.0]}, optimizer.lr: {choice: [0.01, 1e300]}}",
+        sampler="grid",
+    )
+    ran = mlpengine("sweep", "s.yaml", "--json", "--set", "loss=bce_with_logits", "-q")
+    assert ran.code == 2  # penguins are of three species: the base config cannot train
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())
+    ran = mlpengine("sweep", "s.yaml", "--json", "-q")
+    states = [state for state, *_ in values(ran)]
+    assert sorted(states) == ["complete", "complete", "failed", "failed"]
+    reasons = [one["reason"] for one in json.loads(ran.out)["trials"] if one["reason"]]
+    assert all("finite" in reason for reason in reasons)
+
+
+def test_postgresql(sweep, mlpengine, capsys):
+    if len(postgres.programs()) < 2:
+        with capsys.disabled():
+            print("\nNOT TESTED: sweeps on PostgreSQL (initdb and pg_ctl are not installed)")
+        return
+    with postgres.server() as server:
+        sweep(storage=f'"{server.url}"', trials=6)
+        killed(5, "sweep", "s.yaml", "-o", "one", "-q", *EVERY)
+        late = mlpengine("sweep", "--join", "one", "--workers", "2", "-q", "--json")
+        assert [state for state, *_ in values(late)] == ["complete"] * 6
+        taken = mlpengine("sweep", "s.yaml", "-o", "two", "-q")
+        assert taken.code == 2
+        assert "holds a sweep of the name 's' (" in taken.err
+        assert not Path("two").exists()
+        server.stop()
+        down = mlpengine("sweep", "--join", "one")
+        assert (down.code, len(down.err.splitlines())) == (1, 1)
+        assert "the sweep's storage cannot be used (" in down.err
+        assert "nothing is lost: mlpengine sweep --join" in down.err
+        server.start()
+        assert values(mlpengine("sweep", "--join", "one", "-q", "--json")) == values(late)
+
+
+def test_sqlite_has_one_worker(sweep, mlpengine, tmp_path):
+    sweep(storage="sqlite:///s.db", trials=2)
+    refused = mlpengine("sweep", "s.yaml", "--workers", "2")
+    assert refused.code == 2
+    assert refused.err.startswith("error: --workers: SQLite is for one worker (got 2): it locks")
+    assert mlpengine("sweep", "s.yaml", "-q").code == 0
+    assert mlpengine("sweep", "--join", "runs/s", "--workers", "2").code == 2
+    lock = os.open("runs/s/sqlite.lock", os.O_RDWR)
+    study_module.fcntl.flock(lock, study_module.fcntl.LOCK_EX)
+    taken = mlpengine("sweep", "--join", "runs/s")
+    os.close(lock)
+    assert (taken.code, "another worker is at work, and SQLite is for one" in taken.err) == (
+        1,
+        True,
+    )
+
+
+def test_a_full_disk_loses_nothing(sweep, mlpengine, monkeypatch):
+    real = Checkpoints.save
+
+    def full(*args, **options):
+        raise RunError("trials/0000: cannot be written (No space left on device); make room")
+
+    monkeypatch.setattr(Checkpoints, "save", full)
+    ran = mlpengine("sweep", "s.yaml", "-q")
+    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+    assert "No space left on device" in ran.err
+    monkeypatch.setattr(Checkpoints, "save", real)
+    assert [state for state, *_ in values(mlpengine("sweep", "--join", "runs/s", "-q", "--json"))]
+
+
+MISUSE = {
+    "neither": ((), 2, "sweep: give a CONFIG, or --join SWEEP"),
+    "both": (("s.yaml", "--join", "runs/s"), 2, "--join: a sweep goes on as it began"),
+    "joins nothing": (("--join", "runs/none"), 2, "runs/none: there is no such sweep"),
+    "joins a run": (
+        ("--join", "run"),
+        2,
+        "run: is not the directory of a sweep (there is no sweep",
+    ),
+    "edited": (("--join", "edited"), 1, "sweep.yaml: must be as it was when the sweep began"),
+    "damaged": (("--join", "damaged"), 1, "damaged/sweep.json: is damaged ("),
+    "no workers": (("s.yaml", "--workers", "0"), 2, "0 is not in the range x>=1"),
+    "metric": (
+        ("s.yaml", "--set", "sweep.metric=r2"),
+        2,
+        "--set sweep.metric: sweep.metric: this task has loss, accuracy, macro_f1 (got 'r2')",
+    ),
+    "storage without a driver": (
+        ("s.yaml", "--set", "sweep.storage=oracel://user:secret@host/name"),
+        2,
+        "(got oracel://user:***@host/name: Can't load plugin: sqlalchemy.dialects:oracel)",
+    ),
+    "storage that is down": (
+        ("s.yaml", "--set", "sweep.storage=postgresql://u:secret@/name?host=/nowhere"),
+        1,
+        "postgresql://u:***@/name?host=%2Fnowhere: the sweep's storage cannot be used (",
+    ),
+}
+
+
+@pytest.mark.parametrize(("args", "code", "message"), MISUSE.values(), ids=MISUSE)
+def test_misuse(args, code, message, sweep, mlpengine, tmp_path):
+    for name, settings in (
+        ("edited", '{"name": "s", "settings": [], "config_sha256": "0"}'),
+        ("damaged", "{"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sweep.json").write_text(settings)
+        (tmp_path / name / "sweep.yaml").write_text(SPACE)
+    (tmp_path / "run").mkdir()
+    ran = mlpengine("sweep", *args)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+    assert "secret" not in ran.err
+    assert not Path("runs/s").exists()
+
+
+def test_without_optuna(sweep, mlpengine, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "optuna"]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("study", "trials"):
+        monkeypatch.delitem(sys.modules, f"mlpengine_cli.{name}")
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    ran = mlpengine("sweep", "s.yaml")
+    assert (ran.code, ran.err) == (
+        1,
+        "error: mlpengine sweep needs an optional package: pip install 'mlpengine[sweep]'\n",
+    )
+
+
+def test_training_leaves_the_section_out(sweep, mlpengine):
+    ran = mlpengine("train", "s.yaml", "-q")
+    assert ran.code == 0
+    assert "sweep" not in Path("runs/s/config.resolved.yaml").read_text()
