@@ -85,7 +85,7 @@ def parts(data: str, loss: str, preprocessing: tuple[tuple[str, Any], ...]) -> t
     labels = None if data == "diabetes" else table[target].values
     split = split_rows(table.n_rows, (0.7, 0.3, 0.0), seed=0, labels=labels)
     pre.fit(table, split.train)
-    task = task_for(pre.target, loss)
+    task = task_for(pre.target, LOSSES[loss]())
     dtype = np.dtype("float32")
     train, validation = (
         part_of(table, rows, pre, task, dtype) for rows in (split.train, split.validation)

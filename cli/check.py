@@ -8,10 +8,12 @@ import click
 import numpy as np
 
 from mlpengine.config import ConfigFile, load_config, parse_override
+from mlpengine.config.build import loss_and_task
 from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
 from mlpengine.data import profile
 from mlpengine.data.checks import Profile, more_features
 from mlpengine.data.progress import Progress
+from mlpengine.train.task import Task
 from mlpengine.wording import plural
 
 from .progress import Meter
@@ -41,9 +43,9 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     file = load_config(config, [parse_override(text) for text in settings])
     with Meter(f"reading {file.config.data.source}") as meter:
         table, targets = read_source(file, meter)
-    task = None if file.config.data.task == "auto" else file.config.data.task
+    kind = None if file.config.data.task == "auto" else file.config.data.task
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
-        facts = profile(profiled_table(file, table), targets, task=task, progress=meter)
+        facts = profile(profiled_table(file, table), targets, task=kind, progress=meter)
     dropped = reasons(file, facts)
     shown = facts.warnings(dropped)
     if not as_json:
@@ -51,8 +53,9 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
         say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))
     with Meter("reading every cell as training does") as meter:
-        require_usable(tables, meter)
-    fitted = after(tables)
+        _, task = loss_and_task(file, tables.preprocessor)
+        require_usable(tables, task, meter)
+    fitted = after(tables, task)
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))
         if not as_json:
@@ -70,14 +73,17 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     say(plural(len(shown), "warning"))
 
 
-def require_usable(tables: Tables, progress: Progress) -> None:
+def require_usable(tables: Tables, task: Task, progress: Progress) -> None:
     """Raise DataError for the first cell, in any part, that training would refuse."""
     total, done = sum(tables.rows.values()), 0
     for table, rows in tables.parts.values():
         numbers = np.arange(table.n_rows) if rows is None else rows
         for start in range(0, len(numbers), ROWS_AT_ONCE):
-            tables.preprocessor.transform(table, numbers[start : start + ROWS_AT_ONCE])
-            done += len(numbers[start : start + ROWS_AT_ONCE])
+            some = numbers[start : start + ROWS_AT_ONCE]
+            target = tables.preprocessor.transform(table, some).target
+            if target is not None:
+                task.truth(table.rows(some), target)
+            done += len(some)
             progress(done / total)
 
 
@@ -92,7 +98,7 @@ def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
     return shown
 
 
-def after(tables: Tables) -> dict[str, Any]:
+def after(tables: Tables, task: Task) -> dict[str, Any]:
     """Return what the preprocessing made of the columns."""
     preprocessor = tables.preprocessor
     return {
@@ -101,5 +107,5 @@ def after(tables: Tables) -> dict[str, Any]:
         "features": preprocessor.n_features,
         "feature_names": preprocessor.feature_names,
         "constant_in_training": preprocessor.constant,
-        "outputs": preprocessor.n_outputs,
+        "outputs": task.outputs,
     }

@@ -14,7 +14,7 @@ from mlpengine.data.categories import coded
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.model import Model, load
-from mlpengine.train.task import Classification, MultiLabel, Task
+from mlpengine.train.task import Classification, MultiLabel, Regression, Task
 from mlpengine.wording import plural
 
 from .streams import say
@@ -44,7 +44,8 @@ def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> N
     """Predict the rows of FILE (- is stdin) with the model of RUN, a run directory or model file.
 
     Columns may stand in any order, others and the target are ignored.  Classes come with the
-    probability of each, numbers in the target's own units.  Text cells that a spreadsheet would
+    probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
+    quantiles; price, price_std for the loss gaussian_nll).  Text cells that a spreadsheet would
     take for formulas are written with a ' before them.  A .npy file holds numbers alone: the
     probabilities, or the predicted values.
     """
@@ -115,10 +116,11 @@ def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:
     preprocessor, task = model.preprocessor, model.task
     features = preprocessor.transform(table, targets=False).features
     output = model.mlp.predict(np.asarray(features, model.mlp.dtype))
+    if isinstance(task, Regression):
+        columns = task.columns(output)
+        return columns, np.stack([*columns.values()], axis=1)
     chances = task.probabilities(output)
-    if chances is None:
-        values = task.predict(output)
-        return dict(zip(_targets(preprocessor), values.T, strict=True)), values
+    assert chances is not None
     columns = _labels(preprocessor, task, output)
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
     columns |= {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}

@@ -55,8 +55,8 @@ def metrics_table(
     if not measured:
         return []
     names = list(next(iter(measured.values())))
-    standardized = isinstance(task, Regression) and task.standardized
-    titles = ["loss*" if n == "loss" and standardized else n.replace("_", " ") for n in names]
+    scaled = isinstance(task, Regression) and task.scaled
+    titles = ["loss*" if n == "loss" and scaled else n.replace("_", " ") for n in names]
     counts = {part: f"{rows[part]:,}" for part in measured}
     if len(names) > ROW_OF_METRICS:  # more metrics than fit into 80 columns
         lines = [_line("", 20, *measured), _line("rows", 20, *counts.values())]
@@ -70,8 +70,10 @@ def metrics_table(
             _line(part, 10, counts[part], *(number(values[name]) for name in names))
             for part, values in measured.items()
         ]
-    if standardized:
-        lines.append("* loss (standardized): of targets scaled to mean 0 and deviation 1")
+    if isinstance(task, Regression) and scaled:
+        by_mean = "* loss (scaled): of targets divided by their mean"
+        standard = "* loss (standardized): of targets scaled to mean 0 and deviation 1"
+        lines.append(by_mean if task.loss.log_link else standard)
     return lines
 
 

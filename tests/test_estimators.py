@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from mlpengine import DataError, MissingExtraError, Mlp, NumericalError, UsageError
+from mlpengine import DataError, MissingExtraError, Mlp, NumericalError, Quantile, UsageError
 
 sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
 
@@ -312,3 +312,74 @@ def test_standardized_features_are_clipped_smoothly(dtype, from_0_1):
     features = scaled if from_0_1 else scaled / np.sqrt(1 + (scaled / 3) ** 2)
     expected = model.mlp_.predict(features.astype(dtype))[:, 0] * y.std() + y.mean()
     np.testing.assert_allclose(model.predict(rows), expected, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 3))
+    mean = np.exp(3 + x[:, 0] / 2)
+    return x, rng.poisson(mean) + 0.0, mean
+
+
+LOSSES = {
+    "poisson": ("poisson", ["y"]),
+    "log_cosh": ("log_cosh", ["y"]),
+    "formula": ("abs(y - t) ** 1.5", ["y"]),
+    "quantiles": (Quantile((0.1, 0.5, 0.9)), ["y_0.1", "y_0.5", "y_0.9"]),
+    "gaussian_nll": ("gaussian_nll", ["y", "y_std"]),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_regressor_takes_any_loss(name, counts):
+    (loss, columns), (x, y, mean) = LOSSES[name], counts
+    model = MlpRegressor(hidden=(16,), loss=loss, lr=1e-2, epochs=40, random_state=0)
+    model = pickle.loads(pickle.dumps(clone(model).fit(x, y)))
+    assert np.sqrt(np.mean((model.predict(x) - mean) ** 2)) < 0.4 * mean.std()
+    predicted = model.predict_columns(x)
+    assert list(predicted) == columns
+    if name == "quantiles":
+        below = [(y <= values).mean() for values in predicted.values()]
+        assert below == pytest.approx([0.1, 0.5, 0.9], abs=0.06)
+        assert (model.predict(x) == predicted["y_0.5"]).all()
+    if name == "gaussian_nll":
+        assert np.corrcoef(predicted["y_std"], np.sqrt(mean))[0, 1] > 0.2
+
+
+def test_a_regressor_of_counts_predicts_as_in_its_own_units(counts):
+    x, y, _ = counts
+    models = [
+        MlpRegressor(hidden=(8,), loss="poisson", epochs=3, random_state=0).fit(x, y * scale)
+        for scale in (1, 1000)
+    ]
+    np.testing.assert_allclose(models[1].predict(x), 1000 * models[0].predict(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["binary_focal", "bce_with_logits", "softplus(y) - t * y"])
+def test_a_classifier_of_two_classes_takes_losses_of_one_output(loss, iris):
+    x, y = iris
+    keep = y != "setosa"
+    model = MlpClassifier(hidden=(8,), loss=loss, lr=1e-2, epochs=60, random_state=0)
+    model.fit(x[keep], y[keep])
+    assert model.mlp_.sizes[-1] == 1
+    assert model.score(x[keep], y[keep]) > 0.9
+    assert (model.classes_[model.predict_proba(x).argmax(axis=1)] == model.predict(x)).all()
+
+
+WRONG_LOSSES = {
+    "another task": (MlpRegressor(loss="softmax_cross_entropy"), UsageError, "must be auto, mse"),
+    "unknown": (MlpRegressor(loss="focal"), UsageError, r"\(got 'focal'\)"),
+    "a number": (MlpRegressor(loss=3), UsageError, r"\(got 3\)"),
+    "classes": (MlpClassifier(loss="mse"), UsageError, "must be auto, softmax_cross_entropy"),
+    "three classes": (MlpClassifier(loss="binary_focal"), UsageError, "two classes .y has 3"),
+    "domain": (MlpRegressor(loss="gamma"), DataError, r"row 0 of y: gamma: .* more than 0 \(0\)"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LOSSES)
+def test_losses_that_do_not_fit_are_refused(name):
+    estimator, error, message = WRONG_LOSSES[name]
+    x = np.arange(30.0)[:, None]
+    with pytest.raises(error, match=message):
+        estimator.fit(x, np.arange(30) % 3)

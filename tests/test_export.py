@@ -11,8 +11,9 @@ from mlpengine import MissingExtraError, Mlp, NumericalError, UsageError
 from mlpengine.data import Column, Preprocessor, Table, read_table
 from mlpengine.export import export, onnx_inputs
 from mlpengine.nn import ACTIVATIONS
-from mlpengine.ops import Dropout, Elu, Gelu, LeakyRelu
+from mlpengine.ops import REGISTRY, Dropout, Elu, Gelu, LeakyRelu
 from mlpengine.train.model import Model
+from mlpengine.train.task import task_for
 
 TOLERANCE = 1e-5
 
@@ -70,7 +71,7 @@ TEXTS = {"label": "string"}
 TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
 
 
-def mixed_model(target, *, loss, task=None, gaps=True, **options):
+def mixed_model(target, *, loss, loss_options=None, task=None, gaps=True, **options):
     """Return an untrained model of the mixed table; its biases are not zero, as after training."""
     table = mixed_table(gaps=gaps)
     targets = [target] if isinstance(target, str) else target
@@ -78,12 +79,12 @@ def mixed_model(target, *, loss, task=None, gaps=True, **options):
     preprocessor = Preprocessor(target, task=task, drop=drop, categorical=["code"], **options).fit(
         table
     )
-    binary = loss == "bce_with_logits" and preprocessor.task == "classification"
-    sizes = [preprocessor.n_features, 24, 12, 1 if binary else preprocessor.n_outputs]
+    kind = REGISTRY[loss](**{k: tuple(v) for k, v in (loss_options or {}).items()})
+    sizes = [preprocessor.n_features, 24, 12, task_for(preprocessor.target, kind).outputs]
     mlp = Mlp(sizes, activation=["gelu", "tanh"], seed=2)
     for bias in mlp.biases:
         bias[...] = np.linspace(-0.3, 0.3, len(bias))
-    return Model(mlp, preprocessor, loss)
+    return Model(mlp, preprocessor, loss, loss_options or {})
 
 
 MODELS = {
@@ -106,7 +107,14 @@ MODELS = {
         "target": ["y1", "y2"], "loss": "mse", "encoding": "piecewise", "bins": 3,
         "standardize": "minmax",
     },
-    "gaps are errors": {"target": "size", "loss": "mse", "missing": "error", "gaps": False},
+    "gaps are errors": {
+        "target": "size", "loss": "softmax_cross_entropy", "missing": "error", "gaps": False,
+    },
+    "quantiles": {
+        "target": ["y1", "y2"], "loss": "quantile", "loss_options": {"levels": [0.1, 0.5, 0.9]},
+    },
+    "means and deviations": {"target": ["y1", "y2"], "loss": "gaussian_nll"},
+    "counts": {"target": ["y1", "y2"], "loss": "poisson", "standardize_target": "mean"},
 }  # fmt: skip
 
 
@@ -123,8 +131,9 @@ def test_onnx_gives_our_predictions_on_mixed_tables(onnx, tmp_path, name):
     predicted = model.task.predict(output)
     chances = model.task.probabilities(output)
     if chances is None:
-        scale = model.task.target.scale
-        np.testing.assert_allclose(found["prediction"] / scale, predicted / scale, 1e-5, 1e-5)
+        columns = np.stack([*model.task.columns(output).values()], axis=1)
+        scale = np.repeat(model.task.target.scale, columns.shape[1] // predicted.shape[1])
+        np.testing.assert_allclose(found["prediction"] / scale, columns / scale, 1e-5, 1e-5)
         return
     np.testing.assert_allclose(found["probabilities"], chances, 0, TOLERANCE)
     labels = found["label_"]  # a column of the table is called label

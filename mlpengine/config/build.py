@@ -1,7 +1,8 @@
 """Construction of the network, loss, optimizer and loop from a checked config."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
+from mlpengine.ops import REGISTRY
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.formulas import FormulaLoss
@@ -19,9 +21,6 @@ from mlpengine.ops.losses import (
     BinaryCrossEntropyWithLogits,
     BinaryFocal,
     Huber,
-    LogCosh,
-    MeanAbsoluteError,
-    MeanSquaredError,
     Quantile,
 )
 from mlpengine.optim import (
@@ -48,14 +47,16 @@ from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
-from mlpengine.train.task import Classification, Split, Task, part_of, task_for
-
-LOSSES = {
-    "classification": ("softmax_cross_entropy", "bce_with_logits", "binary_focal", "formula"),
-    "multilabel": ("bce_with_logits", "binary_focal", "formula"),
-    "regression": ("mse", "mae", "huber", "log_cosh", "quantile", "formula"),
-}
-"""The losses that suit a task; auto selects the first."""
+from mlpengine.train.task import (
+    LOSSES,
+    BinaryClassification,
+    Classification,
+    Regression,
+    Split,
+    Task,
+    part_of,
+    task_for,
+)
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
@@ -112,9 +113,7 @@ def build(
     config = file.config
     if tables is None:
         tables = read_tables(file, preprocessor=preprocessor)
-    kind = tables.preprocessor.task
-    name = _loss_name(file, str(kind))
-    task = task_for(tables.preprocessor.target, name)
+    loss, task = loss_and_task(file, tables.preprocessor)
     _check_monitor(file, task)
     dtype = np.dtype(config.training.dtype)
     stream = config.training.batch_size if config.data.stream else None
@@ -125,7 +124,7 @@ def build(
         for part, (table, rows) in tables.parts.items()
     }
     mlp = _network(file, tables.preprocessor.n_features, task.outputs)
-    loss = _loss(file, name, parts["train"], task)
+    loss = _balanced(file, loss, parts["train"], task)
     batch_size = min(config.training.batch_size, len(parts["train"]))
     steps_per_epoch = -(-len(parts["train"]) // batch_size)
     optimizer = _optimizer(file, mlp, steps_per_epoch=steps_per_epoch)
@@ -150,17 +149,37 @@ def build(
     if short := len(parts["train"]) % batch_size:
         step.bound(short)  # from here on `step.executor` is that of the whole run
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
-    model = Model(mlp, tables.preprocessor, name, options)
+    model = Model(mlp, tables.preprocessor, loss.name, options)
     return Experiment(file, tables, task, parts, model, loss, step, threads)
 
 
-def _loss_name(file: ConfigFile, kind: str) -> str:
-    suited, name = LOSSES[kind], file.config.loss.name
-    if name == "auto":
-        return suited[0]
+def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, Task]:
+    """Return the loss without class weights, and how to read the outputs.
+
+    Raises: ConfigError for a loss that does not suit the target.
+    """
+    kind, given = str(preprocessor.task), file.config.loss
+    suited = LOSSES[kind]
+    name = suited[0] if given.name == "auto" else given.name
     if name not in suited:
         raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
-    return name
+    options = given.model_dump(exclude={"name"})
+    if "formula" in options:
+        options = {"text": options["formula"]}
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    try:
+        loss = cast("Loss", REGISTRY[name](**options))
+    except UsageError as error:
+        raise file.wrong(("loss",), str(error)) from error
+    task = task_for(preprocessor.target, loss)
+    classes = len(preprocessor.classes)
+    if isinstance(task, BinaryClassification) and classes > 2:
+        text = f"{name} needs two classes (the target has {classes})"
+        raise file.wrong(("loss",), f"{text}: use softmax_cross_entropy")
+    if isinstance(task, Regression) and len(set(task.column_names)) < len(task.column_names):
+        listed = ", ".join(task.column_names)
+        raise file.wrong(("data", "target"), f"predictions need names of their own ({listed})")
+    return loss, task
 
 
 def _check_monitor(file: ConfigFile, task: Task) -> None:
@@ -189,58 +208,21 @@ def _network(file: ConfigFile, in_dim: int, out_dim: int) -> Mlp:
         raise file.wrong(("model",), str(error)) from error
 
 
-def _loss(file: ConfigFile, name: str, train: Split, task: Task) -> Loss:
-    given = file.config.loss
-    balanced = file.config.data.class_weights == "balanced"
-    classes = isinstance(task, Classification)
-    if balanced and not classes:
+def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
+    """Return the loss with the class weights that the config asks for."""
+    if file.config.data.class_weights != "balanced":
+        return loss
+    if not isinstance(task, Classification):
         raise file.wrong(("data", "class_weights"), "only classification has class weights")
-    if balanced and name in ("formula", "binary_focal"):
-        raise file.wrong(("data", "class_weights"), f"{name} has its own weights, if any")
-    match name:
-        case "softmax_cross_entropy":
-            smoothing = getattr(given, "label_smoothing", 0.0)
-            weights = class_weights(train.y, task.outputs) if balanced else None
-            return SoftmaxCrossEntropy(
-                class_weights=None if weights is None else tuple(weights.tolist()),
-                label_smoothing=smoothing,
-            )
-        case "bce_with_logits":
-            weight = getattr(given, "positive_weight", 1.0)
-            if classes:
-                _check_two_classes(file, train)
-                ones = float(train.truth.mean())
-                weight = (1.0 - ones) / ones if balanced else weight
-            return BinaryCrossEntropyWithLogits(positive_weight=weight)
-        case "formula":
-            if classes:
-                _check_two_classes(file, train)
-            return FormulaLoss(getattr(given, "formula", ""))
-        case "binary_focal":
-            if classes:
-                _check_two_classes(file, train)
-            gamma, alpha = getattr(given, "gamma", 2.0), getattr(given, "alpha", None)
-            try:
-                return BinaryFocal(gamma, alpha)
-            except UsageError as error:
-                raise file.wrong(("loss",), str(error)) from error
-        case "log_cosh":
-            return LogCosh()
-        case "quantile":
-            return Quantile((getattr(given, "level", 0.5),))
-        case "huber":
-            return Huber(delta=getattr(given, "delta", 1.0))
-        case "mae":
-            return MeanAbsoluteError()
-    return MeanSquaredError()
-
-
-def _check_two_classes(file: ConfigFile, train: Split) -> None:
-    count = int(train.truth.max()) + 1
-    if count > 2:
-        name = file.config.loss.name
-        text = f"{name} needs two classes (the target has {count})"
-        raise file.wrong(("loss",), f"{text}: use softmax_cross_entropy")
+    match loss:
+        case SoftmaxCrossEntropy():
+            weights = class_weights(train.y, task.outputs)
+            return replace(loss, class_weights=tuple(weights.tolist()))
+        case BinaryCrossEntropyWithLogits():
+            ones = float(train.truth.mean())
+            return replace(loss, positive_weight=(1.0 - ones) / ones)
+    text = f"{loss.name} has its own weights, if any"
+    raise file.wrong(("data", "class_weights"), text)
 
 
 def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:

@@ -5,6 +5,7 @@ same; a mapping without one takes the default's name.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -114,14 +115,54 @@ class LogCoshLoss(Section):
     )
 
 
+def _increasing(levels: list[float]) -> list[float]:
+    if any(a >= b for a, b in pairwise(levels)):
+        raise PydanticCustomError("rule", "{text}", {"text": "levels must increase", "at": ()})
+    return levels
+
+
+ONE_OR_MORE = Short(
+    lambda value: [value] if isinstance(value, int | float) else value, {"type": "number"}
+)
+
+
 class QuantileLoss(Section):
-    """Pinball loss: the prediction is a quantile of the target, not its mean."""
+    """Pinball loss: predictions are quantiles of the target, not its mean."""
 
     name: Literal["quantile"] = Field(
-        default="quantile", description="Predicts a quantile of the target."
+        default="quantile", description="Predicts quantiles of the target."
     )
-    level: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.5, description="Share of targets below the prediction; 0.5: the median."
+    levels: Annotated[
+        list[Annotated[float, Field(gt=0, lt=1)]], AfterValidator(_increasing), ONE_OR_MORE
+    ] = Field(
+        default=[0.5],
+        min_length=1,
+        max_length=99,
+        description="Share of targets below each prediction, one or several; 0.5: the median.",
+    )
+
+
+class GaussianNllLoss(Section):
+    """Likelihood of a normal distribution whose mean and variance are predicted."""
+
+    name: Literal["gaussian_nll"] = Field(
+        default="gaussian_nll", description="Predicts mean and standard deviation."
+    )
+
+
+class PoissonLoss(Section):
+    """Likelihood of counts; the output is the logarithm of their mean."""
+
+    name: Literal["poisson"] = Field(
+        default="poisson", description="Predicts the mean of counts, or of numbers from 0 on."
+    )
+
+
+class GammaLoss(Section):
+    """Likelihood of positive numbers whose spread grows with their mean."""
+
+    name: Literal["gamma"] = Field(
+        default="gamma", description="Predicts the mean of positive numbers, errors relative to it."
     )
 
 
@@ -186,6 +227,9 @@ Loss = Annotated[
     | HuberLoss
     | LogCoshLoss
     | QuantileLoss
+    | GaussianNllLoss
+    | PoissonLoss
+    | GammaLoss
     | BceLoss
     | BinaryFocalLoss
     | CrossEntropyLoss
@@ -198,6 +242,9 @@ Loss = Annotated[
         "huber",
         "log_cosh",
         "quantile",
+        "gaussian_nll",
+        "poisson",
+        "gamma",
         "bce_with_logits",
         "binary_focal",
         "softmax_cross_entropy",

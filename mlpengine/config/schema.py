@@ -146,7 +146,8 @@ class DataSection(Section):
         default=12, description="Quantile bins of a column, with encoding: piecewise."
     )
     standardize_target: bool = Field(
-        default=True, description="Train on standardized targets; metrics are in their own units."
+        default=True,
+        description="Train on standardized targets (poisson, gamma: divided by their mean).",
     )
     missing: Literal["mean", "median", "indicator", "error"] | float = Field(
         default="mean", description="What stands in for a missing number."

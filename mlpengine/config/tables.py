@@ -24,10 +24,12 @@ from mlpengine.data.computed import (
     rows_that_fulfil,
     with_columns,
 )
+from mlpengine.data.options import Standardizing
 from mlpengine.data.progress import Progress
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
 from mlpengine.errors import DataError, FormulaError
+from mlpengine.ops import REGISTRY, EntryLoss
 from mlpengine.spec import Array
 from mlpengine.wording import suggestion
 
@@ -118,7 +120,7 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
         weight=data.weight,
         standardize=data.standardize,
         missing=data.missing,
-        standardize_target=data.standardize_target,
+        standardize_target=_target_scaling(file),
         min_count=data.min_count,
         max_levels=data.max_levels,
         clip=data.clip,
@@ -128,6 +130,12 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
         encoding=data.encoding,
         bins=data.bins,
     )
+
+
+def _target_scaling(file: ConfigFile) -> Standardizing:
+    loss, standardize = REGISTRY.get(file.config.loss.name), file.config.data.standardize_target
+    logs = loss is not None and issubclass(loss, EntryLoss) and loss.log_link
+    return "mean" if logs and standardize else standardize
 
 
 def read_source(

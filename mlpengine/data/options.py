@@ -1,11 +1,14 @@
 """The options of a preprocessor."""
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 from mlpengine.data.kinds import Task
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.errors import DataError
+
+Standardizing = bool | Literal["mean"]
+"""Targets to mean 0 and deviation 1 (True), divided by their mean, or as they are (False)."""
 
 FILLINGS = ("mean", "median", "indicator", "error")
 DTYPES = ("float32", "float64")
@@ -23,7 +26,7 @@ class Options:
     weight: str | None = None
     standardize: Scaling = "standard"
     missing: Filling = "mean"
-    standardize_target: bool = True
+    standardize_target: Standardizing = True
     min_count: int = 3
     embed_above: int | None = None
     max_levels: int | None = None
@@ -49,6 +52,9 @@ def check(options: Options) -> None:
         raise DataError(f"encoding: must be piecewise or none ({options.encoding!r})")
     if type(options.bins) is not int or not 2 <= options.bins <= MAX_BINS:
         raise DataError(f"bins: must be a whole number from 2 to {MAX_BINS} ({options.bins!r})")
+    if options.standardize_target not in (True, False, "mean"):
+        given = options.standardize_target
+        raise DataError(f"standardize_target: must be true, false or 'mean' ({given!r})")
     if options.dtype not in DTYPES:
         raise DataError(f"dtype: must be one of {', '.join(DTYPES)} ({options.dtype!r})")
     number = isinstance(options.missing, int | float) and not isinstance(options.missing, bool)

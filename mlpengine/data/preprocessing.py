@@ -19,7 +19,7 @@ from mlpengine.data.computed import (
 from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import FeatureKind, Task, kind_of
 from mlpengine.data.numbers import Numbers
-from mlpengine.data.options import Options, check
+from mlpengine.data.options import Options, Standardizing, check
 from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
@@ -51,9 +51,10 @@ class Preprocessor:
     category is a category. Levels in fewer than `min_count` rows are unknown, and so are all but
     the `max_levels` most frequent; categories of more than `embed_above` levels become embedding
     codes instead of one-hot features. Regression targets are standardized unless
-    `standardize_target` is false. `features` are further columns, name by formula of the others
-    (`mlpengine.formula.parse`); `where` is a formula that is true for the rows in use
-    (`rows_in_use`), which `fit` and `transform` do not apply. Arrays have the dtype `dtype`.
+    `standardize_target` is false, and only divided by their mean if it is "mean". `features` are
+    further columns, name by formula of the others (`mlpengine.formula.parse`); `where` is a formula
+    that is true for the rows in use (`rows_in_use`), which `fit` and `transform` do not apply.
+    Arrays have the dtype `dtype`.
     With `encoding` "piecewise" numbers and dates of three or more values get further features:
     how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
     the first bin and 2 beyond the last at most). `bins` quantiles of the training rows bound
@@ -76,7 +77,7 @@ class Preprocessor:
         weight: str | None = None,
         standardize: Scaling = "standard",
         missing: Filling = "mean",
-        standardize_target: bool = True,
+        standardize_target: Standardizing = True,
         min_count: int = 3,
         embed_above: int | None = None,
         max_levels: int | None = None,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlpengine.data.kinds import Task, is_binary, kind_of, odd_row, odd_target_row, task_of
+from mlpengine.data.options import Standardizing
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -97,7 +98,7 @@ class ClassTarget(Target):
 
 
 class NumberTarget(Target):
-    """One or more columns of numbers, standardized as (y - center) / scale."""
+    """One or more columns of numbers, scaled as (y - center) / scale."""
 
     task = "regression"
 
@@ -107,8 +108,10 @@ class NumberTarget(Target):
         self.scale = np.array(scale, np.float64)
 
     @classmethod
-    def fit(cls, table: Table, columns: Sequence[str], standardize: bool) -> "NumberTarget":
-        """Take mean and standard deviation of each column, or 0 and 1 if not to standardize.
+    def fit(
+        cls, table: Table, columns: Sequence[str], standardize: Standardizing
+    ) -> "NumberTarget":
+        """Take mean and standard deviation of each column, 0 and its mean, or 0 and 1.
 
         Raises: DataError if a cell is missing, infinite or not a number.
         """
@@ -118,6 +121,9 @@ class NumberTarget(Target):
                 _numbers(table, name)
             return cls(columns, [0.0] * count, [1.0] * count)
         values = [_numbers(table, name) for name in columns]
+        if standardize == "mean":
+            means = [float(column.mean()) for column in values]
+            return cls(columns, [0.0] * count, [m if m > 0 else 1.0 for m in means])
         spread = [float(column.std()) for column in values]
         return cls(columns, [float(column.mean()) for column in values], [s or 1.0 for s in spread])
 
@@ -127,7 +133,7 @@ class NumberTarget(Target):
         return len(self.columns)
 
     def encode(self, table: Table) -> Array:
-        """Return standardized values, one column per target."""
+        """Return scaled values, one column per target."""
         values = np.column_stack([_numbers(table, name) for name in self.columns])
         return np.ascontiguousarray((values - self.center) / self.scale)
 
@@ -203,7 +209,7 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
 
 
 def fit_target(
-    table: Table, columns: Sequence[str], task: Task | None, standardize: bool
+    table: Table, columns: Sequence[str], task: Task | None, standardize: Standardizing
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
 

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from mlpengine.ops import Loss
+from mlpengine.ops import (
+    BinaryCrossEntropyWithLogits,
+    BinaryFocal,
+    Gamma,
+    GaussianNll,
+    Loss,
+    MeanAbsoluteError,
+    Poisson,
+    Quantile,
+    SoftmaxCrossEntropy,
+)
 from mlpengine.spec import Array
 
 RARE = 1e-6
@@ -35,8 +45,8 @@ def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> Array:
     """Return the best output (outputs,) that does not depend on the features.
 
-    Class frequencies for cross entropies, the median for mae, the mean for the others, each
-    weighted as the rows are.
+    Class frequencies for cross entropies, quantiles for mae and quantile, mean and variance for
+    the likelihoods, the mean for the others, each weighted as the rows are.
     """
     if y.ndim == 1:
         shares = np.bincount(y, weights, minlength=outputs).astype(np.float64)
@@ -48,33 +58,42 @@ def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = No
         return logits
     wide = y.astype(np.float64)
     constant = np.average(wide, 0, weights)
-    if loss.name == "mae":
-        constant = _median(wide, np.ones(len(wide)) if weights is None else weights)
-    if loss.name == "softmax_cross_entropy":
-        constant = np.log(np.maximum(constant, RARE))
-    if loss.name == "bce_with_logits":
-        odds = getattr(loss, "positive_weight", 1.0) * constant
-        shares = np.clip(odds / (odds + 1 - constant), RARE, 1 - RARE)
-        constant = np.log(shares / (1 - shares))
+    match loss:
+        case MeanAbsoluteError():
+            constant = _quantile(wide, weights, 0.5)
+        case Quantile(levels):
+            constant = np.stack([_quantile(wide, weights, level) for level in levels], 1).ravel()
+        case GaussianNll():
+            variance = np.average(np.square(wide - constant), 0, weights)
+            constant = np.stack([constant, np.log(np.maximum(variance, RARE))], 1).ravel()
+        case Poisson() | Gamma() | SoftmaxCrossEntropy():
+            constant = np.log(np.maximum(constant, RARE))
+        case BinaryCrossEntropyWithLogits() | BinaryFocal():
+            odds = getattr(loss, "positive_weight", 1.0) * constant
+            shares = np.clip(odds / (odds + 1 - constant), RARE, 1 - RARE)
+            constant = np.log(shares / (1 - shares))
     return np.asarray(constant)
 
 
-def _median(values: Array, weights: Array) -> Array:
-    """Return the median of each column, the middle of all medians where there are several."""
+def _quantile(values: Array, weights: Array | None, level: float) -> Array:
+    """Return a quantile of each column, the middle of all where there are several."""
+    weights = np.ones(len(values)) if weights is None else weights
     order = np.argsort(values, axis=0)
     ascending = np.take_along_axis(values, order, 0)
     below = np.cumsum(weights[order], axis=0, dtype=np.float64)
-    middle = below[-1] / 2
+    middle = below[-1] * level
     columns = np.arange(values.shape[1])
     first = np.argmax(below >= middle, axis=0)
     last = np.argmax(below > middle, axis=0)
-    medians: Array = (ascending[first, columns] + ascending[last, columns]) / 2
-    return medians
+    quantiles: Array = (ascending[first, columns] + ascending[last, columns]) / 2
+    return quantiles
 
 
 def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
     """Return the lowest possible loss, that of the targets themselves: 0 without label smoothing.
 
+    A likelihood of normal distributions has no lowest value: it is that of the targets as means
+    and a tenth of their variance.
     Shapes: as for `baseline_loss`.
     """
     if loss.name == "softmax_cross_entropy":
@@ -84,12 +103,17 @@ def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
         shares = (1 - smoothing) * target + smoothing / outputs
         shares *= 1.0 if class_weights is None else np.array(class_weights)
         best = np.log(np.maximum(shares, RARE**2))
-    elif loss.name == "bce_with_logits":
+    elif isinstance(loss, BinaryCrossEntropyWithLogits | BinaryFocal):
         odds = getattr(loss, "positive_weight", 1.0) * y.astype(np.float64)
         shares = np.clip(odds / (odds + 1 - y), RARE**2, 1 - RARE**2)
         best = np.log(shares / (1 - shares))
+    elif isinstance(loss, Poisson | Gamma):
+        best = np.log(np.maximum(y.astype(np.float64), RARE**2))
+    elif isinstance(loss, GaussianNll):
+        best = np.tile(best_constant(loss, y, outputs) - np.log(10), (len(y), 1))
+        best[:, ::2] = y
     else:
-        best = y.astype(np.float64)
+        best = np.repeat(y.astype(np.float64), outputs // y.shape[1], axis=1)
     return loss(best, y if y.ndim == 1 else y.astype(np.float64))
 
 

@@ -8,16 +8,18 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from mlpengine.errors import DataError
+from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator
-from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array
-from mlpengine.train.task import Classification
+from mlpengine.train.task import BinaryClassification, Classification
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     """A dense network that predicts one class of several, by softmax cross-entropy.
+
+    A `loss` of one output, such as "binary_focal", takes two classes.
 
     Attributes:
         classes_: the labels, sorted, in the order of the columns of `predict_proba`.
@@ -26,6 +28,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch whose weights were kept.
         mlp_: the `Mlp`.
     """
+
+    _kind = "classification"
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
@@ -69,7 +73,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row."""
         output = self._output(X)
-        labels: Array = self.classes_[output.argmax(axis=1)]
+        labels: Array = self.classes_[self._task().predict(output)]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
@@ -83,13 +87,16 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return X, column_or_1d(y)
 
     def _task(self) -> Classification:
-        return Classification(len(self.classes_))
+        one = isinstance(self._learner.loss, EntryLoss)
+        return BinaryClassification(1) if one else Classification(len(self.classes_))
 
-    def _loss(self) -> SoftmaxCrossEntropy:
-        return SoftmaxCrossEntropy()
-
-    def _outputs(self, y: Array) -> int:
-        return len(self.classes_)
+    def _outputs(self, y: Array, loss: Loss) -> int:
+        if not isinstance(loss, EntryLoss):
+            return len(self.classes_)
+        if len(self.classes_) > 2:
+            count = len(self.classes_)
+            raise UsageError(f"loss: {loss.name} takes two classes (y has {count})")
+        return 1
 
     def _labels(self, y: Array) -> Array:
         labels: Array = self.classes_[y]

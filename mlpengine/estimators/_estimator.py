@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,16 +14,16 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.data import split_rows
 from mlpengine.data.numbers import smooth_clip
-from mlpengine.errors import DataError
+from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
 from mlpengine.estimators._learner import Learner
 from mlpengine.nn import Mlp
-from mlpengine.ops import GradOp
-from mlpengine.ops._loss import Loss
+from mlpengine.nn.layers import is_formula
+from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.loop import Callback, Loop
-from mlpengine.train.task import Split, Task
+from mlpengine.train.task import LOSSES, Split, Task
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
@@ -31,12 +31,15 @@ from mlpengine.wording import plural
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
+    _kind: ClassVar[Literal["classification", "regression"]]
+
     def __init__(
         self,
         hidden: Sequence[int] = (100,),
         activation: str | GradOp | Sequence[str | GradOp] = "relu",
         *,
         dropout: float = 0.0,
+        loss: str | Loss = "auto",
         optimizer: str = "adam",
         lr: float = 1e-3,
         weight_decay: float | None = None,
@@ -57,6 +60,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             hidden: sizes of the hidden layers.
             activation: after every hidden layer, or a sequence with one for each.
             dropout: share of hidden units dropped while training.
+            loss: what training minimizes: the name of a loss of configs, a formula of output y and
+                target t, or a `Loss` with options, such as ``Quantile((0.1, 0.5, 0.9))``; "auto"
+                is "softmax_cross_entropy" in a classifier and "mse" in a regressor.
             optimizer: "adam", "adamw", "lion", "nadam", "rmsprop" or "sgd".
             lr: learning rate.
             weight_decay: decoupled decay of weights, times `lr`; None is the optimizer's default.
@@ -75,7 +81,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             random_state: of initial weights, order of rows, dropout and held-out rows.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
-        self.optimizer, self.lr, self.weight_decay = optimizer, lr, weight_decay
+        self.loss, self.optimizer = loss, optimizer
+        self.lr, self.weight_decay = lr, weight_decay
         self.clip_norm, self.batch_size, self.epochs = clip_norm, batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
         self.patience, self.min_delta = patience, min_delta
@@ -91,12 +98,26 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _task(self) -> Task:
         """Return how the outputs are read."""
 
-    @abstractmethod
     def _loss(self) -> Loss:
-        """Return the loss."""
+        """Return the loss that `loss` describes.  Raises: UsageError if it suits another task."""
+        *names, formula = LOSSES[self._kind]
+        loss = getattr(self, "loss", "auto")  # estimators pickled by version 0.1.0 have none
+        if loss == "auto":
+            loss = names[0]
+        if isinstance(loss, str):
+            if loss in names:
+                return cast("Loss", REGISTRY[loss]())
+            if is_formula(loss):
+                return FormulaLoss(loss)
+        if not isinstance(loss, Loss) or loss.name not in (*names, formula):
+            known = ", ".join(names)
+            raise UsageError(
+                f"loss: must be auto, {known}, a formula of y and t, or such a Loss (got {loss!r})"
+            )
+        return loss
 
     @abstractmethod
-    def _outputs(self, y: Array) -> int:
+    def _outputs(self, y: Array, loss: Loss) -> int:
         """Return how many outputs the network needs."""
 
     def _classes(self, y: Array) -> Array | None:
@@ -208,8 +229,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self._fit_target(y, weights)
 
     def _fresh_learner(self, x: Array, y: Array, seed: int, batch_size: int) -> Learner:
+        loss = self._loss()
         mlp = Mlp(
-            [x.shape[1], *(int(n) for n in np.atleast_1d(self.hidden)), self._outputs(y)],
+            [x.shape[1], *(int(n) for n in np.atleast_1d(self.hidden)), self._outputs(y, loss)],
             activation=self.activation,
             dropout=self.dropout,
             seed=seed,
@@ -217,7 +239,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         )
         options = {"lr": self.lr, "weight_decay": self.weight_decay}
         given = {name: value for name, value in options.items() if value is not None}
-        return Learner(mlp, self._loss(), self.optimizer, given, batch_size, self.clip_norm)
+        return Learner(mlp, loss, self.optimizer, given, batch_size, self.clip_norm)
 
     def _part(self, x: Array, y: Array, weights: Array | None, rows: Array | slice) -> Split:
         """Return some rows as the network takes them, their weights 1 on average."""

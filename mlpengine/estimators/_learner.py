@@ -29,6 +29,12 @@ class Learner:
         self.optimizer: Optimizer = OPTIMIZERS[optimizer](mlp, **options)
         self._steps: dict[bool, TrainingStep] = {}
 
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+        loss: Loss = self.settings[0]
+        return loss
+
     def step(self, *, weighted: bool) -> TrainingStep:
         """Return the bound step with or without sample weights; both train the one network."""
         if weighted not in self._steps:

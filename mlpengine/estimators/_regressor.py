@@ -1,6 +1,6 @@
 """The regressor."""
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,13 +10,13 @@ from sklearn.utils.validation import validate_data
 from mlpengine.data import NumberTarget
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator
-from mlpengine.ops.losses import MeanSquaredError
+from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array
 from mlpengine.train.task import Regression
 
 
 class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
-    """A dense network that predicts one number or several, by mean squared error.
+    """A dense network that predicts one number or several, by mean squared error or another loss.
 
     Attributes:
         n_iter_: number of epochs, or of calls of `partial_fit`.
@@ -25,6 +25,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch whose weights were kept.
         mlp_: the `Mlp`.
     """
+
+    _kind = "regression"
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
@@ -45,6 +47,15 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         predictions = self._task().predict(output)
         return predictions[:, 0] if self._flat else predictions
 
+    def predict_columns(self, X: Any) -> dict[str, Array]:
+        """Return everything that the loss predicts, by name, in the targets' own units.
+
+        Such as ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for the loss
+        gaussian_nll; targets of several columns are called ``y0``, ``y1`` and so on.
+        """
+        output = self._output(X)
+        return self._task().columns(output)
+
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, y = validate_data(
             self,
@@ -57,23 +68,27 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         )
         if reset:
             self._flat = y.ndim == 1
-        return X, y.reshape(len(y), -1).astype(np.float64)
+        y = y.reshape(len(y), -1).astype(np.float64)
+        cast("EntryLoss", self._loss()).check_targets(y, lambda row, _: f"fit: row {row} of y")
+        return X, y
 
     def _task(self) -> Regression:
-        outputs = self._learner.mlp.sizes[-1]
-        if not self.standardize:
-            return Regression(NumberTarget(_names(outputs), [0.0] * outputs, [1.0] * outputs))
-        scaler = self._target_scaler
-        return Regression(NumberTarget(_names(outputs), scaler.mean_, scaler.scale_))
+        loss = cast("EntryLoss", self._learner.loss)
+        count = self._learner.mlp.sizes[-1] // loss.columns
+        names = ["y"] if self._flat else [f"y{i}" for i in range(count)]
+        center, scale = np.zeros(count), np.ones(count)
+        if self.standardize and loss.log_link:
+            means = self._target_scaler.mean_
+            scale = np.where(means > 0, means, 1.0)
+        elif self.standardize:
+            center, scale = self._target_scaler.mean_, self._target_scaler.scale_
+        return Regression(NumberTarget(names, center.tolist(), scale.tolist()), loss)
 
     def _labels(self, y: Array) -> Array:
         return y[:, 0] if self._flat else y
 
-    def _loss(self) -> MeanSquaredError:
-        return MeanSquaredError()
-
-    def _outputs(self, y: Array) -> int:
-        return int(y.shape[1])
+    def _outputs(self, y: Array, loss: Loss) -> int:
+        return int(y.shape[1]) * cast("EntryLoss", loss).columns
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
         self._target_scaler.partial_fit(y, sample_weight=weights)
@@ -86,7 +101,3 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _names(count: int) -> list[str]:
-    return [f"y{i}" for i in range(count)]

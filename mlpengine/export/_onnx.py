@@ -46,6 +46,7 @@ def _metadata(model: Model) -> dict[str, str]:
     return {
         "task": str(model.preprocessor.task),
         "target": json.dumps(target.columns if target else []),
+        "columns": json.dumps(getattr(model.task, "column_names", [])),
         "classes": json.dumps(model.preprocessor.classes),
         "where": model.preprocessor.options.where or "",
     }

@@ -6,6 +6,7 @@ import numpy as np
 
 from mlpengine.data.targets import Label
 from mlpengine.export._graph import Graph
+from mlpengine.formula import onnx_node
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
 from mlpengine.train.task import BinaryClassification, MultiLabel, Regression
@@ -14,16 +15,15 @@ from mlpengine.train.task import BinaryClassification, MultiLabel, Regression
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
     """Add the nodes that convert the network's outputs (rows, out_dim) to predictions.
 
-    Regression: ``prediction`` (rows, targets) float64 in the targets' own units.  One class of
+    Regression: ``prediction`` (rows, columns) float64, everything that the loss predicts of each
+    target, in the targets' own units and in the order of `Regression.column_names`.  One class of
     several: ``probabilities`` (rows, classes) float32 and ``label`` (rows,), int64 where all
     classes are whole numbers and text otherwise.  Several labels: ``probabilities`` (rows, labels)
     and ``label`` (rows, labels) int64, 0 or 1.  A name that is a column's gets an underscore.
     """
     task = model.task
     if isinstance(task, Regression):
-        x = graph.node("Mul", graph.cast(x, "float64"), graph.constant(task.target.scale))
-        x = graph.node("Add", x, graph.constant(task.target.center))
-        graph.output(x, "prediction", "float64", task.outputs)
+        graph.output(_numbers(graph, task, x), "prediction", "float64", len(task.column_names))
     elif isinstance(task, MultiLabel):
         graph.output(graph.node("Sigmoid", x), "probabilities", "float32", task.outputs)
         graph.output(_positive(graph, x), "label", "int64", task.outputs)
@@ -39,6 +39,25 @@ def write_outputs(graph: Graph, model: Model, x: str) -> None:
         graph.output(chances, "probabilities", "float32", len(labels))
         dtype = "string" if labels.dtype == object else "int64"
         graph.output(graph.node("Gather", graph.constant(labels), codes), "label", dtype, None)
+
+
+def _numbers(graph: Graph, task: Regression, x: str) -> str:
+    """Add the nodes of every prediction; return their matrix."""
+    loss, target = task.loss, task.target
+    wide, given = graph.cast(x, "float64"), {}
+    for k, leaf in enumerate(loss.formulas.outputs):
+        ends = [np.array([n], np.int64) for n in (k, task.outputs, 1, loss.columns)]
+        given[leaf] = graph.node("Slice", wide, *map(graph.constant, ends))
+    values = []
+    for prediction in loss.predictions:
+        number = lambda value: graph.constant(np.array(value))  # noqa: E731
+        y = onnx_node(prediction.formula, given, graph.node, number)
+        y = graph.node("Mul", y, graph.constant(target.scale))
+        if prediction.location:
+            y = graph.node("Add", y, graph.constant(target.center))
+        values.append(graph.node("Unsqueeze", y, graph.constant(np.array([2]))))
+    shape = graph.constant(np.array([-1, len(task.column_names)]))
+    return graph.node("Reshape", graph.node("Concat", *values, axis=2), shape)
 
 
 def label_array(classes: Sequence[Label]) -> Array:

@@ -53,7 +53,10 @@ def compare(model: Model, table: Table, outputs: list[Any]) -> float:
     features = model.preprocessor.transform(table, targets=False).features
     ours, task = model.mlp.predict(np.asarray(features, model.mlp.dtype)), model.task
     if isinstance(task, Regression):
-        return _largest((outputs[0] - task.target.center) / task.target.scale, ours)
+        expected = np.stack([*task.columns(ours).values()], axis=1)
+        count = len(task.loss.predictions)
+        center, scale = (np.repeat(a, count) for a in (task.target.center, task.target.scale))
+        return _largest((outputs[0] - center) / scale, (expected - center) / scale)
     chances = task.probabilities(ours)
     assert chances is not None
     labels = task.predict(ours)

@@ -1,20 +1,34 @@
 """Losses that are means over entries, each a formula of output and target."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import isfinite
+from math import isfinite, isinf
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from mlpengine.errors import IndexRangeError, ShapeError
-from mlpengine.formula import Expr, Plan, constant, gradients, plan, variable
+from mlpengine.errors import DataError, IndexRangeError, ShapeError
+from mlpengine.formula import Expr, Plan, constant, exp, gradients, plan, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._elementwise import options_of
 from mlpengine.ops._loss import VALUE, Loss, need_rows, total, wide_spec
 from mlpengine.ops._op import parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 from mlpengine.wording import plural
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A number that a loss predicts, as a formula of the output columns of one target.
+
+    Its name is that of the target and `suffix`.  `location` tells whether it moves with the target,
+    as a mean does; a deviation is only scaled with it.
+    """
+
+    suffix: str
+    formula: Expr
+    location: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,13 @@ class EntryLoss(Loss):
     target_range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     """The range of valid targets: all numbers, or from 0 to a bound."""
 
+    open_below: ClassVar[bool] = False
+    """Whether the lower end of `target_range` is not a valid target itself."""
+
+    log_link: ClassVar[bool] = False
+    """Whether an output is the logarithm of what it predicts; targets are then divided by their
+    mean, which changes neither the model nor its best weights, but never shifted."""
+
     @property
     def columns(self) -> int:
         """Number of output columns for each column of the target."""
@@ -70,6 +91,42 @@ class EntryLoss(Loss):
     def gradient(self, *operands: Any) -> Any:
         """Return the derivative by each operand; a loss may override it with a better form."""
         return gradients(self.formula(*operands), constant(1), operands)
+
+    @property
+    def predictions(self) -> Sequence[Prediction]:
+        """What the output columns of a target predict."""
+        (y,) = self.formulas.outputs
+        return [Prediction("", exp(y) if self.log_link else y)]
+
+    @property
+    def point(self) -> int:
+        """The number of the prediction that is compared with the target."""
+        return 0
+
+    def outside(self, t: Any) -> Any:
+        """Return where the targets `t`, an array or a formula, lie outside `target_range`."""
+        low, high = self.target_range
+        below = t <= low if self.open_below else t < low
+        return below if isinf(high) else below | (t > high)
+
+    def check_targets(self, target: Array, where: Callable[[int, int], str]) -> None:
+        """Check that all targets (rows, targets) lie in `target_range`.
+
+        Raises: DataError, led by ``where(row, column)``, for the first that does not.
+        """
+        if isfinite(self.target_range[0]) and (outside := self.outside(target)).any():
+            row, column = (int(i[0]) for i in outside.nonzero())
+            raise DataError(
+                f"{where(row, column)}: {self.name}: a target must {self._limits} "
+                f"({target[row, column]:g})"
+            )
+
+    @property
+    def _limits(self) -> str:
+        low, high = self.target_range
+        if isfinite(high):
+            return f"lie in {low:g} to {high:g}"
+        return f"be more than {low:g}" if self.open_below else f"be {low:g} or more"
 
     @property
     def formulas(self) -> LossFormulas:
@@ -127,9 +184,10 @@ class EntryLoss(Loss):
         workspaces: Array,
         masks: Array,
     ) -> Calls:
-        low, high = self.target_range
-        if isfinite(low):
-            yield _range_check(self.name, target, high)
+        if isfinite(self.target_range[0]):
+            unsigned = _UNSIGNED[target.itemsize]
+            bound = int(np.full(1, self.target_range[1], target.dtype).view(unsigned)[0])
+            yield call(self._check_range, target, target.view(unsigned), bound)
         f = self.formulas
         given = [*_columns_of(output, self.columns), target]
         yield from f.forward.calls(given, [entry, *_each(slopes)], _each(workspaces), _each(masks))
@@ -175,6 +233,23 @@ class EntryLoss(Loss):
             yield call(np.multiply, rows[0], np.array(f.value_scale * share), rows[1])
             yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
 
+    def _check_range(self, target: Array, bits: Array, bound: int) -> None:
+        """Raise IndexRangeError unless every target is valid or NaN, which makes the loss NaN.
+
+        Read as unsigned integers, the `bits` of numbers from 0 to the bound are at most `bound`,
+        those of all others are larger, and those of 0 are 0.  So an `argmax` or two suffice: 0.4 us
+        for a small batch, where two comparisons take 2 us.
+        """
+        zero = self.open_below and not bits.item(bits.argmin())
+        if zero or bits.item(bits.argmax()) > bound:
+            outside = self.outside(target)
+            if outside.any():
+                place = tuple(int(i[0]) for i in outside.nonzero())
+                raise IndexRangeError(
+                    f"{self.name}: a target must {self._limits} "
+                    f"(row {place[0] if place else 0} has {target[place]:g})"
+                )
+
 
 @lru_cache(maxsize=64)
 def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) -> LossFormulas:
@@ -211,30 +286,6 @@ def _each(stack: Array) -> list[Array]:
 
 
 _UNSIGNED = {4: np.uint32, 8: np.uint64}
-
-
-def _range_check(where: str, target: Array, high: float) -> Any:
-    unsigned = _UNSIGNED[target.itemsize]
-    bound = int(np.full(1, high, target.dtype).view(unsigned)[0])
-    return call(_check_range, where, target, target.view(unsigned), high, bound)
-
-
-def _check_range(where: str, target: Array, bits: Array, high: float, bound: int) -> None:
-    """Raise IndexRangeError unless every target is NaN (so is the loss then) or in 0 to `high`.
-
-    Read as unsigned integers, the `bits` of numbers from 0 to high are at most `bound`, those of
-    all others are larger.  So one `argmax` suffices: 0.4 us for a small batch, where two
-    comparisons take 2 us.
-    """
-    if target.size and bits.item(bits.argmax()) > bound:
-        outside = (target < 0) | (target > high)
-        if outside.any():
-            place = tuple(int(i[0]) for i in outside.nonzero())
-            limits = f"lie in 0 to {high:g}" if isfinite(high) else "be 0 or more"
-            raise IndexRangeError(
-                f"{where}: a target must {limits} "
-                f"(row {place[0] if place else 0} has {target[place]:g})"
-            )
 
 
 def by_row(x: Array) -> Array:

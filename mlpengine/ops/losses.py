@@ -1,5 +1,6 @@
 """Losses that are means over entries, each an op and a callable (see `Loss`)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any
@@ -18,7 +19,7 @@ from mlpengine.formula import (
     softplus_tail,
     tanh,
 )
-from mlpengine.ops._entry_loss import EntryLoss
+from mlpengine.ops._entry_loss import EntryLoss, Prediction
 
 
 class MeanSquaredError(EntryLoss, name="mse"):
@@ -110,6 +111,18 @@ class Quantile(EntryLoss, name="quantile"):
         """Columns of the output for each of the target."""
         return len(self.levels)
 
+    @property
+    def point(self) -> int:
+        """The number of the level that is nearest to the median."""
+        return min(range(len(self.levels)), key=lambda k: abs(self.levels[k] - 0.5))
+
+    @property
+    def predictions(self) -> Sequence[Prediction]:
+        """A quantile for each level, named by it; one level alone has the target's name."""
+        suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
+        pairs = zip(suffixes, self.formulas.outputs, strict=True)
+        return [Prediction(suffix, y) for suffix, y in pairs]
+
     def formula(self, *ys_and_t: Any) -> Any:
         *ys, t = ys_and_t
         terms = [
@@ -198,6 +211,7 @@ class Poisson(EntryLoss, name="poisson"):
     """
 
     target_range = (0.0, np.inf)
+    log_link = True
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return exp(y) - t * y
@@ -209,10 +223,12 @@ class Gamma(EntryLoss, name="gamma"):
     output is the log of the mean of a gamma distribution; the mean is over all entries, and terms
     that no output changes are left out.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
-    Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
+    Raises: IndexRangeError, when replayed, naming row and value of a target that is not positive.
     """
 
     target_range = (0.0, np.inf)
+    open_below = True
+    log_link = True
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return y + t * exp(-y)
@@ -229,3 +245,9 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
 
     def formula(self, mean: Expr, s: Expr, t: Expr) -> Expr:
         return (s + (mean - t) * (mean - t) * exp(-s)) * 0.5
+
+    @property
+    def predictions(self) -> Sequence[Prediction]:
+        """The mean, and the standard deviation."""
+        mean, s = self.formulas.outputs
+        return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]

@@ -193,7 +193,7 @@ def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[st
     if validation is not None:
         other, shares = _thinned(validation)
         arguments["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
-    if loss.name in ("mse", "mae", "huber"):
+    if loss.name in ("mse", "mae", "huber", "log_cosh"):
         arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
         arguments["target_range"] = float(y.min()), float(y.max())
     if train.places is not None:

@@ -73,7 +73,7 @@ def odd_value(part: Split, output: Array) -> str:
     if 2 * len(bad) > len(output):
         return f"the outputs of {len(bad):,} of {plural(len(output), 'row')} are not; lower the lr"
     with np.errstate(over="ignore", invalid="ignore"):
-        off = np.abs(output if part.y.ndim == 1 else output - part.y, dtype=np.float64)
+        off = np.abs(output - part.y if part.y.shape == output.shape else output, dtype=np.float64)
     row = int(np.nan_to_num(off, nan=np.inf, posinf=np.inf).max(axis=1).argmax())
     features, targets = np.abs(part.x[row : row + 1][0]), np.abs(part.y[row].reshape(-1))
     in_target = targets.max() > features.max()

@@ -121,6 +121,42 @@ def rmse(target: Array, predicted: Array, weight: Array | None = None) -> float:
     return float(np.sqrt(np.average(squares, axis=0, weights=weight)).mean())
 
 
+def poisson_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the mean of 2 (t log(t / p) - t + p), in the target's units; 0 log 0 is 0."""
+    t, p = _columns(target), _columns(predicted)
+    with np.errstate(all="ignore"):
+        logs = np.where(t > 0, t * np.log(np.where(t > 0, t, 1) / p), 0)
+    return _mean(2 * (logs - t + p).mean(axis=1), weight)
+
+
+def gamma_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the mean of 2 (log(p / t) + t / p - 1), which has no unit."""
+    t, p = _columns(target), _columns(predicted)
+    with np.errstate(all="ignore"):
+        return _mean(2 * (np.log(p / t) + t / p - 1).mean(axis=1), weight)
+
+
+def gaussian_nll(
+    target: Array, mean: Array, deviation: Array, weight: Array | None = None
+) -> float:
+    """Return the mean negative log density of normal distributions, in nats."""
+    t, m, s = _columns(target), _columns(mean), _columns(deviation)
+    with np.errstate(all="ignore"):
+        losses = ((t - m) / s) ** 2 / 2 + np.log(s) + np.log(2 * np.pi) / 2
+    return _mean(losses.mean(axis=1), weight)
+
+
+def pinball(target: Array, predicted: Array, level: float, weight: Array | None = None) -> float:
+    """Return the mean of max(level d, (level - 1) d) with d = t - p, in the target's units."""
+    d = _columns(target) - _columns(predicted)
+    return _mean(np.maximum(level * d, (level - 1) * d).mean(axis=1), weight)
+
+
+def share_below(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the share of targets that are not above the prediction."""
+    return _mean((_columns(target) <= _columns(predicted)).mean(axis=1), weight)
+
+
 def _mean(values: Array, weight: Array | None) -> float:
     if len(values) == 0:
         return float("nan")

@@ -52,7 +52,7 @@ class Model:
     @property
     def task(self) -> Task:
         """How to read the outputs."""
-        return task_for(self.preprocessor.target, self.loss)
+        return task_for(self.preprocessor.target, self.plain_loss)
 
     @property
     def columns(self) -> list[str]:
@@ -97,6 +97,20 @@ class Model:
         chances = self._task.probabilities(self.outputs(data))
         assert chances is not None
         return chances
+
+    def predict_columns(self, data: Any) -> dict[str, Array]:
+        """Return everything that the loss predicts of numbers, by column, in the target's units.
+
+        Such as ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price`` and ``price_std``.
+
+        Raises: UsageError for a model of classes; DataError as `predict`.
+        """
+        if not isinstance(self._task, Regression):
+            raise UsageError(
+                f"predict_columns: a model of numbers is needed (this one predicts classes of "
+                f"{', '.join(map(repr, self.target))})"
+            )
+        return self._task.columns(self.outputs(data))
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Return the loss and every metric of the task on rows with their targets.

@@ -10,8 +10,27 @@ import numpy as np
 from mlpengine.data import ClassTarget, NumberTarget, Preprocessor, Table
 from mlpengine.data.targets import Target
 from mlpengine.errors import DataError
+from mlpengine.formula import evaluate
+from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
 from mlpengine.spec import Array
 from mlpengine.train import metrics
+
+LOSSES = {
+    "classification": ("softmax_cross_entropy", "bce_with_logits", "binary_focal", "formula"),
+    "multilabel": ("bce_with_logits", "binary_focal", "formula"),
+    "regression": (
+        "mse",
+        "mae",
+        "huber",
+        "log_cosh",
+        "quantile",
+        "gaussian_nll",
+        "poisson",
+        "gamma",
+        "formula",
+    ),
+}
+"""The losses that suit a task; auto selects the first."""
 
 HIGHER_IS_BETTER = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "r2")
 """Metrics that are better when they are higher; the others are better when they are lower."""
@@ -142,39 +161,89 @@ class MultiLabel(Task):
 
 
 class Regression(Task):
-    """Numbers in the units of the table: `target` inverts the scaling of the outputs."""
+    """Numbers in the units of the table: `target` scales them and `loss` says what is predicted."""
 
     headline = ("r2", "mae", "rmse")
 
-    def __init__(self, target: NumberTarget) -> None:
-        super().__init__(target.n_outputs)
-        self.target = target
-        self.standardized = bool((target.scale != 1.0).any() or target.center.any())
+    def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
+        self.target, self.loss = target, loss or MeanSquaredError()
+        super().__init__(target.n_outputs * self.loss.columns)
+        self.scaled = bool((target.scale != 1.0).any() or target.center.any())
 
     def truth(self, table: Table, target: Array) -> Array:
-        columns = [table[name].values.astype(np.float64) for name in self.target.columns]
-        return np.stack(columns, axis=1)
+        """Return the targets in their own units.  Raises: DataError for one the loss refuses."""
+        names = self.target.columns
+        values = np.stack([table[name].values.astype(np.float64) for name in names], axis=1)
+        self.loss.check_targets(values, lambda row, column: table.where(names[column], row))
+        return values
 
     def predict(self, output: Array) -> Array:
-        return self.target.inverse(output)
+        """Return the predictions (rows, targets) that are compared with the targets."""
+        return self._predictions(output)[self.loss.point]
+
+    def columns(self, output: Array) -> dict[str, Array]:
+        """Return everything that the loss predicts, by name, in the order of the targets."""
+        values = np.stack(self._predictions(output), axis=2)
+        flat = values.reshape(len(values), values.shape[1] * values.shape[2])
+        return dict(zip(self.column_names, flat.T, strict=True))
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of what is predicted: of each target, with the suffixes of the loss."""
+        return [f"{n}{p.suffix}" for n in self.target.columns for p in self.loss.predictions]
+
+    def _predictions(self, output: Array) -> list[Array]:
+        """Return each prediction of the loss (rows, targets), in the units of the targets."""
+        wide, count = output.astype(np.float64), self.loss.columns
+        leaves = self.loss.formulas.outputs
+        given = {str(o.leaf): wide[:, k::count] for k, o in enumerate(leaves)}
+        values = [(p, evaluate(p.formula, given)) for p in self.loss.predictions]
+        return [self.target.inverse(v) if p.location else v * self.target.scale for p, v in values]
 
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        given = part.truth, self.predict(output), part.weights
-        return {"r2": metrics.r2(*given), "mae": metrics.mae(*given), "rmse": metrics.rmse(*given)}
+        predictions = self._predictions(output)
+        given = part.truth, predictions[self.loss.point], part.weights
+        values = {
+            "r2": metrics.r2(*given),
+            "mae": metrics.mae(*given),
+            "rmse": metrics.rmse(*given),
+        }
+        return values | self._own_metrics(part, predictions) if full else values
+
+    def _own_metrics(self, part: Split, predictions: list[Array]) -> dict[str, float]:
+        """Return the metrics that belong to the loss, in the units of the targets."""
+        truth, weights = part.truth, part.weights
+        match self.loss:
+            case Poisson():
+                return {"deviance": metrics.poisson_deviance(truth, predictions[0], weights)}
+            case Gamma():
+                return {"deviance": metrics.gamma_deviance(truth, predictions[0], weights)}
+            case GaussianNll():
+                mean, deviation = predictions
+                return {"nll": metrics.gaussian_nll(truth, mean, deviation, weights)}
+            case Quantile(levels):
+                pairs = list(zip(predictions, levels, strict=True))
+                losses = [metrics.pinball(truth, q, level, weights) for q, level in pairs]
+                apart = [abs(metrics.share_below(truth, q, weights) - level) for q, level in pairs]
+                return {"pinball": float(np.mean(losses)), "calibration_error": max(apart)}
+        return {}
 
 
-def task_for(target: Target | None, loss: str) -> Task:
-    """Return the task of an encoded target under the loss of that name.
+def task_for(target: Target | None, loss: Loss) -> Task:
+    """Return the task of an encoded target under a loss.
 
-    Raises: DataError if there is no target.
+    Raises: DataError if there is no target, or the loss does not suit it.
     """
     if target is None:
         raise DataError("task: the preprocessing was fitted without a target")
+    if loss.name not in LOSSES[target.task]:
+        raise DataError(f"task: {target.task} has no loss {loss.name!r}")
     if isinstance(target, NumberTarget):
-        return Regression(target)
+        assert isinstance(loss, EntryLoss)
+        return Regression(target, loss)
     if isinstance(target, ClassTarget):
-        binary = loss in ("bce_with_logits", "binary_focal", "formula")
-        return BinaryClassification(1) if binary else Classification(target.n_outputs)
+        one = isinstance(loss, EntryLoss)
+        return BinaryClassification(1) if one else Classification(target.n_outputs)
     return MultiLabel(target.n_outputs)
 
 

@@ -123,7 +123,7 @@ EQUAL = {
     ),
     "bce_with_logits": ("penguins", "sex", "species", "softplus(y) - t * y"),
     "log_cosh": ("boxes.csv", "price", "[]", "abs(y - t) + softplus(-2 * abs(y - t)) - log(2)"),
-    "{name: quantile, level: 0.9}": (
+    "{name: quantile, levels: 0.9}": (
         "boxes.csv", "price", "[]", "max(0.9 * (t - y), -0.1 * (t - y))",
     ),
     "{name: huber, delta: 0.3}": (

@@ -187,7 +187,8 @@ class Row:
         x = np.array(POINTS, dtype)
         operands = [np.roll(x, 7 * i) for i in range(len(self.leaves))]
         if self.is_loss and np.isfinite(self.op.target_range[0]):
-            operands[-1] = np.resize(np.array([0, 1, 0.5, 0.25], dtype), x.shape)
+            lowest = 0.125 if self.op.open_below else 0
+            operands[-1] = np.resize(np.array([lowest, 1, 0.5, 0.25], dtype), x.shape)
         dy = np.random.default_rng(1).normal(size=x.shape).astype(dtype)
         given = dict(zip(self.leaves, operands, strict=True))
         return given, np.ones_like(dy) if self.is_loss else dy

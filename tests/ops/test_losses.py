@@ -11,9 +11,11 @@ from sklearn import metrics
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
+    Gamma,
     Huber,
     MeanAbsoluteError,
     MeanSquaredError,
+    Poisson,
     SoftmaxCrossEntropy,
 )
 from mlpengine.ops._loss import MAX_BINDINGS
@@ -211,13 +213,26 @@ def test_an_ignored_index_may_lie_outside_but_others_must_not():
     assert loss(np.zeros((2, 2)), labels[:2], np.zeros((2, 2))) == pytest.approx(np.log(2) / 2)
 
 
+DOMAINS = {
+    "bce_with_logits": (BinaryCrossEntropyWithLogits(), "lie in 0 to 1", (2.0, -0.5)),
+    "poisson": (Poisson(), "be 0 or more", (-1e-30, -3.0)),
+    "gamma": (Gamma(), "be more than 0", (0.0, -0.0, -3.0)),
+}
+
+
 @every_dtype
-@pytest.mark.parametrize("value", [2.0, -0.5, np.inf, -np.inf])
-def test_a_binary_target_outside_0_to_1_is_named_with_its_row(value, dtype):
-    loss, output = BinaryCrossEntropyWithLogits(), np.zeros((3, 2), dtype)
-    target = np.array([[0.0, 1.0], [-0.0, 0.5], [1.0, value]], dtype)
-    with pytest.raises(IndexRangeError, match=rf"must lie in 0 to 1 \(row 2 has {value:g}\)"):
-        loss(output, target, np.empty_like(output))
+@pytest.mark.parametrize("name", DOMAINS)
+def test_a_target_outside_the_domain_is_named_with_its_row(name, dtype):
+    loss, wanted, values = DOMAINS[name]
+    output = np.zeros((3, 2), dtype)
+    good = np.array([[1.0, 1.0], [-0.0, 0.5], [1.0, 1e-30]], dtype)
+    good[1, 0] = 0.25 if loss.open_below else -0.0
+    assert np.isfinite(loss(output, good, np.empty_like(output)))
+    for value in (*values, -np.inf):
+        target = good.copy()
+        target[2, 1] = value
+        with pytest.raises(IndexRangeError, match=rf"must {wanted} \(row 2 has {value:g}\)"):
+            loss(output, target, np.empty_like(output))
     target[2, 1] = np.nan
     assert np.isnan(loss(output, target))
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 import sklearn.metrics as reference
 from runs import part
 
@@ -10,10 +11,15 @@ from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.data import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor, read_table
 from mlpengine.errors import DataError
 from mlpengine.ops import (
+    REGISTRY,
     BinaryCrossEntropyWithLogits,
+    Gamma,
+    GaussianNll,
     Huber,
     MeanAbsoluteError,
     MeanSquaredError,
+    Poisson,
+    Quantile,
 )
 from mlpengine.train.evaluate import ROWS, Evaluator
 from mlpengine.train.task import (
@@ -30,10 +36,15 @@ RNG = np.random.default_rng(5)
 LOGITS = RNG.normal(0, 30, (40, 3)).astype("float32")
 
 TASKS = {
-    "classes": (ClassTarget("t", ["a", "b", "c"]), "softmax_cross_entropy", Classification, 3),
-    "two classes": (ClassTarget("t", ["a", "b"]), "bce_with_logits", BinaryClassification, 1),
-    "labels": (MultiLabelTarget(["s", "t"]), "bce_with_logits", MultiLabel, 2),
-    "numbers": (NumberTarget(["s", "t"], [1, 2], [3, 4]), "mse", Regression, 2),
+    "classes": (ClassTarget("t", ["a", "b", "c"]), SoftmaxCrossEntropy(), Classification, 3),
+    "two classes": (
+        ClassTarget("t", ["a", "b"]),
+        BinaryCrossEntropyWithLogits(),
+        BinaryClassification,
+        1,
+    ),
+    "labels": (MultiLabelTarget(["s", "t"]), BinaryCrossEntropyWithLogits(), MultiLabel, 2),
+    "numbers": (NumberTarget(["s", "t"], [1, 2], [3, 4]), MeanSquaredError(), Regression, 2),
 }
 
 
@@ -47,7 +58,7 @@ def test_the_task_follows_the_target_and_the_loss(name):
 
 def test_a_task_needs_a_target():
     with pytest.raises(DataError, match="without a target"):
-        task_for(None, "mse")
+        task_for(None, MeanSquaredError())
 
 
 def test_probabilities_are_the_softmax_in_float64():
@@ -77,6 +88,98 @@ def test_regression_predicts_in_its_own_units():
     task = Regression(NumberTarget(["t"], [100.0], [10.0]))
     assert task.predict(np.array([[0.5]], "float32")) == pytest.approx(105.0)
     assert task.probabilities(LOGITS) is None
+
+
+OUTPUT = RNG.normal(0, 0.7, (40, 6)).astype("float32")
+WIDE = OUTPUT.astype(float)
+SPREAD = NumberTarget(["s", "t"], [5.0, 0.0], [2.0, 0.5])
+SCALED = NumberTarget(["s", "t"], [0.0, 0.0], [3.0, 0.5])
+POSITIVE = RNG.gamma(2, size=(40, 2))
+
+
+def pinballs(q, t, levels):
+    return np.mean(
+        [reference.mean_pinball_loss(t, q[:, :, k], alpha=a) for k, a in enumerate(levels)]
+    )
+
+
+def quantiles(output):
+    return output.reshape(40, 2, 3) * [[[2.0], [0.5]]] + [[[5.0], [0.0]]]
+
+
+def normals(output):
+    mean, s = output[:, :4:2], output[:, 1:4:2]
+    return mean * [2, 0.5] + [5, 0], np.exp(s / 2) * [2, 0.5]
+
+
+def averaged(deviance):
+    return lambda t, p: np.mean([deviance(t[:, i], p[:, i]) for i in range(2)])
+
+
+PREDICTED = {
+    "poisson": (
+        Regression(SCALED, Poisson()), OUTPUT[:, :2],
+        {"s": 3 * np.exp(WIDE[:, 0]), "t": 0.5 * np.exp(WIDE[:, 1])},
+        {"deviance": lambda p: averaged(reference.mean_poisson_deviance)(POSITIVE, p)},
+    ),
+    "gamma": (
+        Regression(SCALED, Gamma()), OUTPUT[:, :2],
+        {"s": 3 * np.exp(WIDE[:, 0]), "t": 0.5 * np.exp(WIDE[:, 1])},
+        {"deviance": lambda p: averaged(reference.mean_gamma_deviance)(POSITIVE, p)},
+    ),
+    "quantiles": (
+        Regression(SPREAD, Quantile((0.1, 0.4, 0.9))), OUTPUT,
+        {
+            f"{name}_{level}": quantiles(WIDE)[:, i, k]
+            for i, name in enumerate("st")
+            for k, level in enumerate((0.1, 0.4, 0.9))
+        },
+        {
+            "pinball": lambda p: pinballs(quantiles(WIDE), POSITIVE, (0.1, 0.4, 0.9)),
+            "calibration_error": lambda p: max(
+                abs((quantiles(WIDE)[:, :, k] >= POSITIVE).mean() - level)
+                for k, level in enumerate((0.1, 0.4, 0.9))
+            ),
+        },
+    ),
+    "gaussian_nll": (
+        Regression(SPREAD, GaussianNll()), OUTPUT[:, :4],
+        {
+            f"{name}{suffix}": values[:, i]
+            for i, name in enumerate("st")
+            for suffix, values in zip(("", "_std"), normals(WIDE), strict=True)
+        },
+        {"nll": lambda p: -scipy.stats.norm.logpdf(POSITIVE, *normals(WIDE)).mean()},
+    ),
+}  # fmt: skip
+"""By loss: the task, outputs, what they predict by column, and the metrics beside the usual ones.
+
+The prediction that is compared with the targets is the mean, or the quantile next to the median.
+"""
+POINTS = {"poisson": "st", "gamma": "st", "quantiles": ("s_0.4", "t_0.4"), "gaussian_nll": "st"}
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+def test_each_loss_says_what_its_outputs_predict(name):
+    task, output, columns, own = PREDICTED[name]
+    assert task.outputs == output.shape[1]
+    given = task.columns(output)
+    assert list(given) == list(columns)
+    for column, values in columns.items():
+        np.testing.assert_allclose(given[column], values, rtol=1e-12)
+    point = np.stack([columns[column] for column in POINTS[name]], axis=1)
+    np.testing.assert_allclose(task.predict(output), point, rtol=1e-12)
+    measured = task.metrics(output, Split(output, POSITIVE, POSITIVE), full=True)
+    assert measured.pop("r2") == pytest.approx(reference.r2_score(POSITIVE, point))
+    assert measured.pop("mae") == pytest.approx(reference.mean_absolute_error(POSITIVE, point))
+    del measured["rmse"]
+    assert measured == pytest.approx({key: metric(point) for key, metric in own.items()})
+
+
+@pytest.mark.parametrize("name", ["softmax_cross_entropy", "bce_with_logits"])
+def test_a_loss_of_another_task_is_refused(name):
+    with pytest.raises(DataError, match=f"regression has no loss '{name}'"):
+        task_for(SPREAD, REGISTRY[name]())
 
 
 @pytest.mark.parametrize("weights", [False, True])
@@ -147,7 +250,7 @@ def test_the_buffer_of_outputs_is_made_once():
 def test_a_part_keeps_regression_targets_in_their_own_units():
     table = read_table("diabetes")
     preprocessor = Preprocessor("progression").fit(table)
-    task = task_for(preprocessor.target, "mse")
+    task = task_for(preprocessor.target, MeanSquaredError())
     found = part_of(table, np.arange(5), preprocessor, task, np.dtype("float64"))
     assert np.array_equal(found.truth[:, 0], table["progression"].values[:5])
     assert found.y.dtype == found.x.dtype == np.float64
@@ -157,6 +260,6 @@ def test_a_part_keeps_regression_targets_in_their_own_units():
 def test_a_part_needs_the_target_column():
     table = read_table("penguins")
     preprocessor = Preprocessor("species").fit(table)
-    task = task_for(preprocessor.target, "softmax_cross_entropy")
+    task = task_for(preprocessor.target, SoftmaxCrossEntropy())
     with pytest.raises(DataError, match=r"the target column is missing \(species\)"):
         part_of(table.drop(["species"]), None, preprocessor, task, np.dtype("float32"))

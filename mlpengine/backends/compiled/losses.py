@@ -4,7 +4,7 @@ The value of a row is stored in ``row_loss``, in double; the program sums them i
 """
 
 from collections.abc import Sequence
-from math import isfinite, isinf, nan
+from math import isfinite, nan
 
 from mlpengine.backends.compiled.kernels import LossRows
 from mlpengine.backends.compiled.layout import Layout
@@ -49,11 +49,10 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[S
     output, target, slot, count = kernel.output, kernel.target, kernel.d_output, loss.columns
     entries = max(target.rows * target.columns, 1)
     share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
-    f, (low, high) = loss.formulas, loss.target_range
+    f = loss.formulas
     value, t = f.entry, f.target
-    if isfinite(low):  # a target out of range makes the loss NaN; NumPy then reports the target
-        outside = t < low if isinf(high) else (t < low) | (t > high)
-        value = where(outside, nan, value)
+    if isfinite(loss.target_range[0]):  # NumPy then reports the target that makes the loss NaN
+        value = where(loss.outside(t), nan, value)
     columns = [(k, o, "j" if count == 1 else f"j * {count} + {k}") for k, o in enumerate(f.outputs)]
     outputs = {"value": value}
     if slot is not None:

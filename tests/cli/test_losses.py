@@ -1,0 +1,180 @@
+"""Losses that predict something else than a mean, from training to prediction and export."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.train.model import load
+
+RNG = np.random.default_rng(0)
+ROWS = 900
+X = RNG.uniform(-2, 2, (ROWS, 2))
+MEAN = np.exp(4 + X[:, 0])
+NOISE = RNG.normal(size=ROWS)
+TARGETS = {
+    "count": RNG.poisson(MEAN),
+    "size": RNG.gamma(20, MEAN / 20),
+    "level": 100 + 20 * X[:, 0] + 5 * np.exp(X[:, 1] / 2) * NOISE,
+}
+CONFIG = """\
+data: {{source: rows.csv, target: {target}, drop: {drop}}}
+model: {{hidden: [16, 16], activation: tanh}}
+loss: {loss}
+optimizer: {{lr: 1e-2}}
+training: {{epochs: 40, batch_size: 32, backend: {backend}}}
+report: false
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A loss, its target, the columns that it predicts, and what they are in truth."""
+
+    loss: str
+    target: str
+    columns: dict[str, object]
+    tolerance: float
+    metrics: tuple[str, ...]
+
+
+def quantile(level):
+    return 100 + 20 * X[:, 0] + 5 * np.exp(X[:, 1] / 2) * scipy.stats.norm.ppf(level)
+
+
+LOSSES = {
+    "poisson": Row("poisson", "count", {"count": MEAN}, 6, ("deviance",)),
+    "gamma": Row("gamma", "size", {"size": MEAN}, 25, ("deviance",)),
+    "quantiles": Row(
+        "{name: quantile, levels: [0.1, 0.5, 0.9]}",
+        "level",
+        {f"level_{level}": quantile(level) for level in (0.1, 0.5, 0.9)},
+        2.5,
+        ("pinball", "calibration_error"),
+    ),
+    "gaussian_nll": Row(
+        "gaussian_nll",
+        "level",
+        {"level": quantile(0.5), "level_std": 5 * np.exp(X[:, 1] / 2)},
+        1.2,
+        ("nll",),
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    table = np.column_stack([X, *TARGETS.values()])
+    header = ",".join(["a", "b", *TARGETS])
+    np.savetxt(tmp_path / "rows.csv", table, "%.9g", ",", header=header, comments="")
+    return tmp_path
+
+
+def write(folder, loss, target, backend="numpy"):
+    drop = json.dumps([name for name in TARGETS if name != target])
+    config = CONFIG.format(loss=loss, target=target, drop=drop, backend=backend)
+    (folder / "c.yaml").write_text(config)
+
+
+def predictions(text):
+    header, *lines = text.splitlines()
+    return header.split(",")[1:], np.array([[float(x) for x in r.split(",")[1:]] for r in lines])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_from_training_to_prediction(name, folder, mlpengine):
+    row = LOSSES[name]
+    write(folder, row.loss, row.target)
+    checked = mlpengine("check", "c.yaml", "--json")
+    assert json.loads(checked.out)["outputs"] == len(row.columns)
+    trained = json.loads(mlpengine("train", "c.yaml", "--out", "run", "--json", "-q").out)
+    columns, values = predictions(mlpengine("predict", "run", "rows.csv").out)
+    assert columns == list(row.columns)
+    in_python = load("run").predict_columns("rows.csv")
+    np.testing.assert_allclose(np.stack([*in_python.values()], 1), values, rtol=1e-8)
+    assert list(in_python) == columns
+    for got, true in zip(values.T, row.columns.values(), strict=True):
+        assert np.sqrt(np.mean((got - true) ** 2)) < row.tolerance
+    measured = json.loads(mlpengine("evaluate", "run", "--json").out)["test"]
+    assert tuple(measured) == ("loss", "r2", "mae", "rmse", *row.metrics)
+    assert measured["loss"] == pytest.approx(trained["test"]["loss"])
+    assert mlpengine("diagnose", "c.yaml").code == 0
+    assert mlpengine("diagnose", "run").code == 0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine, monkeypatch):
+    row, texts = LOSSES[name], {}
+    real = Checkpoints.save
+
+    def dying(store, step, *args, **options):
+        if step >= 60:
+            raise KeyboardInterrupt
+        return real(store, step, *args, **options)
+
+    for run, backend in {"plain": "numpy", "whole": "compiled", "parts": "compiled"}.items():
+        write(folder, row.loss, row.target, backend)
+        settings = ["--set", "training.epochs=4", "--set", "training.checkpoint.every_steps=25"]
+        with monkeypatch.context() as patch:
+            if run == "parts":
+                patch.setattr(Checkpoints, "save", dying)
+            code = mlpengine("train", "c.yaml", "--out", run, "-q", *settings).code
+        assert code == (130 if run == "parts" else 0)
+        if run == "parts":
+            assert mlpengine("train", "--resume", run, "-q").code == 0
+        texts[run] = mlpengine("predict", run, "rows.csv").out
+    assert texts["parts"] == texts["whole"]
+    (_, plain), (_, compiled) = predictions(texts["plain"]), predictions(texts["whole"])
+    np.testing.assert_allclose(compiled, plain, rtol=1e-3)
+
+
+WRONG = {
+    "poisson": ("poisson", "count", -3, "poisson: a target must be 0 or more (-3)"),
+    "gamma": ("gamma", "size", 0, "gamma: a target must be more than 0 (0)"),
+}
+
+
+@pytest.mark.parametrize("command", ["check", "train"])
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("line", [3, 700])  # rows of different parts
+def test_a_target_outside_the_domain_is_named(name, command, line, folder, mlpengine):
+    loss, target, value, message = WRONG[name]
+    write(folder, loss, target)
+    lines = (folder / "rows.csv").read_text().splitlines()
+    cells = lines[line - 1].split(",")
+    cells[2 + list(TARGETS).index(target)] = str(value)
+    lines[line - 1] = ",".join(cells)
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    answer = mlpengine(command, "c.yaml")
+    assert answer.code == 2
+    assert f"rows.csv: line {line}, column '{target}': {message}" in answer.err
+
+
+REFUSED = {
+    "{name: quantile, levels: [0.5, 0.1]}": "loss.levels: levels must increase",
+    "{name: quantile, levels: []}": "loss.levels: ",
+    "{name: quantile, levels: 1.5}": "loss.levels: must be less than 1",
+    "focal": "did you mean 'binary_focal'?",
+    "softmax_cross_entropy": "regression takes mse or ",
+}
+
+
+@pytest.mark.parametrize("command", ["check", "train"])
+@pytest.mark.parametrize("loss", REFUSED)
+def test_a_loss_that_does_not_fit_is_refused(loss, command, folder, mlpengine):
+    write(folder, loss, "level")
+    answer = mlpengine(command, "c.yaml")
+    assert answer.code == 2
+    assert REFUSED[loss] in answer.err
+
+
+def test_predictions_of_one_name_are_refused(folder, mlpengine):
+    text = (folder / "rows.csv").read_text().replace("count", "level_std", 1)
+    (folder / "rows.csv").write_text(text)
+    write(folder, "gaussian_nll", "[level, level_std]")
+    answer = mlpengine("train", "c.yaml", "--set", "data.drop=[size]")
+    assert answer.code == 2
+    assert "predictions need names of their own (level, level_std, level_std," in answer.err
