@@ -11,7 +11,7 @@ from mlpengine import MissingExtraError, Mlp, NumericalError, UsageError
 from mlpengine.data import Column, Preprocessor, Table, read_table
 from mlpengine.export import export, onnx_inputs
 from mlpengine.nn import ACTIVATIONS
-from mlpengine.ops import REGISTRY, Dropout, Elu, Gelu, LeakyRelu
+from mlpengine.ops import REGISTRY, Dropout, Elu, Gelu, LeakyRelu, Philox
 from mlpengine.train.model import Model
 from mlpengine.train.task import task_for
 
@@ -239,7 +239,7 @@ def test_a_model_that_differs_is_not_written(onnx, tmp_path, monkeypatch):
 
 
 def test_what_has_no_onnx_form_says_so(onnx, tmp_path):
-    mlp = Mlp([2, 3, 1], activation=Dropout(0.5, np.random.default_rng(0)))
+    mlp = Mlp([2, 3, 1], activation=Dropout(0.5, Philox(0)))
     with pytest.raises(UsageError, match=r"activation 'dropout' has no ONNX form"):
         export(mlp, tmp_path / "mlp.onnx")
     table = mixed_table()

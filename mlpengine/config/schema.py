@@ -174,7 +174,8 @@ class ModelSection(Section):
         description="After every hidden layer, or one for each; a name, or a formula of x.",
     )
     dropout: Fraction = Field(
-        default=0.0, description="Share of hidden units dropped while training."
+        default=0.0,
+        description="Share of hidden units dropped while training, in steps of 1/256.",
     )
     initializer: InitializerName | None = Field(
         default=None, description="How weights start; by default what suits the activation."

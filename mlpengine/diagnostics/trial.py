@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -47,17 +47,17 @@ def clone(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
 
 @contextmanager
 def restored(step: Step) -> Iterator[None]:
-    """Restore weights, optimizer, clipping and the dropout generator when the block ends."""
+    """Restore weights, optimizer, clipping and the step of dropout when the block ends."""
     mlp, optimizer, clip = step.mlp, step.optimizer, step.clip
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
-    dropout: dict[str, Any] = dict(mlp.rng.bit_generator.state)
+    dropout = mlp.rng.step
     moments = optimizer.state_dict()
     norms = clip.state_dict() if clip else {}
     try:
         yield
     finally:
         mlp.params.flat[...] = weights
-        mlp.rng.bit_generator.state = dropout
+        mlp.rng.step = dropout
         optimizer.schedule, optimizer.lr = schedule, lr
         optimizer.load_state_dict(moments)
         if clip:

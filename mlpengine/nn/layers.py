@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.ops import REGISTRY, Dropout, FormulaActivation, GradOp, Linear
+from mlpengine.ops import REGISTRY, Dropout, FormulaActivation, GradOp, Linear, Philox
 from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Array, Spec
@@ -143,12 +143,10 @@ class Network:
         params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net.
         weights: by layer, views (out_dim, in_dim) of ``params.flat``.
         biases: by layer, views (out_dim,).
-        rng: the generator that dropout draws from.
+        rng: the generator that dropout draws from; `TrainingStep` sets its step.
     """
 
-    def __init__(
-        self, layers: tuple[Layer, ...], dtype: np.dtype[Any], rng: np.random.Generator
-    ) -> None:
+    def __init__(self, layers: tuple[Layer, ...], dtype: np.dtype[Any], rng: Philox) -> None:
         self.layers, self.rng = layers, rng
         self.params = Flat(parameter_specs(layers, dtype))
         self._list_views()
@@ -227,13 +225,11 @@ class Recording:
         return self.layer_outputs[-1]
 
 
-def record(
-    layers: Sequence[Layer], tape: Tape, batch_size: int, rng: np.random.Generator | None
-) -> Recording:
+def record(layers: Sequence[Layer], tape: Tape, batch_size: int, rng: Philox | None) -> Recording:
     """Record the layers on `tape`; dropout draws from `rng` and is left out where it is None."""
     dtype = next(iter(tape.params.specs.values())).dtype
     x = h = tape.input((batch_size, layers[0].in_dim), dtype, name="input", wants_grad=True)
-    pre_activations, layer_outputs = [], []
+    pre_activations, layer_outputs, dropouts = [], [], 0
     for layer in layers:
         weight = tape.parameter(tape.params.views[layer.weight_name], name=layer.weight_name)
         bias = tape.parameter(tape.params.views[layer.bias_name], name=layer.bias_name)
@@ -242,6 +238,7 @@ def record(
         if layer.activation is not None:
             h = tape.apply(layer.activation, h)
         if layer.dropout and rng is not None:
-            h = tape.apply(Dropout(layer.dropout, rng), h)
+            h = tape.apply(Dropout(layer.dropout, rng, dropouts), h)
+            dropouts += 1
         layer_outputs.append(h)
     return Recording(tape, x, tuple(pre_activations), tuple(layer_outputs))

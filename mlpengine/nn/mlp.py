@@ -24,7 +24,7 @@ from mlpengine.nn.layers import (
 )
 from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
-from mlpengine.ops import GradOp
+from mlpengine.ops import GradOp, Philox
 from mlpengine.spec import Array, Spec, floating
 from mlpengine.structure import conform
 from mlpengine.tape.rematerialization import Rematerialization
@@ -47,7 +47,8 @@ class Mlp(Network):
         sizes: in_dim, the hidden sizes, out_dim.
         activation: after every hidden layer, or a sequence with one for each.
         output_activation: after the last layer; usually None, because losses take logits.
-        dropout: probability with which a hidden activation is dropped in training.
+        dropout: probability with which a hidden activation is dropped in training, rounded to a
+            multiple of 1/256 (see `mlpengine.ops.Dropout`).
         initializer: of the weights, one of `INITIALIZERS`; by default the one that suits each
             activation.
         seed: of the initial weights and of dropout.
@@ -80,7 +81,7 @@ class Mlp(Network):
         ops = [activation_op(a) for a in (*each, output_activation)]
         weights_rng, rng = np.random.default_rng(seed).spawn(2)
         layers = plan_layers(self.sizes, ops, self.dropout)
-        super().__init__(layers, floating(dtype, "mlp"), rng)
+        super().__init__(layers, floating(dtype, "mlp"), Philox.drawn(rng))
         for weight, op in zip(self.weights, ops, strict=True):
             initialize(weight, initializer or suited_to(op), weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread

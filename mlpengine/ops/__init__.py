@@ -58,6 +58,7 @@ from mlpengine.ops.losses import (
     Quantile,
 )
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
+from mlpengine.ops.philox import Philox
 from mlpengine.ops.random import Dropout
 from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum
 from mlpengine.ops.selection import Where
@@ -120,6 +121,7 @@ __all__ = [
     "Mish",
     "Mul",
     "Neg",
+    "Philox",
     "Poisson",
     "Pow",
     "Quantile",

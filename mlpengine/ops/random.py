@@ -8,23 +8,30 @@ from mlpengine.errors import UsageError
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import need_floats
 from mlpengine.ops._op import GradOp
+from mlpengine.ops.philox import Philox
 from mlpengine.spec import Array, Calls, Slots, Spec, call
+
+BYTE_VALUES = 256
 
 
 @dataclass(frozen=True)
 class Dropout(GradOp, name="dropout"):
-    """Inverted dropout, y = x * mask; mask is 0 with probability rate, else 1 / (1 - rate).
+    """Inverted dropout, y = x * mask; mask is 0 with probability p, else 1 / (1 - p).
 
-    Each forward draws a new mask from `rng`. Evaluation records no dropout at all.
+    p is `rate` rounded to a multiple of 1/256, at least 1/256 and at most 255/256 unless rate is 0:
+    each entry has one random byte.  The mask is a function of the seed and the step of `rng`, of
+    `layer` and of the entry's place, on every executor.  In a forward pass, layer 0 is the first to
+    draw and takes the generator on to its next step.  Evaluation records no dropout at all.
 
-    Shapes: x (...), y (...).
+    Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, the mask of the last forward.
     Raises: UsageError unless 0 <= rate < 1.
     Source: Srivastava et al. 2014, section 10 (scaling while training).
     """
 
     rate: float
-    rng: np.random.Generator
+    rng: Philox
+    layer: int = 0
 
     cheap = False
     in_place = ("forward", "backward")
@@ -33,17 +40,29 @@ class Dropout(GradOp, name="dropout"):
         if not 0 <= self.rate < 1:
             raise UsageError(f"dropout: rate must be at least 0 and below 1 (rate {self.rate})")
 
+    @property
+    def limit(self) -> int:
+        """The number of byte values, the lowest ones, that drop an entry: p * 256."""
+        return min(max(round(self.rate * BYTE_VALUES), 1), BYTE_VALUES - 1) if self.rate else 0
+
+    @property
+    def scale(self) -> float:
+        """The factor of the other entries, 1 / (1 - p)."""
+        return BYTE_VALUES / (BYTE_VALUES - self.limit)
+
     def infer(self, x: Spec) -> Spec:
         need_floats("dropout", x=x)
         return x
 
     def work(self, x: Spec) -> dict[str, Spec]:
-        return {"mask": x}
+        return {"mask": x, "draws": Spec(x.shape, np.dtype(np.uint8))}
 
-    def forward(self, x: Array, *, out: Array, mask: Array) -> Calls:
-        yield call(self.rng.random, None, x.dtype, mask)  # uniform in [0, 1)
-        yield call(np.greater_equal, mask, constant(self.rate, mask), mask)
-        yield call(np.multiply, mask, constant(1 / (1 - self.rate), mask), mask)
+    def forward(self, x: Array, *, out: Array, mask: Array, draws: Array) -> Calls:
+        if self.layer == 0:
+            yield self.rng.advance
+        yield from self.rng.draw(self.layer, draws)
+        yield call(np.greater_equal, draws, np.array(self.limit, np.uint8), mask)
+        yield call(np.multiply, mask, constant(self.scale, mask), mask)
         yield call(np.multiply, x, mask, out)
 
     def backward(self, dy: Array, *, out: Slots, mask: Array) -> Calls:

@@ -163,7 +163,7 @@ def batch_norm(
 
 def dropout(x: X, rate: float, rng: np.random.Generator) -> X:
     """Return x with entries dropped at a rate and the others scaled up; for training only."""
-    return unary(ops.Dropout(rate, rng), x)
+    return unary(ops.Dropout(rate, ops.Philox.drawn(rng)), x)
 
 
 def ssm_scan(a: Any, b: Any, x: Any, h0: Any = None) -> Any:

@@ -376,7 +376,7 @@ class Loop(Uncopyable):
         step = self.step
         return {
             "weights": dict(step.mlp.params.views),
-            "dropout": step.mlp.rng.bit_generator.state,
+            "dropout": {"seed": step.mlp.rng.seed},
             "optimizer": step.optimizer.state_dict(),
             "clip": step.clip.state_dict() if step.clip else {},
             "batches": self.batches.state_dict(),
@@ -407,7 +407,13 @@ class Loop(Uncopyable):
             loss, norm, rows, steps = map(float, epoch["sums"])
             self._sums[:] = [loss, norm, rows, steps]
             self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
-            step.mlp.rng.bit_generator.state = state["dropout"]
+            if "seed" in state["dropout"]:
+                step.mlp.rng.seed = state["dropout"]["seed"]
+            elif step.mlp.dropout:  # until 0.1 masks came from a generator with a state
+                _log.warning(
+                    "dropout: masks go on from another generator than before (the checkpoint is of "
+                    "mlpengine 0.1)"
+                )
             states = (
                 state["callbacks"] if "callbacks" in state else state["observers"]
             )  # the key in 0.1

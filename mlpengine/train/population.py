@@ -134,7 +134,7 @@ class PopulationStep:
         lr, weight_decay: a number for all members, or one for each.
         clip: as for `TrainingStep`; each member has a copy.
         threads: maximum of threads that share the members where steps are compiled as a whole;
-            other steps (NumPy, dropout) run in the calling thread, one member after the other.
+            other steps run in the calling thread, one member after the other.
         clip_norm, weighted, backend: as for `TrainingStep`.
 
     Attributes:

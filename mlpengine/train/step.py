@@ -143,6 +143,7 @@ class TrainingStep:
         return float(self._quietly(self._run, bound))
 
     def _run(self, bound: BoundStep) -> float:
+        self.mlp.rng.step = self.optimizer.steps
         replay(bound.calls)
         self.loss_value = value = float(bound.loss.value)
         norm, self.clipped_norm = self._clip()
@@ -214,6 +215,7 @@ class TrainingStep:
         """
         optimizer, fused, count = self.optimizer, bound.fused, len(losses)
         assert fused is not None
+        self.mlp.rng.step = optimizer.steps
         rates = np.full(count, optimizer.lr)
         if optimizer.schedule is not None:
             rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
@@ -230,6 +232,7 @@ class TrainingStep:
     def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer = self.optimizer
         lr = optimizer.scheduled_lr(optimizer.steps)
+        self.mlp.rng.step = optimizer.steps
         loss, norm, status = fused.make_step(lr, optimizer.steps)
         self.record_result(loss, norm)
         if status:
@@ -250,8 +253,8 @@ class TrainingStep:
         """
         if self._full.fused is None:
             raise CompileError(
-                "emit: the step must be compiled as a whole; dropout, softmax activations or a "
-                "missing compiler split it"
+                "emit: the step must be compiled as a whole; softmax activations or a missing "
+                "compiler split it"
             )
         return self._full.fused.source.text
 

@@ -109,7 +109,7 @@ CASES = (
         activation="leaky_relu",
         weighted=True,
     ),
-    StepCase("dropout", dropout=0.3, activation="relu", short=True),
+    StepCase("dropout", (5, 33, 9, 3), dropout=0.3, activation="relu", short=True),
     StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
     StepCase("quantiles", (6, 12, 3), loss=Quantile((0.1, 0.5, 0.9)), dtype="float64"),
     StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),

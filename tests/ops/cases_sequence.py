@@ -2,8 +2,9 @@
 
 import numpy as np
 from case import Case, distinct, normal, positive
+from philox_bytes import philox_bytes
 
-from mlpengine.ops import Dropout, SsmScan
+from mlpengine.ops import Dropout, Philox, SsmScan
 
 
 def scanned(a, b, x, h0=None):
@@ -31,15 +32,19 @@ def thousand_steps(_):
 
 
 def dropped(rate):
-    rng = np.random.default_rng(5)
-    start = rng.bit_generator.state
+    rng = Philox(5)
+    limit = round(rate * 256)
 
     def restore():
-        rng.bit_generator.state = start
+        rng.step = 0
+
+    def draws(x):
+        rows = np.zeros((len(x), -(-x.shape[1] // 16) * 16), np.uint8)
+        rows.reshape(-1)[:] = philox_bytes(5, 1, 0, rows.size)
+        return rows[:, : x.shape[1]]
 
     def value(x):
-        draws = np.random.default_rng(5).random(x.shape)
-        return np.where(draws < rate, 0, x / (1 - rate))
+        return np.where(draws(x) < limit, 0, x / (1 - limit / 256))
 
     return Case(
         f"dropout {rate}",
@@ -48,7 +53,7 @@ def dropped(rate):
         value,
         dtypes=("float64",),
         before=restore,
-        plain=lambda x: x * (rng.random(x.shape, x.dtype) >= rate) / x.dtype.type(1 - rate),
+        plain=lambda x: x * (draws(x) >= limit) / x.dtype.type(1 - limit / 256),
     )
 
 

@@ -390,11 +390,11 @@ def test_any_computation_has_the_bits_of_the_recorded_one(drawn):
     leaves["x"] = np.random.default_rng(1).standard_normal(tape.inputs[0].shape)
     for record in tape.records:
         if record.op.name == "dropout":
-            record.op.rng.bit_generator.state = np.random.default_rng(7).bit_generator.state
+            record.op.rng.step = 7
     naive = Naive(tape, leaves)
     for record in tape.records:
         if record.op.name == "dropout":
-            record.op.rng.bit_generator.state = np.random.default_rng(7).bit_generator.state
+            record.op.rng.step = 7
     tensors = eager(tape, leaves)
     for index, tensor in tensors.items():
         assert tensor.inner().tobytes() == np.asarray(naive.values[index]).tobytes()

@@ -30,7 +30,7 @@ def poison(program: Program) -> None:
 def restart(tape: Tape) -> None:
     for record in tape.records:
         if record.op.name == "dropout":
-            record.op.rng.bit_generator.state = np.random.default_rng(7).bit_generator.state
+            record.op.rng.step = 7
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:

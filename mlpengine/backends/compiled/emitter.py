@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlpengine.backends.compiled.kernels import ColumnSum, Kernel, LossRows, Map, Product
+from mlpengine.backends.compiled.kernels import ColumnSum, Draw, Kernel, LossRows, Map, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import loss_rows
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
@@ -76,6 +76,8 @@ class Emitter:
                 self._product(kernel, name)
             elif isinstance(kernel, ColumnSum):
                 self._column_sum(kernel, name)
+            elif isinstance(kernel, Draw):
+                self._draw(kernel, name)
             elif isinstance(kernel, LossRows):
                 self._loss(kernel, name)
             else:
@@ -158,6 +160,16 @@ class Emitter:
         ]
         columns = Loop("j", 0, kernel.writes[0].columns, body, step="LANES")
         return [Loop("i", "first", "last", [columns])]
+
+    def _draw(self, kernel: Draw, name: str) -> None:
+        rng, width = self.layout.add_generator(kernel.op.rng), self.layout.stride(kernel.out)
+        if kernel.op.layer == 0:
+            step = Loop("i", "first", "last", [f"{rng}[1]++;"])
+            self._add(f"{name}_step", "prepare", 1, "The generator's next step", [step], [rng])
+        span = f"first * {width}, last * {width}"
+        body = [f"draw_bytes({kernel.out.name}, {rng}, {kernel.op.layer}, {span});"]
+        buffers = [kernel.out.name, rng]
+        self._add(name, "rows", kernel.out.rows, kernel.text, body, buffers)
 
     def _column_sum(self, kernel: ColumnSum, name: str) -> None:
         x, out = kernel.x, kernel.out

@@ -6,6 +6,7 @@ from typing import Literal
 
 from mlpengine.backends.compiled.rules import Rule
 from mlpengine.backends.compiled.values import Value
+from mlpengine.ops import Dropout
 from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array
 
@@ -122,12 +123,31 @@ class LossRows:
         return [self.d_output] if self.d_output else []
 
 
-Kernel = Map | Product | ColumnSum | LossRows
+@dataclass(eq=False)
+class Draw:
+    """The random bytes of a dropout, of which `out` is the mask."""
+
+    op: Dropout
+    out: Value
+    text: str
+
+    @property
+    def reads(self) -> list[Value]:
+        """Nothing."""
+        return []
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes."""
+        return [self.out]
+
+
+Kernel = Map | Product | ColumnSum | LossRows | Draw
 
 
 def read_by_vectors(kernel: Kernel, lanes: int) -> list[Value]:
     """Return the values that `kernel` reads by whole vectors, for every length of the rows."""
-    if isinstance(kernel, LossRows | ColumnSum):
+    if isinstance(kernel, LossRows | ColumnSum | Draw):
         return []
     if isinstance(kernel, Map):
         return kernel.reads

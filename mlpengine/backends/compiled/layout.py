@@ -3,10 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from mlpengine.backends.compiled.kernels import Kernel, read_by_vectors
-from mlpengine.backends.compiled.statements import PHASES, Function, Phase
+from mlpengine.backends.compiled.statements import PHASES, Function, Phase, load
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.values import Value, padded_length
+from mlpengine.buffers import address_of
+from mlpengine.formula import c_number
+from mlpengine.ops import Philox
+from mlpengine.ops.philox import padded_columns
 from mlpengine.placement import Storage, place
 from mlpengine.spec import Array
 
@@ -48,7 +54,8 @@ class Layout:
                 value.padded = value in imported
             if value.padded:
                 if value.stored:
-                    self.reserve(value.name, value.rows * self.stride(value))
+                    kind = "uint8_t" if value.mask else "real"
+                    self.reserve(value.name, value.rows * self.stride(value), kind)
             else:
                 self.add_array(value.name, value.array)
             if value.padded and (value.final or not value.written):
@@ -61,7 +68,7 @@ class Layout:
 
         They are live from the first to the last function that uses them, and in `phases`.
         """
-        size = self.itemsize if kind == "real" else 8
+        size = {"real": self.itemsize, "uint8_t": 1}.get(kind, 8)
         self._reserved[name] = _Reservation(kind, count * size, phases)
 
     def add_array(self, name: str, array: Array) -> None:
@@ -71,6 +78,15 @@ class Layout:
             kind = {4: "float", 8: "double"}[array.itemsize]
         self._pointers[name] = kind, f"({kind} *)table[{len(self.arrays)}]"
         self.arrays.append(array)
+
+    def add_generator(self, rng: Philox) -> str:
+        """Add seed and step of a generator to the table, once; return their name."""
+        state = rng.state.view(np.int64)
+        places = [address_of(array) for array in self.arrays]
+        if address_of(state) not in places:
+            self.add_array(f"rng_{len(self.arrays)}", state)
+            return f"rng_{len(places)}"
+        return f"rng_{places.index(address_of(state))}"
 
     def plan(self, functions: Sequence[Function], *, in_turn: bool, chunked: bool) -> None:
         """Place the workspace: reservations that are never in use together share memory.
@@ -116,11 +132,22 @@ class Layout:
 
     def stride(self, value: Value) -> int:
         """Return the length of a row in memory."""
+        if value.mask:
+            return padded_columns(value.columns)
         return padded_length(value.columns, self.lanes) if value.padded else value.columns
 
     def at(self, value: Value, row: str, column: str) -> str:
         """Return the C address of an entry of a matrix."""
         return f"{value.name} + {row} * {self.stride(value)} + {column}"
+
+    def load(self, value: Value, row: str, column: str) -> str:
+        """Return the C expression of a vector of entries of a matrix."""
+        at = self.at(value, row, column)
+        if value.mask:
+            return (
+                f"load_mask({at}, {value.mask.limit}, {c_number(value.mask.scale, self.itemsize)})"
+            )
+        return load(at)
 
     def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
         """Yield the caller's arrays that kernels read by whole vectors but whose rows are not."""

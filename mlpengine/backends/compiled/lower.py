@@ -1,11 +1,12 @@
 """Lowering of instructions to kernels."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mlpengine.backends.compiled.kernels import (
     ColumnSum,
+    Draw,
     Kernel,
     LossRows,
     Map,
@@ -17,6 +18,7 @@ from mlpengine.backends.compiled.kernels import (
 from mlpengine.backends.compiled.losses import has_rows
 from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
+from mlpengine.ops import Dropout
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Array
 
@@ -65,10 +67,21 @@ def lower(instructions: Iterable[InstructionLike], lanes: int, names: Mapping[in
     for instruction in instructions:
         kernels += _kernels(instruction, values)
     values.finish()
-    kernels = fuse(kernels)
+    kernels = [*_draws(kernels), *fuse([k for k in kernels if not isinstance(k, Draw)])]
     mark_stored(kernels)
     values.place(lanes, _any_length(kernels, lanes))
     return Lowered(kernels, values.all)
+
+
+def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
+    """Yield the draws; another program cannot read the mask of a dropout, only its bytes."""
+    reads = [value for kernel in kernels for value in kernel.reads]
+    for kernel in kernels:
+        if isinstance(kernel, Draw):
+            if reads.count(kernel.out) < len(("forward", "backward")):
+                raise UnsupportedError("dropout without its backward")
+            kernel.out.final = False
+            yield kernel
 
 
 def _any_length(kernels: list[Kernel], lanes: int) -> list[Value]:
@@ -88,6 +101,10 @@ def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:
     if op.name == "linear":
         rule = _linear_backward if direction == "backward" else _linear_forward
         return rule(instruction, values)
+    if isinstance(op, Dropout) and direction == "forward":
+        draw = Draw(op, values.write(instruction.work["mask"], "mask_"), "")
+        draw.out.mask, draw.text = op, f"{draw.out.name} of dropout"
+        return [draw, _map(instruction, op, direction, values)]
     return [_map(instruction, op, direction, values)]
 
 

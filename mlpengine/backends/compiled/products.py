@@ -200,7 +200,7 @@ def map_statements(
         value = step.names[name]
         if value not in known:
             known[value] = f"at_{value.name}"
-            lines.append(f"const vec {known[value]} = {load(layout.at(value, row, column))};")
+            lines.append(f"const vec {known[value]} = {layout.load(value, row, column)};")
     for name in step.rule.writes:
         known[step.names[name]] = f"at_{step.names[name].name}"
     names = {name: known[value] for name, value in step.names.items()}

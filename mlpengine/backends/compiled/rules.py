@@ -42,9 +42,10 @@ class Rule:
 
 def find_rule(op: GradOp, direction: Direction) -> Rule | None:
     """Return the compiled rule of `op`, or None."""
-    if isinstance(op, Dropout) and direction == "backward":
-        dy, mask = variable("dy"), variable("mask")
-        return Rule({"dy": dy, "mask": mask}, {"dx": dy * mask})
+    if isinstance(op, Dropout):
+        given, out = ("dy", "dx") if direction == "backward" else ("x", "y")
+        values = {given: variable(given), "mask": variable("mask")}
+        return Rule(values, {out: values[given] * values["mask"]})
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.backends.compiled.emitter import Emitter, useful_threads
+from mlpengine.backends.compiled.kernels import Draw
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, print_function
@@ -78,7 +79,7 @@ def make_source(
         f"#define BATCH {batch}L",
         f"#define CHUNK_ROWS {emitter.chunk}L",
         *_step_defines(layout, update, dtype, gathers=bool(gathered)),
-        *_headers(dtype, threads),
+        *_headers(dtype, threads, draws=any(isinstance(k, Draw) for k in lowered.kernels)),
         *_printed(functions, layout),
         _header("step"),
     ]
@@ -120,9 +121,9 @@ def _step_defines(
         yield f"#define FLUSH_EVERY {update.flush_every}"
 
 
-def _headers(dtype: "np.dtype[np.floating]", threads: int) -> Iterator[str]:
+def _headers(dtype: "np.dtype[np.floating]", threads: int, *, draws: bool) -> Iterator[str]:
     yield from map(_header, ("prelude", "float_math" if dtype.itemsize == 4 else "double_math"))
-    yield from map(_header, ("rules", "product", "step_loop"))
+    yield from map(_header, ("rules", "product", *(["philox"] if draws else []), "step_loop"))
     yield _header("thread_pool" if threads > 1 else "single_thread")
     yield _header("norm")
 

@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.buffers import address_of
+from mlpengine.ops import Dropout
 from mlpengine.spec import Array
 
 
@@ -23,8 +24,9 @@ class Value:
     """A matrix: the last axis of an array as columns, all others together as rows.
 
     `written` tells whether a kernel computes it, `final` whether it must be in `array` after the
-    replay.  `padded` values are stored in the program's workspace, with rows padded to whole
-    vectors; the others in `array` itself.
+    replay.  A `mask` is that of a dropout, whose random bytes are in memory.  `padded` values are
+    stored in the program's workspace, with rows padded to whole vectors; the others in `array`
+    itself.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Value:
     final: bool = False
     padded: bool = False
     stored: bool = True
+    mask: Dropout | None = None
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,80 @@
+/* Random bytes by the counter-based generator Philox4x32-10, as ops/philox.py draws them.  Each
+   64-bit lane is a block; only its lower 32 bits count. */
+
+typedef uint64_t words __attribute__((vector_size(BYTES)));
+typedef uint8_t byte_lanes __attribute__((vector_size(BYTES / sizeof(real)), aligned(1)));
+#define WORDS (BYTES / 8)
+#define GROUP_BYTES 128L /* eight blocks: the first half of each, then the second half of each */
+
+/* Products of the lower halves. */
+#if defined(__AVX512F__) && BYTES == 64 && !defined(__clang__)
+INLINE words multiply_halves(words a, words b) {
+  typedef int halves __attribute__((vector_size(64)));
+  typedef long long longs __attribute__((vector_size(64)));
+  return (words)__builtin_ia32_pmuludq512_mask((halves)a, (halves)b, (longs){0}, (uint8_t)-1);
+}
+#elif defined(__AVX2__) && BYTES == 32 && !defined(__clang__)
+INLINE words multiply_halves(words a, words b) {
+  typedef int halves __attribute__((vector_size(32)));
+  return (words)__builtin_ia32_pmuludq256((halves)a, (halves)b);
+}
+#else
+INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 0xffffffff); }
+#endif
+
+/* The bytes first to last of a stream, whole blocks; `state` is seed and step. */
+INLINE void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
+                       const long first, const long last) {
+  const uint64_t seed = (uint64_t)state[0], step = (uint64_t)state[1];
+  const words none = {0}, factor_0 = none + 0xD2511F53, factor_2 = none + 0xCD9E8D57;
+  for (long group = first / GROUP_BYTES * GROUP_BYTES; group < last; group += GROUP_BYTES) {
+    uint64_t drawn[GROUP_BYTES / 8] __attribute__((aligned(64)));
+    UNROLL for (long b = 0; b < 8; b += WORDS) {
+      words word_0, word_1 = none + stream, word_2 = none + step, word_3 = none + (step >> 32);
+      UNROLL for (long i = 0; i < WORDS; i++) word_0[i] = (uint64_t)(group / 16 + b + i);
+      uint32_t key_0 = (uint32_t)seed, key_1 = (uint32_t)(seed >> 32);
+      UNROLL for (int round = 0; round < 10; round++) {
+        const words low_0 = multiply_halves(word_0, factor_0);
+        const words low_2 = multiply_halves(word_2, factor_2);
+        word_0 = (low_2 >> 32) ^ word_1 ^ key_0;
+        word_2 = (low_0 >> 32) ^ word_3 ^ key_1;
+        word_1 = low_2;
+        word_3 = low_0;
+        key_0 += 0x9E3779B9u;
+        key_1 += 0xBB67AE85u;
+      }
+      word_0 = (word_0 & 0xffffffff) | word_1 << 32;
+      word_2 = (word_2 & 0xffffffff) | word_3 << 32;
+      memcpy(drawn + b, &word_0, BYTES);
+      memcpy(drawn + 8 + b, &word_2, BYTES);
+    }
+    const long from = MAX(first, group), to = MIN(last, group + GROUP_BYTES);
+    if (to - from == GROUP_BYTES) memcpy(out + group, drawn, GROUP_BYTES);
+    else memcpy(out + from, (char *)drawn + (from - group), (size_t)(to - from));
+  }
+}
+
+/* The mask of a vector of entries: `scale` where the byte is not below `limit`, else 0. */
+#if defined(WITH_MASKS) && defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
+  typedef char bytes __attribute__((vector_size(16)));
+  bytes draws, limits = (bytes){0} + (char)limit;
+  memcpy(&draws, p, 16);
+  const uint16_t kept = __builtin_ia32_ucmpb128_mask(draws, limits, 5, (uint16_t)-1);
+  return __builtin_ia32_blendmps_512_mask((vec){0}, splat(scale), kept);
+}
+#else
+INLINE ivec widen(const uint8_t *p) {
+#if defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT) && !defined(__clang__)
+  typedef char bytes __attribute__((vector_size(16)));
+  bytes draws = {0};
+  memcpy(&draws, p, 8);
+  return (ivec)__builtin_ia32_pmovzxbd256(draws);
+#else
+  return __builtin_convertvector(*(const byte_lanes *)p, ivec);
+#endif
+}
+INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
+  return select(widen(p) >= limit, splat(scale), splat(0));
+}
+#endif
