@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,17 +11,19 @@ from mlpengine.export import FORMATS, export, format_of
 from mlpengine.files import similar_file
 from mlpengine.train.model import MODEL_FILE, Model
 
+from . import device
 from .streams import say
 
 EPILOG = """\b
 Formats:
   onnx         preprocessing and network: reads the columns of a table, returns
                labels and probabilities, or numbers in the units of the target
-               (of several networks the mean, in c too)
   safetensors  the weights, under the names of a PyTorch nn.Sequential
   npz          the same weights for NumPy
   c            the network without preprocessing, as one file of C99 with the
                weights and a function predict(input, output)
+  c-train      training for a device: preprocessing, network, loss and optimizer as
+               one file of C99, with a header and a self-test; no allocator
 
 \b
 Examples:
@@ -28,6 +31,8 @@ Examples:
   mlpengine export runs/digits --format npz -o digits.npz
   mlpengine export runs/digits --format safetensors --json
   mlpengine export runs/digits --format c -o digits.c
+  mlpengine export runs/pump --format c-train -o pump.c
+  mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
 """
 
 NAMES = {
@@ -35,6 +40,7 @@ NAMES = {
     "safetensors": "weights.safetensors",
     "npz": "weights.npz",
     "c": "network.c",
+    device.FORMAT: "training.c",
 }
 """Default names in a run directory, where model.safetensors is the model itself."""
 
@@ -44,7 +50,7 @@ NAMES = {
 @click.option(
     "--format",
     "form",
-    type=click.Choice(sorted(FORMATS)),
+    type=click.Choice(sorted([*FORMATS, device.FORMAT])),
     help="By default that of the suffix of --out, or onnx without --out.",
 )
 @click.option(
@@ -53,8 +59,27 @@ NAMES = {
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file; by default beside the model.",
 )
+@click.option(
+    "--optimizer",
+    type=click.Choice(device.OPTIMIZER_NAMES),
+    help="c-train: by default that of the run, with its settings; else sgd.",
+)
+@click.option("--lr", type=float, help="c-train: the learning rate, which the device may change.")
+@click.option("--clip-norm", type=float, help="c-train: maximum norm of the gradients, 0 for none.")
+@click.option("--batch", type=click.IntRange(min=1), help="c-train: rows of a step; 1 by default.")
+@click.option("--freeze", help="c-train: layers that are not trained, such as 0,1.")
+@click.option(
+    "--libm",
+    type=click.Choice(["system", "none"]),
+    help="c-train: none prints exp, log and tanh instead of calling those of math.h.",
+)
+@click.option(
+    "--real",
+    type=click.Choice(["float", "double"]),
+    help="c-train: the type of all numbers; by default that of the run.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(run: Path, form: str | None, out: Path | None, as_json: bool) -> None:
+def command(run: Path, form: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
@@ -66,7 +91,12 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool) -> Non
     if not source.is_file():
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
     path = out or source.parent / NAMES[form or "onnx"]
+    given = device.DeviceOptions(**options)
+    if form == device.FORMAT:
+        device.write(run, Model.load(source), path, given, as_json=as_json)
+        return
     form = format_of(path, form)
+    given.refuse(form)
     exported = export(Model.load(source), path, form)
     if as_json:
         fields = ("format", "inputs", "outputs", "difference")

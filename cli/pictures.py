@@ -13,18 +13,18 @@ PLOTS = "plots"
 
 def pictures(session: "Session", result: Result) -> list[Path]:
     """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
-    experiment, measured = session.experiment, session.measured.last
+    experiment, measured = session.experiment, session.measured
     if not session.draws or measured is None:
         return []
     from mlpengine.plots import save_plots
 
-    _, part, output = measured
+    name, output = measured
     return save_plots(
         session.directory.path / PLOTS,
         result.history,
         experiment.task,
-        part,
+        experiment.parts[name],
         output,
         labels=experiment.model.preprocessor.classes,
-        best_epoch=None if experiment.model.members else result.best_epoch or None,
+        best_epoch=result.best_epoch or None,
     )

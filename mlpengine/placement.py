@@ -19,8 +19,10 @@ class Storage:
     offset: int = -1
 
 
-def place(storages: Iterable[Storage]) -> int:
+def place(storages: Iterable[Storage], alignment: int = ALIGNMENT) -> int:
     """Set the offset of every storage, and return the size of the arena in bytes.
+
+    Offsets are multiples of `alignment`.
 
     The largest is placed first, each at the lowest offset without overlap in space and time.
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
@@ -28,7 +30,7 @@ def place(storages: Iterable[Storage]) -> int:
     """
     placed: list[tuple[int, int, Storage]] = []  # start, end; sorted
     for storage in sorted(storages, key=lambda s: -s.nbytes):
-        size = -(-storage.nbytes // ALIGNMENT) * ALIGNMENT
+        size = -(-storage.nbytes // alignment) * alignment
         offset, first, last = 0, storage.first, storage.last
         for start, end, other in placed:
             if other.first > last or first > other.last:

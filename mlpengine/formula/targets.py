@@ -30,7 +30,7 @@ SCALARS = """\
 #define v_sin M(sin)
 #define v_cos M(cos)
 #define v_tanh M(tanh)
-#define v_pow M(pow)
+#define v_pow(x, n) M(pow)(x, splat(n))
 #define v_sigmoid(x) \\
   ((x) < 0 ? v_exp(x) / (splat(1) + v_exp(x)) : splat(1) / (splat(1) + v_exp(-(x))))
 #define v_log1p_exp_of_minus_abs(x) v_log1p(v_exp(-v_abs(x)))

@@ -47,6 +47,30 @@ def test_c_is_the_network_alone(mlpengine, run):
     assert text == export_c(Model.load(run / MODEL_FILE).mlp)  # whose values its own tests compare
 
 
+def test_training_for_a_device(mlpengine, run, tmp_path):
+    done = mlpengine("export", run, "--format", "c-train", "-o", "p.c", "--lr", 0.5, "--freeze", 0)
+    assert (done.code, done.err) == (0, "")
+    assert "Sgd, learning rate 0.5" in done.out
+    assert "layers 0 frozen" in done.out
+    written = [path.name for path in tmp_path.iterdir() if path.is_file()]
+    assert sorted(written) == ["p.c", "p.h", "p_test.c"]
+    done = mlpengine("export", run, "--format", "c-train", "--json", "--optimizer", "momentum")
+    result = json.loads(done.out)
+    parameters = (Model.load(run / MODEL_FILE).mlp.params.flat).size
+    assert result["state"] == 4 * (2 * parameters + 6) + 12
+    assert result["source"] == str(run / "training.c")
+
+
+def test_training_for_a_device_takes_the_settings_of_the_run(mlpengine, config):
+    settings = ["optimizer={name: adam, lr: 0.02}", "training.clip_norm=2.5"]
+    options = [word for text in settings for word in ("--set", text)]
+    assert mlpengine("train", config, "--out", "r", "-q", *options).code == 0
+    done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c")
+    assert "Adam, learning rate 0.02, gradients clipped to the norm 2.5" in done.out
+    done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c", "--clip-norm", 0)
+    assert "clipped" not in done.out
+
+
 def test_onnx_is_the_default(mlpengine, run):
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     done = mlpengine("export", run, "--json")
@@ -77,6 +101,10 @@ def test_the_weights_are_those_of_the_model(mlpengine, run):
         (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .npz, .onnx or .safetensors"),
         (["{run}", "-o", "x"], 2, "x: the name must end in .c, .npz, .onnx or .safetensors"),
         (["{run}", "-o", "x.npz", "--format", "c"], 2, "x.npz: ends in .npz, which is not c"),
+        (["{run}", "-o", "x.npz", "--lr", "1"], 2, "--lr is for --format c-train"),
+        (["{run}", "-o", "x.npz", "--format", "c-train"], 2, "x.npz: the name must end in .c"),
+        (["{run}", "--format", "c-train", "--freeze", "a"], 2, "such as 0,1 (got 'a')"),
+        (["{run}", "--format", "c-train", "--lr", "-1"], 2, "lr must be"),
         (["{run}", "-o", "no/such/folder/x.npz"], 1, "No such file or directory"),
         (["{broken}", "--format", "npz"], 1, "is not a readable safetensors file"),
     ],

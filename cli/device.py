@@ -1,0 +1,105 @@
+"""`mlpengine export --format c-train`: training on a device."""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from mlpengine.config import load_config
+from mlpengine.errors import UsageError
+from mlpengine.export.device import MakeOptimizer, Real, export_training
+from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
+from mlpengine.train.model import Model
+
+from .session import RESOLVED
+from .streams import say
+
+FORMAT = "c-train"
+
+OPTIMIZER_NAMES = sorted([*OPTIMIZERS, "momentum"])
+"""What --optimizer takes: those of configs, and SGD with a momentum of 0.9."""
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """The options of the command that only `FORMAT` takes; None where one is not given."""
+
+    optimizer: str | None
+    lr: float | None
+    clip_norm: float | None
+    batch: int | None
+    freeze: str | None
+    libm: Literal["system", "none"] | None
+    real: Real | None
+
+    def refuse(self, form: str) -> None:
+        """Raise UsageError if one is given for another format."""
+        given = [name for name, value in asdict(self).items() if value is not None]
+        if given:
+            option = f"--{given[0].replace('_', '-')}"
+            raise UsageError(f"export: {option} is for --format {FORMAT} (the format is {form})")
+
+
+def write(run: Path, model: Model, path: Path, options: DeviceOptions, *, as_json: bool) -> None:
+    """Write source, header and self-test, and say what they need on a device."""
+    if path.suffix != ".c":
+        raise UsageError(f"{path}: the name must end in .c")
+    config = run / RESOLVED if run.is_dir() else None
+    make, clip_norm = _settings(config if config and config.is_file() else None, options)
+    written = export_training(
+        model,
+        path,
+        optimizer=make,
+        clip_norm=clip_norm,
+        batch_size=options.batch or 1,
+        freeze=None if options.freeze is None else _layers(options.freeze),
+        libm=options.libm != "none",
+        real=options.real,
+    )
+    if as_json:
+        fields = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(written).items()}
+        click.echo(json.dumps({"format": FORMAT, **fields}))
+        return
+    for file in (written.source, written.header, written.test):
+        say(f"wrote {file} ({file.stat().st_size:,} bytes)")
+    say(written.title)
+    say(f"on a device: {written.state:,} bytes of RAM for a state, {written.scratch:,} of stack")
+
+
+def _layers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise UsageError(
+            f"export: --freeze takes numbers of layers, such as 0,1 (got {text!r})"
+        ) from None
+
+
+def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimizer, float | None]:
+    """Return the optimizer and the clipping of the run, changed by the options."""
+    kind: type[Optimizer] = Sgd
+    settings: dict[str, Any] = {}
+    clip_norm = options.clip_norm
+    if config is not None:
+        given = load_config(config).config
+        settings = given.optimizer.model_dump(exclude={"name"})
+        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+        kind = OPTIMIZERS[given.optimizer.name]
+        if clip_norm is None:
+            clip_norm = given.training.clip_norm
+            clip = given.training.clip
+            if clip is not None and clip.norm is None:
+                raise UsageError(
+                    "export: the run clips by a rule without C; give --clip-norm, 0 for none"
+                )
+            clip_norm = clip.norm if clip is not None else clip_norm
+    if options.optimizer is not None:
+        momentum = options.optimizer == "momentum"
+        kind = Sgd if momentum else OPTIMIZERS[options.optimizer]
+        settings = {"momentum": 0.9} if momentum else {}
+    if options.lr is not None:
+        settings["lr"] = options.lr
+    return partial(kind, **settings), clip_norm or None

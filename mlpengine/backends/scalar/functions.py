@@ -1,0 +1,262 @@
+"""C functions of the kernels of a network: products, element-wise maps, losses.
+
+Sizes are arguments, so that layers of one kind share a function; its name comes from `Functions`.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite, nan
+
+from mlpengine.backends.compiled.rules import Rule, find_rule
+from mlpengine.backends.compiled.values import UnsupportedError
+from mlpengine.backends.scalar.text import Functions, constant, constants
+from mlpengine.formula import Expr, c_statements, where
+from mlpengine.ops import EntryLoss, GradOp
+from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+
+REAL = 8
+"""Size that `c_statements` prints constants for: all digits, which ``real`` rounds once."""
+
+
+def dot(functions: Functions) -> str:
+    """Return the inner product of two vectors."""
+    return functions.add(
+        "dot",
+        "const real *a, const real *b, size_t n",
+        "  real sum = 0;\n  for (size_t i = 0; i < n; i++) sum += a[i] * b[i];\n  return sum;\n",
+        about="The sum of a[i] b[i]",
+        result="real",
+    )
+
+
+def add_scaled(functions: Functions) -> str:
+    """Return the function that adds a multiple of a vector to another."""
+    return functions.add(
+        "add_scaled",
+        "real *y, const real *x, real factor, size_t n",
+        "  for (size_t i = 0; i < n; i++) y[i] += x[i] * factor;\n",
+        about="y += factor x",
+    )
+
+
+def _pointers(names: Sequence[str], kind: str) -> str:
+    return "".join(f", {kind} *{name}_at" for name in names)
+
+
+def _rows(body: Sequence[str], advanced: Mapping[str, str], *, batched: bool) -> str:
+    """Return a loop over the rows of a batch, with pointers that advance by a length each."""
+    if not batched:
+        return "".join(f"  {line}\n" for line in body)
+    steps = [f"{name} += {length};" for name, length in advanced.items()]
+    lines = "".join(f"    {line}\n" for line in [*body, *steps])
+    return f"  for (size_t row = 0; row < rows; row++) {{\n{lines}  }}\n"
+
+
+def _map_lines(rule: Rule, names: Mapping[str, str]) -> list[str]:
+    """Return the statements of an element-wise rule; `names` are those of its values in C."""
+    given = {rule.given[name]: names[name] for name in rule.reads}
+    outputs = {names[name]: formula for name, formula in rule.outputs.items()}
+    return c_statements(outputs, given, REAL, "real", "t")
+
+
+def dense(
+    functions: Functions,
+    rule: Rule | None,
+    stored: Sequence[str],
+    *,
+    batched: bool = False,
+    about: str = "",
+) -> str:
+    """Return the function of a layer's forward: ``f(x, w, b, *stored, [rows,] in, out)``.
+
+    `rule` is that of the activation; `stored` are the values that are kept, in the order of the
+    arguments: the operand of the rule (``x`` without one) and outputs of the rule.
+    """
+    operand = "x" if rule is None else next(iter(rule.given))
+    lines = ["for (size_t i = 0; i < out; i++) {"]
+    lines.append(f"  const real {operand} = {dot(functions)}(w + i * in, input, in) + b[i];")
+    if rule is not None:
+        names = {name: name for name in (*rule.given, *rule.outputs)}
+        lines += [f"  {line}" for line in _map_lines(rule, names)]
+    lines += [f"  {name}_at[i] = {name};" for name in stored]
+    advanced = {"input": "in", **{f"{name}_at": "out" for name in stored}}
+    rows = ", size_t rows" if batched else ""
+    return functions.add(
+        "dense",
+        f"const real *input, const real *w, const real *b{_pointers(stored, 'real')}{rows}"
+        ", size_t in, size_t out",
+        _rows([*lines, "}"], advanced, batched=batched),
+        about=f"{about or 'w x + b'}{', row by row' if batched else ''}",
+    )
+
+
+def dense_layer(functions: Functions, op: GradOp | None, *, batched: bool = False) -> str:
+    """Return the function of a layer for inference, ``f(x, w, b, y, [rows,] in, out)``.
+
+    Raises: UnsupportedError for an activation that is not element-wise.
+    """
+    rule = None if op is None else find_rule(op, "forward")
+    if op is not None and rule is None:
+        raise UnsupportedError(op.name)
+    stored = ["x"] if rule is None else ["y"]
+    about = f"{op.name}(w x + b)" if op is not None else ""
+    rule = rule.limited_to(["y"]) if rule else None
+    return dense(functions, rule, stored, batched=batched, about=about)
+
+
+def back_dense(
+    functions: Functions, rule: Rule | None, reads: Sequence[str], *, batched: bool, about: str
+) -> str:
+    """Return the function of an input gradient: ``f(dy, w, dx, *reads, [rows,] in, out)``.
+
+    `rule` is the backward rule of the activation before, whose ``dy`` is the product; `reads` are
+    the other values that it reads.
+    """
+    add = add_scaled(functions)
+    lines = [
+        "for (size_t j = 0; j < in; j++) dx[j] = 0;",
+        f"for (size_t i = 0; i < out; i++) {add}(dx, w + i * in, dy_of[i], in);",
+    ]
+    if rule is not None:
+        (result,) = rule.outputs
+        names = {name: name for name in rule.given} | {result: "slope"}
+        lines += [
+            "for (size_t j = 0; j < in; j++) {",
+            *(["  const real dy = dx[j];"] if "dy" in rule.reads else []),
+            *(f"  const real {name} = {name}_at[j];" for name in reads),
+            *(f"  {line}" for line in _map_lines(rule, names)),
+            "  dx[j] = slope;",
+            "}",
+        ]
+    advanced = {"dx": "in", "dy_of": "out", **{f"{name}_at": "in" for name in reads}}
+    rows = ", size_t rows" if batched else ""
+    return functions.add(
+        "back_dense",
+        f"const real *dy_of, const real *w, real *dx{_pointers(reads, 'const real')}{rows}"
+        ", size_t in, size_t out",
+        _rows(lines, advanced, batched=batched),
+        about=about,
+    )
+
+
+def each(functions: Functions, rule: Rule, *, about: str) -> str:
+    """Return the function of an element-wise rule: ``f(*reads, *writes, n)``."""
+    names = {name: name for name in (*rule.given, *rule.outputs)}
+    body = [
+        "for (size_t i = 0; i < n; i++) {",
+        *(f"  const real {name} = {name}_at[i];" for name in rule.reads),
+        *(f"  {line}" for line in _map_lines(rule, names)),
+        *(f"  {name}_at[i] = {name};" for name in rule.writes),
+        "}",
+    ]
+    pointers = _pointers(rule.reads, "const real") + _pointers(rule.writes, "real")
+    return functions.add(
+        "each",
+        f"{pointers[2:]}, size_t n",
+        "".join(f"  {line}\n" for line in body),
+        about=about,
+    )
+
+
+def gradients(functions: Functions) -> str:
+    """Return the function of a layer's gradients over a batch: ``f(dy, x, dw, rows, in, out)``.
+
+    The gradient of the bias follows that of the weight.
+    """
+    add = add_scaled(functions)
+    return functions.add(
+        "gradients",
+        "const real *dy, const real *x, real *dw, size_t rows, size_t in, size_t out",
+        "  real *const db = dw + in * out;\n"
+        "  for (size_t i = 0; i < in * out + out; i++) dw[i] = 0;\n"
+        "  for (size_t row = 0; row < rows; row++) {\n"
+        "    for (size_t i = 0; i < out; i++)\n"
+        f"      {add}(dw + i * in, x + row * in, dy[row * out + i], in);\n"
+        f"    {add}(db, dy + row * out, 1, out);\n"
+        "  }\n",
+        about="The gradients of a weight and, after it, of a bias: sums over the rows",
+    )
+
+
+# ---------------------------------------------------------------- losses
+def loss_function(functions: Functions, op: GradOp, rows: int, columns: int) -> str:
+    """Return ``real f(output, target, slope)``: the mean loss, and its gradient by the output.
+
+    A target of a class is its number; one that is no class, or out of range, makes the loss NaN.
+    Raises: UnsupportedError for a loss without C.
+    """
+    if isinstance(op, EntryLoss):
+        body = _entries(op, rows * columns // op.columns)
+    elif isinstance(op, SoftmaxCrossEntropy) and op.ignore_index is None:
+        functions.text += _class_weights(op, rows)
+        body = _cross_entropy(op, rows, columns)
+    else:
+        raise UnsupportedError(op.name)
+    return functions.add(
+        "loss",
+        "const real *output, const real *target, real *slope_at",
+        body,
+        about=f"{op.name}, and its gradient",
+        result="real",
+    )
+
+
+def _entries(op: EntryLoss, entries: int) -> str:
+    """Return the body for `entries` numbers of the target, of one or more outputs each."""
+    f, count = op.formulas, op.columns
+    value: Expr = f.entry
+    if isfinite(op.target_range[0]):
+        value = where(op.outside(f.target), nan, value)
+    place = "i" if count == 1 else f"i * {count} + {{}}"
+    names = {f.target: "t", **{o: f"o{k}" for k, o in enumerate(f.outputs)}}
+    outputs = {"value": value, **{f"slope{k}": f.slopes[k] for k in range(count)}}
+    scales = [constant(scale / entries) for scale in f.scales[:count]]
+    lines = [
+        "real sum = 0;",
+        f"for (size_t i = 0; i < {entries}; i++) {{",
+        "  const real t = target[i];",
+        *(f"  const real o{k} = output[{place.format(k)}];" for k in range(count)),
+        *(f"  {line}" for line in c_statements(outputs, names, REAL, "real", "e")),
+        f"  sum += value * {constant(f.value_scale / entries)};",
+        *(f"  slope_at[{place.format(k)}] = slope{k} * {s};" for k, s in enumerate(scales)),
+        "}",
+        "return sum;",
+    ]
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def _class_weights(op: SoftmaxCrossEntropy, rows: int) -> str:
+    if op.class_weights is None:
+        return ""
+    return constants("class_weights", (w / rows for w in op.class_weights)) + "\n"
+
+
+def _cross_entropy(op: SoftmaxCrossEntropy, rows: int, columns: int) -> str:
+    """Return the body: with q the target's row, sum(q) log(sum(exp(o))) - sum(q o)."""
+    smoothing = float(op.label_smoothing)
+    weight = "class_weights[j]" if op.class_weights else constant(1 / rows)
+    hot = f"(j == label ? {constant(1 - smoothing + smoothing / columns)} : "
+    target_row = f"{hot}{constant(smoothing / columns)}) * {weight}"
+    lines = [
+        f"const size_t columns = {columns};",
+        "real sum = 0;",
+        f"for (size_t row = 0; row < {rows}; row++) {{",
+        "  real highest = output[0], total = 0, mass = 0, picked = 0;",
+        f"  if (!(target[row] >= 0 && target[row] < {constant(columns)})) return R(NAN);",
+        "  const size_t label = (size_t)target[row];",
+        "  if (R(label) != target[row]) return R(NAN);",
+        "  for (size_t j = 1; j < columns; j++) highest = vmax(output[j], highest);",
+        "  for (size_t j = 0; j < columns; j++) {",
+        f"    const real q = {target_row};",
+        "    total += slope_at[j] = v_exp(output[j] - highest);",
+        "    mass += q;",
+        "    picked += q * (output[j] - highest);",
+        "  }",
+        "  for (size_t j = 0; j < columns; j++)",
+        f"    slope_at[j] = slope_at[j] * (mass / total) - {target_row};",
+        "  sum += v_log(total) * mass - picked;",
+        "  output += columns;",
+        "  slope_at += columns;",
+        "}",
+        "return sum;",
+    ]
+    return "".join(f"  {line}\n" for line in lines)

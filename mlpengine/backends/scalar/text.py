@@ -1,0 +1,88 @@
+"""Pieces of C text: identifiers, comments, arrays of constants, and functions that are shared."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isinf, isnan
+
+WIDTH = 96
+"""Columns of generated text."""
+
+
+def identifier(text: str, *, upper: bool = False) -> str:
+    """Return a C identifier made from `text`; other characters than ASCII letters become ``_``."""
+    name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
+    name = name if name[0].isalpha() else f"n{name}"
+    return name.upper() if upper else name
+
+
+@dataclass
+class Names:
+    """Names that differ from each other and from those `taken`."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def add(self, name: str) -> str:
+        """Return `name`, with a number if it is taken."""
+        chosen, number = name, 2
+        while chosen in self.taken:
+            chosen, number = f"{name}_{number}", number + 1
+        self.taken.add(chosen)
+        return chosen
+
+
+def comment_text(text: str) -> str:
+    """Return `text` as printable ASCII without ``*/``, ``/*`` and trigraphs."""
+    plain = "".join(c if " " <= c <= "~" else "?" for c in text)
+    return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain.replace("\\", "/"))
+
+
+def constant(value: float) -> str:
+    """Return a constant of type real, rounded once from `value`."""
+    if isnan(value):
+        return "R(NAN)"
+    if isinf(value):
+        return "R(INFINITY)" if value > 0 else "R(-INFINITY)"
+    return f"R({float(value)!r})"
+
+
+def array(kind: str, name: str, items: Iterable[str]) -> str:
+    """Return the definition of a constant array."""
+    shown = [*items]
+    rows = "\n".join(f"  {line}" for line in _filled(shown))
+    return f"static const {kind} {name}[{len(shown)}] = {{\n{rows}\n}};\n"
+
+
+def constants(name: str, values: Iterable[float]) -> str:
+    """Return the definition of a constant array of numbers."""
+    return array("real", name, (constant(v) for v in values))
+
+
+def _filled(items: Sequence[str]) -> Iterator[str]:
+    line = ""
+    for item in items:
+        if line and len(line) + len(item) + 2 > WIDTH:
+            yield line
+            line = ""
+        line += f" {item}," if line else f"{item},"
+    yield line
+
+
+@dataclass
+class Functions:
+    """Functions of a file; equal bodies are one function."""
+
+    names: Names = field(default_factory=Names)
+    text: str = ""
+    _known: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def add(
+        self, name: str, parameters: str, body: str, *, about: str, result: str = "void"
+    ) -> str:
+        """Return the name of the function with this body; `about` is its comment."""
+        key = (name, parameters, body)
+        if key not in self._known:
+            chosen = self._known[key] = self.names.add(name)
+            head = f"static {result} {chosen}({parameters})"
+            self.text += f"/* {about} */\n{head}\n{{\n{body}}}\n\n"
+        return self._known[key]

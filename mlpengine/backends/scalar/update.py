@@ -1,0 +1,124 @@
+"""The update of an optimizer in C, from its formulas, with numbers of a step that stay accurate."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from mlpengine.backends.scalar.functions import REAL
+from mlpengine.backends.scalar.text import constant
+from mlpengine.backends.update import Update
+from mlpengine.formula import (
+    Expr,
+    c_statements,
+    exp,
+    expm1,
+    log,
+    make,
+    order,
+    variable,
+    variables,
+)
+from mlpengine.formula import constant as number
+
+
+@dataclass(frozen=True)
+class UpdateCode:
+    """The C of an optimizer; `name` is the type of its state.
+
+    The numbers of a step (bias corrections, the scheduled rate) are computed in ``real``, not in
+    double as in Python; `accurate` rewrites them so that they lose nothing.
+    """
+
+    update: Update
+    name: str
+
+    @cached_property
+    def moments(self) -> list[str]:
+        """Members of the state: a vector of each moment."""
+        return [f"moment_{name}" for name in self.update.moments]
+
+    @cached_property
+    def carried(self) -> dict[str, float]:
+        """Members of the state that a step reads from the step before, and their first values."""
+        values = self.update.carried_values[0].tolist()
+        return {f"carried_{n}": v for n, v in zip(self.update.carried, values, strict=True)}
+
+    @property
+    def decays(self) -> bool:
+        """Whether parameters decay."""
+        return bool(self.update.weight_decay and self.update.decayed)
+
+    @cached_property
+    def _numbers(self) -> list[str]:
+        """Names of the numbers that the update of an entry reads."""
+        return [n for n in variables(*self.update.outputs.values()) if n in self.update.numbers]
+
+    @property
+    def parameters(self) -> str:
+        """The parameters of ``update`` after the vectors."""
+        decay = ", real keep" if self.decays else ""
+        return "".join(f", real {name}" for name in self._numbers) + decay
+
+    def arguments(self, *, decayed: bool) -> str:
+        """Return the arguments for `parameters`."""
+        decay = (", keep" if decayed else ", 1") if self.decays else ""
+        return "".join(f", {name}" for name in self._numbers) + decay
+
+    def statements(self) -> list[str]:
+        """Return what computes the numbers of a step, once, from the learning rate."""
+        given = {variable("lr"): "state->lr", variable("t"): "R(state->steps + 1)"}
+        given |= {variable(n): f"state->carried_{n}" for n in self.update.carried}
+        wanted = {*self._numbers, *self.update.carried}
+        known = {variable(name): number(value) for name, value in self.update.hyper.items()}
+        outputs = {n: accurate(f, known) for n, f in self.update.numbers.items() if n in wanted}
+        renamed = {(f"new_{n}" if n in self.update.carried else n): f for n, f in outputs.items()}
+        lines = c_statements(renamed, given, REAL, "real", "n") if renamed else []
+        if self.decays:
+            lines.append(f"const real keep = 1 - state->lr * {constant(self.update.weight_decay)};")
+        return lines + [f"state->carried_{n} = new_{n};" for n in self.update.carried]
+
+    def function(self) -> str:
+        """Return ``update(state, at, n, v, factor, ...)`` for gradients v[i] * factor."""
+        names = {variable(n): n for n in self._numbers}
+        names |= {variable(n): f"old_{n}" for n in ("p", "g", *self.update.moments)}
+        names |= {variable(n): constant(value) for n, value in self.update.hyper.items()}
+        read = set(variables(*self.update.outputs.values()))
+        outputs = {f"new_{name}": output for name, output in self.update.outputs.items()}
+        places = {"p": "state->params", **{n: f"state->moment_{n}" for n in self.update.moments}}
+        keep = " * keep" if self.decays else ""
+        lines = [
+            f"const real old_p = state->params[i]{keep};",
+            *(f"const real old_{n} = {at}[i];" for n, at in places.items() if n in read - {"p"}),
+            "const real old_g = *v++ * factor;",
+            *c_statements(outputs, names, REAL, "real", "u"),
+            *(f"{places[name]}[i] = new_{name};" for name in self.update.outputs),
+        ]
+        body = "".join(f"    {line}\n" for line in lines)
+        return (
+            "/* A step of the optimizer for n parameters, with gradients v[i] factor. */\n"
+            f"static void update({self.name} *state, size_t at, size_t n, const real *v, "
+            f"real factor{self.parameters})\n{{\n"
+            f"  for (size_t i = at; i < at + n; i++) {{\n{body}  }}\n}}\n\n"
+        )
+
+
+def accurate(formula: Expr, known: Mapping[Expr, Expr]) -> Expr:
+    """Return the formula with `known` operands replaced, in a form that is accurate in float32.
+
+    A power whose exponent is no constant is exp(exponent * log(base)), and 1 - exp(x) is
+    -expm1(x): 1 - 0.999**t has a relative error of 6e-5 in float32 otherwise.
+    """
+    values: dict[Expr, Expr] = dict(known)
+    for node in order([formula], known):
+        if node in values:
+            continue
+        args = [values[a] for a in node.args]
+        if not args:
+            values[node] = node
+        elif node.name == "pow" and args[1].number is None:
+            values[node] = exp(args[1] * log(args[0]))
+        elif node.name == "sub" and args[0].number == 1 and args[1].name == "exp":
+            values[node] = -expm1(args[1].args[0])
+        else:
+            values[node] = make(node.name, *args)
+    return values[formula]

@@ -1,0 +1,224 @@
+"""A training step as one C file with its header, for devices."""
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cached_property
+from zlib import crc32
+
+import numpy as np
+
+from mlpengine.backends.compiled.lower import InstructionLike, LossInstruction
+from mlpengine.backends.compiled.values import UnsupportedError
+from mlpengine.backends.scalar.program import StepProgram
+from mlpengine.backends.scalar.text import Functions
+from mlpengine.backends.scalar.update import UpdateCode
+from mlpengine.buffers import address_of
+from mlpengine.errors import UsageError
+from mlpengine.export._table_c import TableCode, table_code
+from mlpengine.nn import Mlp
+from mlpengine.nn.layers import activation_to_dict
+from mlpengine.ops import Loss
+from mlpengine.optim import Optimizer
+from mlpengine.spec import Array, Spec
+from mlpengine.train.model import Model
+
+MAGIC, BLOB_VERSION = 0x3154504D, 1
+"""The first word of a saved state, ``MPT1`` in ASCII, and the version of its layout."""
+
+MakeOptimizer = Callable[[Mlp], Optimizer]
+"""``Sgd``, or a function that returns an optimizer for a network."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The statements of a step, numbers in its scratch, and where the gradients' factors are.
+
+    `factors` are the expressions of dy and x by layer; `given` those of the features and, if they
+    are scaled, of the targets.
+    """
+
+    statements: list[str]
+    size: int
+    factors: dict[int, tuple[str, str]]
+    given: list[str]
+
+
+@dataclass(frozen=True)
+class DeviceStep:
+    """Everything that a file for a device is printed from.
+
+    Attributes:
+        mlp: the network, without dropout; its weights are the initial ones, those of frozen layers
+            constants.
+        model: with the preprocessing; None for a network alone.
+        loss: that is minimized.
+        make_optimizer: for a network.
+        clip_norm: maximum norm of the gradients, or None.
+        batch: rows of a step.
+        libm: whether functions of math.h are called.
+        real: ``float`` or ``double``.
+        name: prefix of what the header declares.
+    """
+
+    mlp: Mlp
+    model: Model | None
+    loss: Loss
+    make_optimizer: MakeOptimizer
+    clip_norm: float | None
+    batch: int
+    libm: bool
+    real: str
+    name: str
+
+    @property
+    def upper(self) -> str:
+        """Prefix of macros."""
+        return self.name.upper()
+
+    @cached_property
+    def frozen(self) -> list[int]:
+        """The numbers of the layers that are not trained."""
+        return self.mlp.frozen
+
+    @property
+    def trained(self) -> list[int]:
+        """The numbers of the layers that are trained."""
+        return [i for i in range(len(self.mlp.layers)) if i not in self.frozen]
+
+    def parameter(self, layer: int) -> tuple[str, str]:
+        """Return the C expressions of a layer's weight and bias."""
+        weight = self.mlp.weights[layer].size
+        if layer in self.frozen:
+            return f"frozen_{layer}", f"frozen_{layer} + {weight}"
+        start = self.offsets[layer]
+        return f"state->params + {start}", f"state->params + {start + weight}"
+
+    @cached_property
+    def offsets(self) -> dict[int, int]:
+        """Where the parameters of each trained layer begin in the state."""
+        offsets, place = {}, 0
+        for i in self.trained:
+            offsets[i] = place
+            place += self.mlp.weights[i].size + self.mlp.biases[i].size
+        return offsets
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained parameters."""
+        return sum(self.mlp.weights[i].size + self.mlp.biases[i].size for i in self.trained)
+
+    def layer_values(self, layers: Collection[int], mlp: Mlp | None = None) -> Array:
+        """Return weights and biases of some layers, one after another."""
+        mlp = mlp or self.mlp
+        parts = [a.ravel() for i in layers for a in (mlp.weights[i], mlp.biases[i])]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    @cached_property
+    def optimizer(self) -> Optimizer:
+        """The optimizer, before its first step."""
+        return self.make_optimizer(self.mlp)
+
+    @cached_property
+    def update(self) -> UpdateCode:
+        """The C of the optimizer."""
+        return UpdateCode(self.optimizer.describe_update(), f"{self.name}_state")
+
+    @cached_property
+    def table(self) -> TableCode | None:
+        """The C of the preprocessing."""
+        if self.model is None:
+            return None
+        return table_code(self.model, self.name, real=self.real, trains=True)
+
+    @property
+    def inputs(self) -> int:
+        """Numbers in a row."""
+        return self.table.inputs if self.table else self.mlp.sizes[0]
+
+    @property
+    def targets(self) -> int:
+        """Numbers in a row's target: a class number counts as one."""
+        if self.table:
+            return self.table.targets
+        return 1 if self.target_spec.dtype.kind == "i" else self.target_spec.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Numbers in a prediction."""
+        return self.table.outputs if self.table else self.mlp.sizes[-1]
+
+    @cached_property
+    def target_spec(self) -> Spec:
+        """The target as the loss takes it."""
+        return self.loss.target_spec(Spec((self.batch, self.mlp.sizes[-1]), self.mlp.dtype), None)
+
+    @cached_property
+    def functions(self) -> Functions:
+        """The functions of the network."""
+        return Functions()
+
+    @cached_property
+    def step(self) -> "Step":
+        """Forward, loss and backward.
+
+        Raises: UsageError for an activation or a loss without C.
+        """
+        mlp, scratch = self.mlp, self.mlp.scratch(self.batch, backend="numpy")
+        grads, spec = mlp.gradients(self.batch), self.target_spec
+        target: Array = np.zeros(spec.shape, spec.dtype)
+        backward, views = grads.bind(scratch), grads.views
+        ends = (scratch.output, target, None), (grads.d_output, np.zeros(()))
+        fixed = {}
+        for i, layer in enumerate(mlp.layers):
+            fixed[address_of(mlp.weights[i])], fixed[address_of(mlp.biases[i])] = self.parameter(i)
+            if i in self.offsets:
+                start = self.offsets[i]
+                fixed[address_of(views[layer.weight_name])] = f"gradient + {start}"
+                fixed[address_of(views[layer.bias_name])] = (
+                    f"gradient + {start + mlp.weights[i].size}"
+                )
+        given = []
+        for array, name, placed in (
+            (scratch.input, "x", self.table is not None),
+            (target, "y", self.table is not None and self.table.scales_target),
+        ):
+            if placed:
+                given.append(array)
+            else:
+                fixed[address_of(array)] = name
+        instructions: list[InstructionLike] = [*scratch.program.instructions]
+        instructions.append(LossInstruction(self.loss, *ends))
+        instructions += backward.instructions
+        try:
+            program = StepProgram(instructions, self.batch, self.functions, fixed, given)
+        except UnsupportedError as error:
+            raise UsageError(f"export: no C is known for training with {error}") from error
+        weights = {address_of(views[mlp.layers[i].weight_name]): i for i in self.trained}
+        factors = {weights[address]: pair for address, pair in program.factors.items()}
+        places = [program.place_of(array) for array in given]
+        return Step(program.statements, program.size, factors, places)
+
+    def fingerprint(self) -> int:
+        """Return a number that differs where a saved state of one file does not fit another."""
+        about = {
+            "sizes": self.mlp.sizes,
+            "activations": [activation_to_dict(layer.activation) for layer in self.mlp.layers],
+            "frozen": self.frozen,
+            "state": [*self.update.moments, *self.update.carried],
+            "optimizer": type(self.optimizer).__name__,
+            "loss": [self.loss.name, asdict(self.loss) if is_dataclass(self.loss) else {}],
+            "preprocessing": self.model.preprocessor.state_dict() if self.model else None,
+        }
+        text = json.dumps(about, sort_keys=True, default=str).encode()
+        return crc32(self.layer_values(self.frozen).astype("<f8").tobytes(), crc32(text))
+
+    def decayed(self) -> dict[int, tuple[bool, bool]]:
+        """Return whether the weight and the bias of each trained layer decay."""
+        ranges, place = self.update.update.decayed, 0
+        kept = {}
+        for i, (weight, bias) in enumerate(zip(self.mlp.weights, self.mlp.biases, strict=True)):
+            starts = place, place + weight.size
+            kept[i] = tuple(any(a <= start < b for a, b in ranges) for start in starts)
+            place += weight.size + bias.size
+        return {i: (kept[i][0], kept[i][1]) for i in self.trained}

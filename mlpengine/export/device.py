@@ -1,0 +1,145 @@
+"""Training on a device: a step as one C99 file, with header and self-test.
+
+``export_training(model, "pump.c", optimizer=Sgd)`` writes ``pump.c``, ``pump.h`` and
+``pump_test.c``.  Forward, loss, backward and update are printed from the same formulas and the same
+instruction list as the compiled training step.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mlpengine.backends.scalar.text import identifier
+from mlpengine.errors import UsageError
+from mlpengine.export._device import DeviceStep, MakeOptimizer
+from mlpengine.export._device_c import header, reals, scratch, source, title
+from mlpengine.export._device_test import self_test
+from mlpengine.files import write_atomically
+from mlpengine.nn import Mlp
+from mlpengine.ops import Loss
+from mlpengine.optim import Sgd
+from mlpengine.train.model import Model
+
+__all__ = ["DeviceFiles", "MakeOptimizer", "Real", "export_training"]
+
+Real = Literal["float", "double"]
+
+
+@dataclass(frozen=True)
+class DeviceFiles:
+    """The files that `export_training` wrote, and the bytes that they need on a device.
+
+    Attributes:
+        source, header, test: paths.
+        state: bytes of a state, in RAM.
+        scratch: bytes of stack of a training step or a prediction, beside 512 for registers.
+        title: what is trained, in a line.
+    """
+
+    source: Path
+    header: Path
+    test: Path
+    state: int
+    scratch: int
+    title: str
+
+
+def export_training(
+    model: Model | Mlp,
+    path: str | Path,
+    *,
+    optimizer: MakeOptimizer = Sgd,
+    loss: Loss | None = None,
+    clip_norm: float | None = None,
+    batch_size: int = 1,
+    freeze: Iterable[int] | None = None,
+    libm: bool = True,
+    real: Real | None = None,
+) -> DeviceFiles:
+    """Write a training step as C: `path`, and beside it its header and self-test.
+
+    Args:
+        model: with its preprocessing, or a network alone; dropout is left out.
+        path: of the source; its name, without ``.c``, is the prefix of all that the header
+            declares.
+        optimizer: for a network, such as ``Sgd`` or ``lambda mlp: Adam(mlp, lr=1e-3)``; its
+            schedule is left out, because the application sets ``lr`` in the state.
+        loss: by default that of the model; a network alone needs one.
+        clip_norm: maximum norm of the gradients; None does not clip.
+        batch_size: rows of a step.  With 1 no gradient is stored.
+        freeze: layers that are not trained, whose weights stay in flash; by default those that
+            are frozen in the network.
+        libm: False for own functions in place of those of math.h.
+        real: type of all numbers, by default that of the model; a compiler may choose the other.
+
+    Raises: UsageError for what has no C, or for options that do not fit the model.
+    """
+    path = Path(path)
+    mlp = model.mlp if isinstance(model, Model) else model
+    real = real or ("float" if mlp.dtype == np.float32 else "double")
+    step = device_step(
+        model,
+        optimizer=optimizer,
+        loss=loss,
+        clip_norm=clip_norm,
+        batch_size=batch_size,
+        freeze=freeze,
+        libm=libm,
+        real=real,
+        name=path.stem,
+    )
+    texts = {
+        path.with_name(f"{path.stem}.h"): header(step, ""),
+        path.with_name(f"{path.stem}_test.c"): self_test(step),
+        path: source(step),
+    }
+    for target, text in texts.items():
+        write_atomically(target, text.encode())
+    head, test, file = texts
+    size = 4 if real == "float" else 8
+    return DeviceFiles(file, head, test, reals(step) * size + 12, scratch(step) * size, title(step))
+
+
+def device_step(
+    model: Model | Mlp,
+    *,
+    optimizer: MakeOptimizer,
+    loss: Loss | None,
+    clip_norm: float | None,
+    batch_size: int,
+    freeze: Iterable[int] | None,
+    libm: bool,
+    real: Real,
+    name: str,
+) -> DeviceStep:
+    """Return what the files are printed from.  Raises: UsageError."""
+    mlp = model.mlp if isinstance(model, Model) else model
+    if loss is None:
+        if not isinstance(model, Model):
+            raise UsageError("export: a network alone needs a loss to train with")
+        loss = model.plain_loss
+    if name != identifier(name):
+        raise UsageError(f"export: the name of a C file must be an identifier (got {name!r})")
+    if batch_size < 1:
+        raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
+    if clip_norm is not None and not 0 < clip_norm < np.inf:
+        raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
+    plain = Mlp.from_dict({**mlp.to_dict(), "dropout": 0.0})
+    plain.params.flat[...] = mlp.params.flat
+    plain.freeze(mlp.frozen if freeze is None else freeze)
+    if not np.isfinite(plain.params.flat).all():
+        raise UsageError("export: parameters must be finite")
+    return DeviceStep(
+        plain,
+        model if isinstance(model, Model) else None,
+        loss,
+        optimizer,
+        clip_norm,
+        batch_size,
+        libm,
+        real,
+        name,
+    )
