@@ -117,4 +117,5 @@ CASES = (
     StepCase("no hidden layer", (9, 4), 20),
     StepCase("streamed", (4, 32, 16, 4), 2500, loss=MeanSquaredError()),
     StepCase("blocked", (450, 120, 24), 64, "relu"),
+    StepCase("high tiles", (21, 205, 30), 203, "relu"),
 )

@@ -96,7 +96,8 @@ class Emitter:
         small = sum(v.array.nbytes for v in weights) <= SMALL_WEIGHTS
         if self.batch * row_bytes <= STREAM_BYTES or not small:
             return max(self.batch, 1)
-        return max(self.layout.target.tile_rows, min(self.batch, CHUNK_BYTES // row_bytes))
+        rows = min(self.batch, CHUNK_BYTES // row_bytes)
+        return max(rows, self.layout.target.tile_rows(rows))
 
     def slices(self, count: int) -> list[int]:
         """Return the different lengths of the threads' shares of `count` things."""

@@ -4,8 +4,8 @@
 
 /* The height of the next tile when `left` rows remain: a full tile or one row less, so that thin
    tiles at the end are rare. */
-INLINE long tile_height(long left) {
-  return left % TILE_ROWS == 0 ? TILE_ROWS : left < TILE_ROWS ? left : TILE_ROWS - 1;
+INLINE long tile_height(const long left, const long full) {
+  return left % full == 0 ? full : left < full ? left : full - 1;
 }
 
 /* Pack a panel: `width` columns of a matrix, row after row, padded with zeros. */
@@ -97,6 +97,9 @@ INLINE void sum_columns(real *restrict sums, const real *restrict x, const long 
     sum_vector(sums + whole * LANES, x + whole * LANES, ld, columns % LANES, begin, end);
 }
 
+/* Terms by which high tiles prefetch b: their panels are in the second-level cache. */
+#define PREFETCH_TERMS 12
+
 /* Add the products of `terms` terms to a tile of sums.  Entries of `a` are a_row apart between rows
    and a_term between terms; vectors of `b` are contiguous and b_term apart between terms. */
 INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide, const long terms,
@@ -104,7 +107,11 @@ INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wid
                          const real *restrict b, const long b_term) {
   for (long k = 0; k < terms; k++) {
     vec factors[WIDE];
-    UNROLL for (int v = 0; v < wide; v++) factors[v] = load(b + k * b_term + v * LANES);
+    UNROLL for (int v = 0; v < wide; v++) {
+      const real *at = b + k * b_term + v * LANES;
+      if (rows > 8) __builtin_prefetch(at + PREFETCH_TERMS * b_term);
+      factors[v] = load(at);
+    }
     UNROLL for (int r = 0; r < rows; r++) {
       const vec factor = splat(a[r * a_row + k * a_term]);
       UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * factors[v];

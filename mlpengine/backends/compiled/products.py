@@ -1,6 +1,6 @@
 """Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
 
-A tile is up to `Target.tile_rows` rows by two vectors of c, held in registers for `depth_block`
+A tile is up to `Tiling.height` rows by two vectors of c, held in registers for `depth_block`
 terms.  All tiles read panels (two vectors wide, with the rows of b one after another), so that b is
 read sequentially for every leading dimension.
 """
@@ -83,8 +83,7 @@ def product_statements(
 
     `slices` are the numbers of rows with which the program calls them.
     """
-    tallest = layout.target.tile_rows
-    used = set().union(*(heights(n, tiling.row_block, tallest) for n in slices))
+    used = set().union(*(heights(n, tiling.row_block, tiling.height) for n in slices))
     across = product.form == "weight_gradient"
     a, a_ld = product.a.name, layout.stride(product.a)
     entry = f"{a}[k * {a_ld} + i + r]" if across else f"{a}[(i + r) * {a_ld} + k]"
@@ -94,7 +93,7 @@ def product_statements(
         rows_at = f"{name}_rows + i * {tiling.depth_block}"
         copy = Loop("r", 0, "h", [f"tile[(k - k0) * h + r] = {entry};"])
         pack: list[Statement] = [f"real *restrict tile = {rows_at};", Loop("k", "k0", "k1", [copy])]
-        body.append(_tiles(pack))
+        body.append(_tiles(pack, tiling))
     columns_at = f"{panel} + j * {product.depth}"
     if tiling.packing == "none":
         columns_at = f"{product.b.name} + j"
@@ -107,7 +106,7 @@ def product_statements(
             (h, f"{name}_tile(table, workspace, {h}, {wide}, {part}, {operands});")
             for h in sorted(used, reverse=True)
         ]
-        tiles: list[Statement] = [*packs, _tiles([Switch("h", cases)])]
+        tiles: list[Statement] = [*packs, _tiles([Switch("h", cases)], tiling)]
         body.append(Loop("j", start, stop, tiles, step=wide * layout.lanes))
     begin, end = ("begin", "end") if across else (0, product.depth)
     block = f"base + {tiling.row_block}"
@@ -133,9 +132,11 @@ def product_statements(
     ]
 
 
-def _tiles(body: Sequence[Statement]) -> Loop:
+def _tiles(body: Sequence[Statement], tiling: Tiling) -> Loop:
     """Return the loop over the tiles from row `base` to `stop`, of height ``h`` at row ``i``."""
-    return Loop("i", "base, h", "stop", ["h = tile_height(stop - i);", *body], step="h")
+    return Loop(
+        "i", "base, h", "stop", [f"h = tile_height(stop - i, {tiling.height});", *body], step="h"
+    )
 
 
 def _each(body: Sequence[Statement], lanes: str) -> Each:

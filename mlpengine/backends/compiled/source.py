@@ -12,7 +12,7 @@ from mlpengine.backends.compiled.kernels import Draw
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, print_function
-from mlpengine.backends.compiled.target import Target
+from mlpengine.backends.compiled.target import MANY_ROWS, Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Update
 from mlpengine.spec import Array
@@ -95,7 +95,7 @@ def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
     if single:
         yield "#define REAL_IS_FLOAT"
     yield f"#define BYTES {target.vector_bytes}"
-    yield f"#define TILE_ROWS {target.tile_rows}"
+    yield f"#define TILE_ROWS {target.tile_rows(MANY_ROWS)}"
     yield f"#define EXP_LIMIT {float(np.floor(np.log(info.max)))!r}"
     yield f"#define LARGEST_SUM {float(info.max)!r}"
     yield f"#define CHUNK {CHUNK}"

@@ -40,6 +40,13 @@ VECTORS = ((64, 32), (32, 16), (16, 32), (16, 16))
 """Bytes and number of vector registers of the supported processors."""
 
 
+MANY_ROWS = 192
+"""Rows from which the tiles of a product are as high as the registers allow.
+
+A step of 784-1024-1024-10 with a batch of 256 takes 14 % less time by it, one of 784-256-128-10
+with a batch of 128 the same (Xeon with AVX-512, one thread, November 2026)."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A compiler and the processor that it compiles for.
@@ -66,14 +73,15 @@ class Target:
         if sizes not in VECTORS or {*map(type, sizes)} != {int} or {*map(type, texts)} != {str}:
             raise ValueError(f"target: {self} is of no processor")
 
-    @property
-    def tile_rows(self) -> int:
-        """Rows of a product's tile, which is two vectors wide.
+    def tile_rows(self, rows: int) -> int:
+        """Return the rows of a tile, two vectors wide, of a product with so many rows.
 
-        The tile leaves registers for a row of b and an entry of a; 16 sums hide the latency of any
-        multiplier, and lower tiles fit more shapes.
+        The tile leaves registers for a row of b and an entry of a.  16 sums hide the latency of any
+        multiplier, and low tiles fit more shapes; with vectors of 64 bytes, higher ones read panels
+        less often than the second-level cache can deliver them.
         """
-        return min(8, (self.registers - 4) // 2)
+        limit = (self.registers - 4) // 2
+        return limit if self.vector_bytes == 64 and rows >= MANY_ROWS else min(8, limit)
 
     @property
     def identity(self) -> str:

@@ -28,12 +28,13 @@ Packing = Literal["none", "panels", "transposed"]
 
 @dataclass(frozen=True)
 class Tiling:
-    """How one product is computed.
+    """How one product is computed, in tiles of `height` rows or less.
 
     With `ahead`, all panels are packed first and shared by all threads and rows; otherwise each is
     packed where it is used and stays in the caches.
     """
 
+    height: int
     packing: Packing
     ahead: bool
     pack_rows: bool
@@ -49,7 +50,7 @@ def choose_tiling(product: Product, layout: Layout, depth: int, *, often: bool) 
     size, rows = layout.itemsize, product.rows
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
-    height = layout.target.tile_rows
+    height = layout.target.tile_rows(rows)
     fitting = max(4, BLOCK_BYTES // max(block * size * height, 1)) * height
     packing: Packing = "none"
     if product.form == "forward":
@@ -64,7 +65,7 @@ def choose_tiling(product: Product, layout: Layout, depth: int, *, often: bool) 
     pack_rows = depth * row_bytes > PACK_BYTES if across else row_bytes % 4096 == 0 and rows >= 64
     thin = 2 * block * layout.target.vector_bytes < SMALLEST_PANEL
     ahead = across or often or thin or rows * block * size > 2 * BLOCK_BYTES
-    return Tiling(packing, ahead, pack_rows, block, min(fitting, rows) if ahead else rows)
+    return Tiling(height, packing, ahead, pack_rows, block, min(fitting, rows) if ahead else rows)
 
 
 def _is_panel(product: Product, layout: Layout) -> bool:
