@@ -84,7 +84,7 @@ def measure(model: Model, parts: dict[str, Split]) -> dict[str, dict[str, Any]]:
 def read_part(model: Model, source: str) -> Split:
     """Return the rows of a file as the model takes them, with their targets."""
     stream: Any = sys.stdin.buffer if source == "-" else source
-    table = read_table(stream, text=model.preprocessor.text_columns)
+    table = read_table(stream, **model.preprocessor.read_arguments)
     target = model.preprocessor.target
     usable = usable_rows(
         table, target.columns if target else [], model.preprocessor.rows_in_use(table)

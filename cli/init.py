@@ -8,8 +8,9 @@ import click
 import numpy as np
 
 from mlpengine.config.proposal import propose
-from mlpengine.data import DATASETS, Profile, profile, read_table
+from mlpengine.data import DATASETS, Profile, profile
 from mlpengine.data.checks import KEEP_IF, more_features
+from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
 from mlpengine.errors import UsageError
 from mlpengine.files import write_atomically
@@ -47,7 +48,8 @@ def command(
     complete and check it.
     """
     with Meter(f"reading {data}") as meter:
-        table = read_table(data, progress=meter)
+        found = detect(data, progress=meter)
+    table = found.table
     if not target and data in DATASETS:
         target = (DATASETS[data],)
     if not target:
@@ -66,17 +68,18 @@ def command(
         facts = profile(table, names, progress=meter)
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
-    text = propose(facts, names, source=source, schema=SCHEMA_FILE)
+    text = propose(facts, names, source=source, schema=SCHEMA_FILE, reading=found.reading)
+    shown_remarks = [*found.notes, *remarks(facts)]
     if path is not None:
         write_atomically(path, text.encode())
         write_schema(path.with_name(SCHEMA_FILE))
     if as_json:
-        shown = {"config": text, "dropped": facts.drop, "warnings": remarks(facts)}
+        shown = {"config": text, "dropped": facts.drop, "warnings": shown_remarks}
         click.echo(json.dumps(shown if path is None else {"out": str(path), **shown}))
         return
     if path is None:
         click.echo(text, nl=False)
-    for line in remarks(facts):
+    for line in shown_remarks:
         say(f"warning: {line}", err=True)
     if path is not None:
         say(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
@@ -96,6 +99,7 @@ def remarks(facts: Profile) -> list[str]:
             f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} have no target and are "
             "left out"
         )
+    lines += [f"column {name!r}: {text}" for name, text in facts.variant_texts().items()]
     features = len(facts.columns) - len(facts.drop) - 1
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))

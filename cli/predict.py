@@ -77,12 +77,12 @@ def _blocks(
     model: Model, source: str | BinaryIO, key: str | None
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
-    texts = model.preprocessor.text_columns
+    how = model.preprocessor.read_arguments
     if key and key not in model.preprocessor.columns:
-        texts = [*texts, key]
+        how["text"] = [*how["text"], key]
     rows = unlike = 0
     unknown: dict[str, tuple[int, str]] = {}
-    for table in read_blocks(source, text=texts):
+    for table in read_blocks(source, **how):
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)

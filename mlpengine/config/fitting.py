@@ -12,7 +12,7 @@ from mlpengine.config.build import build
 from mlpengine.config.columns import column_verdicts
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.reader import Document
-from mlpengine.config.tables import read_source, read_tables
+from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.data import Table
 from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.errors import UsageError
@@ -118,8 +118,9 @@ def _config(
     document = Document(NAME, data=sections)
     document.places[()] = (NAME, 0)
     file = check_config(Path(NAME), document)
+    how = reading_of(file).to_dict()
     return file, {
-        part: as_table(rows, text=features, source=NAME if part == "train" else part)
+        part: as_table(rows, text=features, source=NAME if part == "train" else part, **how)
         for part, rows in in_memory.items()
     }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mlpengine.data import Profile
 from mlpengine.data.checks import KEEP_IF
+from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.wording import plural, printable
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
@@ -35,7 +36,14 @@ SIZES = (
 """By number of rows: small tables get small nets with much weight decay, large ones large nets."""
 
 
-def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str) -> str:
+def propose(
+    profile: Profile,
+    target: Sequence[str],
+    *,
+    source: str,
+    schema: str,
+    reading: Reading = DEFAULT,
+) -> str:
     """Return a commented config, as YAML, that predicts `target` from the other columns.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
@@ -50,6 +58,7 @@ def propose(profile: Profile, target: Sequence[str], *, source: str, schema: str
         "",
         "data:",
         f"  source: {quoted(source)}",
+        *_reading(reading),
         f"  target: {_list(target)}",
         f"  task: {profile.task}",
         *_suspects(profile),
@@ -87,6 +96,15 @@ def quoted(text: str) -> str:
 
 def _list(names: Sequence[str]) -> str:
     return quoted(names[0]) if len(names) == 1 else f"[{', '.join(map(quoted, names))}]"
+
+
+def _reading(reading: Reading) -> list[str]:
+    """Return how the cells are spelled, as far as it is not the default."""
+    return [
+        f"  {name}: "
+        + (f"[{', '.join(map(quoted, value))}]" if isinstance(value, list) else quoted(value))
+        for name, value in reading.to_dict().items()
+    ]
 
 
 def _drop(profile: Profile) -> list[str]:

@@ -108,6 +108,24 @@ class DataSection(Section):
         default=None, description="A separate file for validation."
     )
     test_source: str | None = Field(default=None, description="A separate file for the test.")
+    delimiter: Literal[",", ";", "\t", "|"] | None = Field(
+        default=None, description="Between the cells of CSV; by default inferred from the file."
+    )
+    decimal: Literal[".", ","] | None = Field(
+        default=None, description="Decimal mark; by default 1.5 and 1,5 are both read."
+    )
+    thousands: Literal[",", ".", " ", "'"] | None = Field(
+        default=None, description="Mark between groups of three digits, if there is one."
+    )
+    text_encoding: str = Field(
+        default="utf-8", description="Encoding of the file, such as cp1252 or utf-16."
+    )
+    na_values: Annotated[list[str], NAME_OR_NAMES] = Field(
+        default=[], description="Spellings of a missing cell besides NA, N/A, NaN, null, None, ?."
+    )
+    date_format: str | None = Field(
+        default=None, description="Of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy."
+    )
     target: Annotated[list[str], NAME_OR_NAMES] | None = Field(
         default=None, description="Column to predict, or several; shipped data sets have a default."
     )

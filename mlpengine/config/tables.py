@@ -26,6 +26,7 @@ from mlpengine.data.computed import (
 )
 from mlpengine.data.options import Standardizing
 from mlpengine.data.progress import Progress
+from mlpengine.data.reading import Reading
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
 from mlpengine.errors import DataError, FormulaError
@@ -129,6 +130,7 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
         where=data.where,
         encoding=data.encoding,
         bins=data.bins,
+        reading=reading_of(file),
     )
 
 
@@ -136,6 +138,17 @@ def _target_scaling(file: ConfigFile) -> Standardizing:
     loss, standardize = REGISTRY.get(file.config.loss.name), file.config.data.standardize_target
     logs = loss is not None and issubclass(loss, EntryLoss) and loss.log_link
     return "mean" if logs and standardize else standardize
+
+
+def reading_of(file: ConfigFile) -> Reading:
+    """Return how the tables of a config are read.  Raises: ConfigError."""
+    data = file.config.data
+    given = {name: getattr(data, name) for name in Reading.__dataclass_fields__}
+    try:
+        return Reading.from_dict(given)
+    except DataError as error:
+        key, _, text = str(error).partition(": ")
+        raise file.wrong(("data", key), text) from error
 
 
 def read_source(
@@ -166,7 +179,7 @@ def _read(file: ConfigFile, key: str, source: str, progress: Progress | None = N
         known = ", ".join(sorted(DATASETS))
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
         raise file.wrong(("data", key), text + suggestion(source, DATASETS))
-    return read_table(path, progress=progress)
+    return read_table(path, progress=progress, **reading_of(file).to_dict())
 
 
 def _own_target(file: ConfigFile, table: Table) -> list[str]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +22,18 @@ _DATE = re.compile(
 )
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:,\d+)?(?:[eE][+-]?\d+)?")
 _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 
 
-def numbers(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
+_PADDED = re.compile(r"\s*0\d+\s*")
+_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?: (\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+
+
+def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = True) -> Array | None:
     """Return the cells as float64 with NaN where missing, or None if one is not a number.
 
     A number is what Python's `float` reads, in ASCII and without underscores, blanks around it
-    allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them.
+    allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them,
+    and neither are, unless `padded`, whole ones with a leading zero, which are codes.
     """
     try:
         if missing == MISSING:
@@ -43,6 +48,8 @@ def numbers(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
     joined = "".join(cells)
     if "_" in joined or not joined.isascii():
         return None
+    if not padded and any(map(_PADDED.fullmatch, cells)):
+        return None
     large = np.flatnonzero(np.abs(values) >= EXACT).tolist()
     if any(cells[row].strip().lstrip("+-").isdigit() for row in large):
         return None
@@ -54,14 +61,20 @@ def _filled(cells: Sequence[str], missing: frozenset[str]) -> Array:
     return np.fromiter(map(float, filled), np.float64, len(cells))
 
 
-def dates(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
-    """Return ISO 8601 dates as seconds since 1970, UTC if they have no offset, or None."""
+def dates(
+    cells: Sequence[str], missing: frozenset[str], pattern: re.Pattern[str] | None = None
+) -> Array | None:
+    """Return dates as seconds since 1970, UTC if they have no offset, or None.
+
+    They are those of ISO 8601, dd.mm.yyyy with or without a time, and those of `pattern`, whose
+    groups are called year, month, day, hour, minute and second.
+    """
     values = np.empty(len(cells), np.float64)
     known: dict[str, float] = {}
     for row, raw in enumerate(cells):
         cell = raw.strip()
         if cell not in known:
-            seconds = np.nan if cell in missing else _seconds(cell)
+            seconds = np.nan if cell in missing else _seconds(cell, pattern)
             if seconds is None:
                 return None
             known[cell] = seconds
@@ -69,19 +82,25 @@ def dates(cells: Sequence[str], missing: frozenset[str]) -> Array | None:
     return values
 
 
-def _seconds(cell: str) -> float | None:
-    if not _DATE.fullmatch(cell):
-        return None
+def _seconds(cell: str, pattern: re.Pattern[str] | None) -> float | None:
     try:
-        moment = datetime.fromisoformat(cell)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
-        return moment.timestamp()
+        moment = _moment(cell, pattern)
+        return None if moment is None else moment.timestamp()
     except (OverflowError, ValueError):
         return None
+
+
+def _moment(cell: str, pattern: re.Pattern[str] | None) -> datetime | None:
+    if _DATE.fullmatch(cell):
+        moment = datetime.fromisoformat(cell)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if cell.isascii() and (match := _POINTS.fullmatch(cell)):
+        day, month, year, hour, minute, second = (int(part or 0) for part in match.groups())
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    if pattern is not None and cell.isascii() and (match := pattern.fullmatch(cell)):
+        parts: dict[str, Any] = {k: int(v) for k, v in match.groupdict().items()}
+        return datetime(**parts, tzinfo=UTC)
+    return None
 
 
 class Codes:
@@ -118,25 +137,43 @@ def booleans(levels: Sequence[str]) -> list[float] | None:
     return known if len(known) == len(values) and known else None
 
 
-def decimal_commas(levels: Sequence[str], decimal: str | None) -> list[float] | str | None:
-    """Return the levels as numbers written like 1,5, or None if a level is not one.
+def spelled_numbers(
+    levels: Sequence[str], decimal: str | None, thousands: str | None
+) -> list[float] | str | None:
+    """Return levels as numbers written like 1,5 or with groups of digits; None if one is not one.
 
-    `1,234` may be 1.234 or 1234: if every level with a comma looks like that and `decimal` does
-    not settle it, the level itself is returned for the message. With `decimal` "." a comma may
-    only separate groups of three digits.
+    `1,234` may be 1.234 or 1234: if every level with a comma looks like that and neither `decimal`
+    nor `thousands` settles it, the level itself is returned for the message. With `decimal` "."
+    a comma may only separate groups of three digits.
     """
+    if thousands is not None or decimal == ".":
+        groups = thousands or ","
+        point = decimal or ("," if groups == "." else ".")
+        return _grouped(levels, point, groups)
     with_comma = [level for level in levels if "," in level]
-    if not with_comma:
-        return None
-    if decimal == ".":
-        plain = [level.replace(",", "") for level in levels]
-        grouped = all(map(_GROUPED.fullmatch, with_comma)) and all(map(_is_plain, plain))
-        return [float(level) for level in plain] if grouped else None
-    if not all(map(_DECIMAL_COMMA.fullmatch, levels)):
+    if not with_comma or not all(map(_DECIMAL_COMMA.fullmatch, levels)):
         return None
     if decimal is None and all(map(_AMBIGUOUS.fullmatch, with_comma)):
         return with_comma[0]
     return [float(level.replace(",", ".")) for level in levels]
+
+
+def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | None:
+    """Return levels with groups of three digits as numbers, or None if a level is not one."""
+    if any(map(_PADDED.fullmatch, levels)):
+        return None
+    group = {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(groups, f"[{groups}]")
+    grouped = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:{group}\d{{3}})+(?![\d{groups}]).*")
+    values = []
+    for level in levels:
+        text = re.sub(group, "", level) if grouped.fullmatch(level) else level
+        if point == "," and "." in text:
+            return None
+        text = text.replace(point, ".")
+        if not _is_plain(text):
+            return None
+        values.append(float(text))
+    return values
 
 
 def _is_plain(level: str) -> bool:

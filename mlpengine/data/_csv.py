@@ -7,12 +7,12 @@ the file is read again with the right kind.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from mlpengine.data._lines import (
     whole_records,
 )
 from mlpengine.data._scan import Cells, Cutter, Distinct, moments, numbers
+from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.table import Column, Table
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -40,20 +41,45 @@ _CHUNK = 1 << 23  # bytes of a block of rows where rows are read in blocks
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How to read a CSV; None means that the file determines the option."""
+    """How to read a CSV.
 
-    delimiter: str | None = None
-    decimal: str | None = None
+    Attributes:
+        missing: spellings of missing cells.
+        text: columns that stay text.
+        numbers: columns in which whole numbers with leading zeros are numbers, not codes.
+    """
+
+    reading: Reading = DEFAULT
     missing: frozenset[str] = _cells.MISSING
     text: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, reading: Reading, text: Iterable[str] = (), numbers: Iterable[str] = ()
+    ) -> "CsvOptions":
+        """Return the options for these spellings."""
+        return cls(reading, reading.missing, frozenset(text), frozenset(numbers))
+
+    def first_step(self, name: str) -> int:
+        """Return the kind that a column is tried as first: 0 numbers, 1 dates, 2 text."""
+        if name in self.text:
+            return 2
+        # 1.234 would be read as a number, but means 1234
+        return 1 if self.reading.thousands == "." else 0
+
+
+class AmbiguousError(DataError):
+    """Numbers of a column can be read in two ways."""
 
 
 class _ColumnReader:
     """A column that is being read, as numbers, dates or text: the first that its cells allow."""
 
-    def __init__(self, step: int, missing: frozenset[str]) -> None:
-        self.missing = missing
-        self.codes = _cells.Codes(missing)
+    def __init__(self, name: str, step: int, options: CsvOptions) -> None:
+        self.missing = options.missing
+        self.padded, self.dates = name in options.numbers, options.reading.date_pattern
+        self.codes = _cells.Codes(self.missing)
         self.n_rows = 0
         self.broken = False
         self._begin(step)
@@ -96,8 +122,10 @@ class _ColumnReader:
     def convert(self, cells: Sequence[str]) -> Array | None:
         """Return the values of cells as the current step reads them, None if it cannot."""
         if self.step == 0:
-            return _cells.numbers(cells, self.missing)
-        return _cells.dates(cells, self.missing) if self.step == 1 else self.codes(cells)
+            return _cells.numbers(cells, self.missing, padded=self.padded)
+        if self.step == 1:
+            return _cells.dates(cells, self.missing, self.dates)
+        return self.codes(cells)
 
     def column(self) -> Column:
         """Return the finished column."""
@@ -126,12 +154,14 @@ class _Pass:
         The stream starts with a header line, or after it if `header` is given.
         """
         source = Source(stream, self.where)
-        self.header = header or read_header(source, self.options.delimiter)
+        self.header = header or read_header(source, self.options.reading.delimiter)
         source.next_line = self.header.first_line
         names = self.header.names
         source.widen(len(names))
-        steps = steps or [2 * (name in self.options.text) for name in names]
-        readers = [_ColumnReader(step, self.options.missing) for step in steps]
+        steps = steps or list(map(self.options.first_step, names))
+        readers = [
+            _ColumnReader(name, step, self.options) for name, step in zip(names, steps, strict=True)
+        ]
         self._body(source, readers)
         if not self.records:
             raise DataError(f"{self.where}: {_NO_ROWS}")
@@ -153,7 +183,8 @@ class _Pass:
     def _add_cells(self, cells: Cells, readers: list[_ColumnReader]) -> None:
         self.records += cells.start.shape[1]
         numeric = [i for i, reader in enumerate(readers) if not reader.step]
-        results = numbers(cells, numeric, self.options.missing)
+        padded = {i for i in numeric if readers[i].padded}
+        results = numbers(cells, numeric, self.options.missing, padded)
         for i, reader in enumerate(readers):
             values = None if reader.step or reader.broken else results[i]
             if not reader.step and values is None:
@@ -221,15 +252,33 @@ def read_csv(
     if not reading.regular:
         with readable(where), open_file() as stream:
             source = Source(stream, where)
-            delimiter = (header or read_header(source, options.delimiter)).delimiter
+            delimiter = (header or read_header(source, options.reading.delimiter)).delimiter
             origin = np.array(record_lines(source, delimiter))
     columns = {}
     for name, reader in zip(reading.header.names, readers, strict=True):
         columns[name] = reader.column()
     table = Table(columns, where, first_line=reading.header.first_line, origin=origin)
-    for name, column in columns.items():
-        table.columns[name] = _spelled(column, table, name, options)
+    if "" in columns:
+        table = _without_index(table)
+    for name, column in table.columns.items():
+        spelled = table.columns[name] = _spelled(column, table, name, options)
+        table.decimal_commas |= column.kind == "text" and spelled.kind == "number"
     return table
+
+
+def _without_index(table: Table) -> Table:
+    """Return a table without its first column, which has no name.
+
+    Raises: DataError unless that counts the rows by one.
+    """
+    index = table.columns[""]
+    counts = index.is_integer and bool((np.diff(index.values) == 1).all())
+    if not counts or len(table.columns) == 1:
+        raise DataError(
+            f"{table.source}: column 1 has no name; name it or delete it (one that counts the rows "
+            "would be left out)"
+        )
+    return table.drop([""])
 
 
 def text_column(
@@ -239,7 +288,7 @@ def text_column(
 
     Raises: DataError, beginning with `where`.
     """
-    reader = _ColumnReader(2 * as_text, options.missing)
+    reader = _ColumnReader("", 2 if as_text else options.first_step(""), options)
     reader.add(cells)
     table = Table({where: reader.column()}, where)
     if as_text:
@@ -256,7 +305,7 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
     """
     with readable(where):
         source = Source(stream, where)
-        header = read_header(source, options.delimiter)
+        header = read_header(source, options.reading.delimiter)
         is_empty = True
         while content := whole_records(source, header.delimiter, _CHUNK):
             if content.strip():
@@ -273,13 +322,16 @@ def _spelled(column: Column, table: Table, name: str, options: CsvOptions) -> Co
     if column.kind != "text" or name in options.text:
         return column
     levels = column.levels
+    reading = options.reading
     words = _cells.booleans(levels)
-    values = _cells.decimal_commas(levels, options.decimal) if words is None else words
+    values: Any = words
+    if words is None:
+        values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
     if isinstance(values, str):
         row = int(np.flatnonzero(column.values == levels.index(values))[0])
-        raise DataError(
+        raise AmbiguousError(
             f"{table.where(name, row)}: {values!r} can mean {values.replace(',', '')} or "
-            f"{values.replace(',', '.')}; write the numbers of this column without a comma"
+            f"{values.replace(',', '.')}; say which with data.decimal"
         )
     if values is None:
         return column

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import zlib
+from codecs import getincrementaldecoder, lookup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,14 +74,57 @@ class _Watched(io.FileIO):
         return count
 
 
-def opener(path: str | os.PathLike[str], progress: Progress | None = None) -> Opener:
-    """Return a function that opens a file as bytes, and unpacks it if its name ends in .gz."""
+class _Transcoded(io.RawIOBase):
+    """A stream of text in another encoding, as UTF-8."""
+
+    def __init__(self, stream: BinaryIO, encoding: str) -> None:
+        self._stream, self._encoding = stream, encoding
+        self._decoder = getincrementaldecoder(encoding)()
+        self._ready = b""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer with the next bytes."""
+        while not self._ready:
+            block = self._stream.read(_BLOCK)
+            try:
+                self._ready = self._decoder.decode(block, final=not block).encode()
+            except UnicodeError as error:
+                raise DataError(
+                    f"text_encoding: the file is not {self._encoding} ({error})"
+                ) from None
+            if not block:
+                break
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+        super().close()
+
+
+def transcoded(stream: BinaryIO, encoding: str) -> BinaryIO:
+    """Return a stream of text in `encoding` as UTF-8."""
+    if lookup(encoding).name in ("utf-8", "ascii"):
+        return stream
+    return io.BufferedReader(_Transcoded(stream, encoding))
+
+
+def opener(
+    path: str | os.PathLike[str], progress: Progress | None = None, encoding: str = "utf-8"
+) -> Opener:
+    """Return a function that opens a file as UTF-8, and unpacks it if its name ends in .gz."""
 
     def open_file() -> BinaryIO:
         return open(path, "rb") if progress is None else io.BufferedReader(_Watched(path, progress))
 
     is_packed = os.fspath(path).lower().endswith(".gz")
-    return (lambda: _unpacked(open_file())) if is_packed else open_file
+    return lambda: transcoded(_unpacked(open_file()) if is_packed else open_file(), encoding)
 
 
 def _unpacked(packed: BinaryIO) -> BinaryIO:
@@ -97,7 +141,7 @@ def _unpacked(packed: BinaryIO) -> BinaryIO:
     return stream  # type: ignore[return-value]
 
 
-def buffered(stream: BinaryIO) -> Opener:
+def buffered(stream: BinaryIO, encoding: str = "utf-8") -> Opener:
     """Return a function that opens the contents of a stream repeatedly, from a copy in memory."""
-    content = stream.read()
+    content = transcoded(stream, encoding).read()
     return lambda: io.BytesIO(content)

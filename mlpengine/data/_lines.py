@@ -9,16 +9,20 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from mlpengine.data import _cells
+from mlpengine.data.reading import DELIMITERS
 from mlpengine.data.table import MAX_COLUMNS
 from mlpengine.errors import DataError
 
-DELIMITERS = (",", ";", "\t")
 MAX_LINE = 1 << 24
 BLOCK = 1 << 17
 """Bytes that are cut into cells at once: a block fits into the second-level cache."""
 
 _WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16
+
+
+class EncodingError(DataError):
+    """A file has another encoding than it should."""
 
 
 class Source:
@@ -64,10 +68,13 @@ class Source:
             block.decode()
         except UnicodeDecodeError as error:
             line = self.next_line + line_count(block[: error.start])
-            other = "UTF-16" if self.is_utf16 else "another encoding such as Latin-1"
-            raise DataError(
+            other, name = ("UTF-16", "utf-16") if self.is_utf16 else (
+                "another encoding such as Latin-1", "cp1252"
+            )  # fmt: skip
+            raise EncodingError(
                 f"{self.where}: line {line}: must be UTF-8 (byte 0x{block[error.start]:02x} at "
-                f"offset {self.offset + error.start}); it looks like {other}: save it as UTF-8"
+                f"offset {self.offset + error.start}); it looks like {other}: save it as UTF-8, "
+                f"or set data.text_encoding: {name}"
             ) from None
 
     def widen(self, columns: int) -> None:
@@ -227,7 +234,7 @@ def check_names(names: list[str], where: str) -> None:
     """
     positions: dict[str, int] = {}
     for position, name in enumerate(names, 1):
-        if not name:
+        if not name and (position > 1 or len(names) == 1):
             raise DataError(f"{where}: column {position} has no name; name it or delete it")
         if name in positions:
             raise DataError(

@@ -6,7 +6,7 @@ register). Whatever is not a plain decimal number is marked and left to the call
 """
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from mlpengine.spec import Array
 PAD = 72
 """Bytes before and after a block, so that words near its ends lie within the buffer."""
 
-_NEWLINE, _RETURN, _POINT, _MINUS, _PLUS, _QUOTE = b'\n\r.-+"'
+_NEWLINE, _RETURN, _POINT, _MINUS, _PLUS, _QUOTE, _ZERO = b'\n\r.-+"0'
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _POWERS = np.array([float(f"1e{n}") for n in range(23)])
@@ -138,11 +138,12 @@ class Cutter:
 
 
 def numbers(
-    cells: Cells, columns: Sequence[int], missing: frozenset[str]
+    cells: Cells, columns: Sequence[int], missing: frozenset[str], padded: Collection[int] = ()
 ) -> dict[int, Array | None]:
     """Return the float64 values of columns, NaN where missing, None where a cell is no number.
 
-    Values are those of `_cells.numbers`, cell by cell.
+    Values are those of `_cells.numbers`, cell by cell; leading zeros are allowed in the columns
+    `padded`.
     """
     picked = np.array(columns, np.int64)
     plain = _Plain(cells, picked)
@@ -158,7 +159,7 @@ def numbers(
             results |= dict(zip(picked[places].tolist(), values, strict=True))
             for i in np.flatnonzero(odd.any(axis=1)).tolist():
                 column = int(picked[places[i]])
-                if not _complete(cells, column, values[i], odd[i], missing):
+                if not _complete(cells, column, values[i], odd[i], missing, column in padded):
                     results[column] = None
     return results
 
@@ -169,13 +170,18 @@ def _number(text: str) -> float | None:
 
 
 def _complete(
-    cells: Cells, column: int, values: Array, odd: Array, missing: frozenset[str]
+    cells: Cells,
+    column: int,
+    values: Array,
+    odd: Array,
+    missing: frozenset[str],
+    padded: bool,
 ) -> bool:
     """Fill in the values of odd cells; return whether all of them are numbers."""
     rows = np.flatnonzero(odd)
     for some in (rows[:16], rows[16:]):
         if len(some):
-            known = _cells.numbers(cells.texts(column, some), missing)
+            known = _cells.numbers(cells.texts(column, some), missing, padded=padded)
             if known is None:
                 return False
             values[some] = known
@@ -220,6 +226,7 @@ class _Plain:
         digits, wrong = _digits(self.words, whole_stop, count, whole_words)
         odd = (wrong != 0) | (count > 8 * whole_words) | (points > 1)
         odd |= (count + part_count == 0) | ((points == 0) & (digits >= _cells.EXACT))
+        odd |= (first == _ZERO) & (count > 1) & (points == 0)  # may be a code
         if part_words:
             part, wrong = _digits(self.words, stop, part_count, part_words)
             odd |= (wrong != 0) | (part_count >= len(_POWERS))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.data._cells import numbers
 from mlpengine.data.options import Options
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
@@ -77,7 +78,10 @@ class Category:
 
         Raises: DataError for a missing cell if the options treat missing cells as errors.
         """
-        codes, texts = coded(table[self.column])
+        column = table[self.column]
+        codes, texts = coded(column)
+        if column.kind == "text" and not self.text:
+            texts = list(map(_as_number, texts))
         _refuse_gap(table, self.column, codes, self.strict)
         known = {level: code for code, level in enumerate(self.levels)}
         unknown = len(self.levels)
@@ -123,6 +127,12 @@ def codes_into(distinct: Array, column: Column) -> Array:
     codes = np.searchsorted(distinct, column.values).astype(np.int32)
     codes[column.missing] = -1
     return codes
+
+
+def _as_number(text: str) -> str:
+    """Return a text that is a number as columns of numbers write it."""
+    values = numbers([text], frozenset())
+    return text if values is None else number_text("number", float(values[0]))
 
 
 def _refuse_gap(table: Table, column: str, codes: Array, strict: bool) -> None:

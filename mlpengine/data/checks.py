@@ -44,6 +44,7 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
+    `variants` maps columns of texts to spellings that differ in nothing but case and blanks,
     `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
     same values; `suspects` explain nearly all of the target, but may be honest predictors.
     """
@@ -58,6 +59,7 @@ class Profile:
     drop: dict[str, str] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)
     target_missing: int = 0
+    variants: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def suspects(self) -> list[Leak]:
@@ -83,6 +85,7 @@ class Profile:
             for name, other in self.same.items()
             if name not in dropped
         ]
+        lines += [f"column {n!r}: {t}" for n, t in self.variant_texts().items() if n not in dropped]
         if self.target_missing:
             lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
         if self.duplicates:
@@ -97,6 +100,13 @@ class Profile:
             for name, count in few.items()
         ]
         return lines
+
+    def variant_texts(self) -> dict[str, str]:
+        """Return by column what to say about spellings that differ in case and blanks alone."""
+        return {
+            name: f"{', '.join(map(repr, texts))} are taken for different texts; write one of them"
+            for name, texts in self.variants.items()
+        }
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
@@ -163,6 +173,7 @@ def profile(
         drop=_to_drop(table, features, leaks),
         same=same_columns(table.drop(targets)),
         target_missing=int((~complete).sum()),
+        variants=_variants(table),
     )
 
 
@@ -225,6 +236,21 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
             reasons[column.name] = "counts the rows"
     reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
     return reasons
+
+
+def _variants(table: Table) -> dict[str, list[str]]:
+    """Return by column the spellings of its most frequent texts that differ in case and blanks."""
+    variants: dict[str, list[str]] = {}
+    for name, column in table.columns.items():
+        if column.kind != "text" or kind_of(column) != "category":
+            continue
+        spellings: dict[str, list[str]] = {}
+        for level in (column.levels[code] for code in column.distinct()):
+            spellings.setdefault("".join(level.casefold().split()), []).append(level)
+        alike = [texts for texts in spellings.values() if len(texts) > 1]
+        if alike:
+            variants[name] = [text for texts in alike for text in texts][:_SHOWN]
+    return variants
 
 
 def more_features(features: int, rows: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.data._csv import CsvOptions, text_column
+from mlpengine.data.reading import Reading
 from mlpengine.data.table import Column, Table, column_of, number_text
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -22,17 +23,18 @@ def as_table(
     data: Any,
     *,
     names: Sequence[str] | None = None,
-    text: Iterable[str] = (),
     source: str = "table",
-    options: CsvOptions | None = None,
+    text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    **spelling: Any,
 ) -> Table:
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
 
     A data frame is that of pandas, polars or pyarrow; columns are a mapping of names to sequences,
     rows a list of mappings, and a mapping of names to single cells is one row. The columns of a
-    matrix are called `names`. Text is read as CSV is: numbers, ISO 8601 dates and true/false are
-    recognized unless the column is among `text` or of a categorical dtype. None, NaN and NaT are
-    missing cells.
+    matrix are called `names`. Text is read as `read_table` reads CSV, with the same arguments:
+    numbers, dates and true/false are recognized unless the column is among `text` or of a
+    categorical dtype. None, NaN and NaT are missing cells.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -41,7 +43,7 @@ def as_table(
     """
     if isinstance(data, Table):
         return data
-    options = CsvOptions(text=frozenset(text)) if options is None else options
+    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
     if isinstance(data, Mapping):

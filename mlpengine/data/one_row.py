@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.data._cells import MISSING
 from mlpengine.data.categories import Category
 from mlpengine.data.preprocessing import Preprocessor
 from mlpengine.data.sources import LIMIT
@@ -25,6 +24,7 @@ class _OneHot:
     category: Category
     codes: Mapping[str, int]
     start: int
+    missing: frozenset[str]
 
     def code(self, cell: Any) -> int | None:
         """Return the code of a cell; None for one that only a whole column can tell."""
@@ -33,7 +33,7 @@ class _OneHot:
             if not self.category.text:
                 return None
             text = cell.strip()
-            if text in MISSING:
+            if text in self.missing:
                 cell, kind = None, type(None)
         elif kind is bool or kind is np.bool_:
             text = number_text("boolean", float(cell))
@@ -67,10 +67,11 @@ class RowEncoder:
         self._names = [source.column for source in numbers.sources]
         self._values = np.empty((1, len(self._names)))
         self._one_hots: list[_OneHot] = []
+        self._missing = preprocessor.options.reading.missing
         start = numbers.width
         for category in preprocessor.categories:
             codes = {level: code for code, level in enumerate(category.levels)}
-            self._one_hots.append(_OneHot(category, codes, start))
+            self._one_hots.append(_OneHot(category, codes, start, self._missing))
             start += category.size
         self._categories = self._row[numbers.width :]
         order = {name: i for i, name in enumerate(preprocessor.columns)}
@@ -121,11 +122,12 @@ class RowEncoder:
             code = one.code(cell)
             if code is None:
                 return False
-            if code == len(one.codes) and not _is_gap(cell):
+            if code == len(one.codes) and not self._is_gap(cell):
                 self.unknown[one.category.column] = str(cell)
             self._row[one.start + code] = 1.0
         return True
 
-
-def _is_gap(cell: Any) -> bool:
-    return cell is None or cell != cell or (isinstance(cell, str) and cell.strip() in MISSING)
+    def _is_gap(self, cell: Any) -> bool:
+        if isinstance(cell, str):
+            return cell.strip() in self._missing
+        return cell is None or cell != cell

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from mlpengine.data.kinds import Task
+from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.errors import DataError
 
@@ -36,6 +37,7 @@ class Options:
     where: str | None = None
     encoding: Encoding = "none"
     bins: int = 12
+    reading: Reading = DEFAULT
 
 
 def check(options: Options) -> None:

@@ -20,6 +20,7 @@ from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import FeatureKind, Task, kind_of
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options, Standardizing, check
+from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
@@ -58,7 +59,8 @@ class Preprocessor:
     With `encoding` "piecewise" numbers and dates of three or more values get further features:
     how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
     the first bin and 2 beyond the last at most). `bins` quantiles of the training rows bound
-    them, and fewer where quantiles are equal.
+    them, and fewer where quantiles are equal. `reading` is how the tables of the model are read
+    (`read_arguments`).
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
     their bins, their indicators, then the one-hot categories. A feature that is constant in
@@ -87,12 +89,14 @@ class Preprocessor:
         where: str | None = None,
         encoding: Encoding = "none",
         bins: int = 12,
+        reading: Reading | Mapping[str, Any] = DEFAULT,
     ) -> None:
         targets = (target,) if isinstance(target, str) else tuple(target or ())
         self.options = Options(
             targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
             standardize_target, min_count, embed_above, max_levels, clip, dtype,
             tuple(dict(features).items()), where, encoding, bins,
+            reading if isinstance(reading, Reading) else Reading.from_dict(reading),
         )  # fmt: skip
         check(self.options)
         self.kinds: dict[str, FeatureKind] = {}
@@ -345,6 +349,14 @@ class Preprocessor:
         return [category.column for category in self.categories if category.text]
 
     @property
+    def read_arguments(self) -> dict[str, Any]:
+        """The arguments of `read_table` that read a table as that of training was read."""
+        texts, plain = self.text_columns, ("number", "integer", "category")
+        numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
+        spelling = self.options.reading.to_dict()
+        return {"text": texts, "numbers": numbers, **spelling}
+
+    @property
     def feature_names(self) -> list[str]:
         """The name of each column of the feature matrix."""
         one_hot = [name for c in self.categories if not c.embedded for name in c.names]
@@ -379,6 +391,7 @@ class Preprocessor:
             "options": {
                 **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
                 "features": [list(pair) for pair in self.options.features],
+                "reading": self.options.reading.to_dict(),
             },
             "kinds": dict(self.kinds),
             "numbers": self._fitted().state_dict(),

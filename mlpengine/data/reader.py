@@ -4,6 +4,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
@@ -13,11 +14,17 @@ from warnings import catch_warnings
 
 import numpy as np
 
-from mlpengine.data._cells import MISSING
 from mlpengine.data._csv import CsvOptions, read_csv, read_csv_blocks
-from mlpengine.data._files import BINARY_BYTES, buffered, opener, readable, refuse_bomb
-from mlpengine.data._lines import DELIMITERS
+from mlpengine.data._files import (
+    BINARY_BYTES,
+    buffered,
+    opener,
+    readable,
+    refuse_bomb,
+    transcoded,
+)
 from mlpengine.data.progress import Progress
+from mlpengine.data.reading import Reading
 from mlpengine.data.table import Column, Table, column_of, date_column
 from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.spec import Array
@@ -29,19 +36,23 @@ DATASETS: Mapping[str, str] = {"diabetes": "progression", "digits": "digit", "pe
 def read_table(
     source: str | os.PathLike[str] | BinaryIO,
     *,
-    delimiter: str | None = None,
-    decimal: str | None = None,
     missing: Iterable[str] | None = None,
     text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
     progress: Progress | None = None,
+    **spelling: Any,
 ) -> Table:
     r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
 
-    CSV has a header; the delimiter (comma, semicolon or tab) is found out, quoted cells may hold
-    delimiters and line breaks, the text is UTF-8, blanks around cells and blank lines are dropped.
+    CSV has a header; the delimiter (comma, semicolon, tab or bar) is inferred, quoted cells may
+    hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
+    that has no name and counts the rows is left out.
     Cells spelled as in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
-    numbers beyond 2**53 is text. ISO 8601 dates and true/false are recognized.
+    numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
+    `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy and true/false are
+    recognized. `spelling` are the options of `Reading`: delimiter, decimal, thousands,
+    text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. Parquet
     needs the extra `data`. `progress` is called with the share of a CSV file that is read.
@@ -51,9 +62,12 @@ def read_table(
 
     Raises: DataError if it cannot be read; MissingExtraError for Parquet without the extra.
     """
-    options = _options(delimiter, decimal, missing, text)
+    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
+    if missing is not None:
+        options = replace(options, missing=frozenset(map(str.strip, missing)) | {""})
+    encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
-        return read_csv(buffered(source), "standard input", options)
+        return read_csv(buffered(source, encoding), "standard input", options)
     name = os.fspath(source)
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
@@ -64,11 +78,15 @@ def read_table(
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
         )
-    return read_csv(opener(name, progress), name, options)
+    return read_csv(opener(name, progress, encoding), name, options)
 
 
 def read_blocks(
-    source: str | os.PathLike[str] | BinaryIO, *, text: Iterable[str] = ()
+    source: str | os.PathLike[str] | BinaryIO,
+    *,
+    text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    **spelling: Any,
 ) -> Iterator[Table]:
     """Yield the rows of a table as `read_table` reads them, CSV in blocks of bounded memory.
 
@@ -76,16 +94,17 @@ def read_blocks(
 
     Raises: DataError; MissingExtraError.
     """
-    options = _options(None, None, None, text)
+    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
+    encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
-        yield from read_csv_blocks(source, "standard input", options)
+        yield from read_csv_blocks(transcoded(source, encoding), "standard input", options)
         return
     name = os.fspath(source)
     if os.path.isfile(name) and os.path.splitext(name)[1].lower() not in READERS:
-        with readable(name), opener(name)() as stream:
+        with readable(name), opener(name, encoding=encoding)() as stream:
             yield from read_csv_blocks(stream, name, options)
         return
-    yield read_table(source, text=text)
+    yield read_table(source, text=text, numbers=numbers, **spelling)
 
 
 _DAMAGED = (
@@ -104,20 +123,6 @@ def load_dataset(name: str) -> Table:
         raise DataError(f"{name}: the data sets are {', '.join(sorted(DATASETS))}")
     with as_file(files("mlpengine.datasets").joinpath(f"{name}.csv.gz")) as path:
         return read_csv(opener(path), name, CsvOptions())
-
-
-def _options(
-    delimiter: str | None,
-    decimal: str | None,
-    missing: Iterable[str] | None,
-    text: Iterable[str],
-) -> CsvOptions:
-    if delimiter is not None and delimiter not in DELIMITERS:
-        raise DataError(f"delimiter: must be a comma, a semicolon or a tab ({delimiter!r})")
-    if decimal not in (None, ".", ","):
-        raise DataError(f"decimal: must be '.' or ',' ({decimal!r})")
-    spellings = MISSING if missing is None else frozenset(map(str.strip, missing)) | {""}
-    return CsvOptions(delimiter, decimal, spellings, frozenset(text))
 
 
 def _read_npy(path: str) -> Table:

@@ -90,6 +90,9 @@ class Table:
 
     `first_line` is the line of row 0 in the file, if each row has a line; `origin` holds the
     numbers of the rows in the source, if these are not all rows.
+
+    Attributes:
+        decimal_commas: whether a column of the file that was read has numbers written like 1,5.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Table:
         self.first_line = first_line
         self.origin = origin
         self.block = block
+        self.decimal_commas = False
         if len(self.columns) > MAX_COLUMNS:
             raise DataError(
                 f"{source}: at most {MAX_COLUMNS:,} columns are read ({len(self.columns):,})"

@@ -1,13 +1,12 @@
 """The preprocessing in ONNX: from columns by name to the features of the network."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import reduce
 from math import nan, pi
 
 import numpy as np
 
 from mlpengine.data import Preprocessor
-from mlpengine.data._cells import MISSING
 from mlpengine.data.bins import Bins
 from mlpengine.data.categories import Category
 from mlpengine.data.computed import ComputedColumn
@@ -45,7 +44,7 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
         computed[column.name] = _computed(graph, column, computed)
     blocks = _numbers(graph, numbers, computed) if numbers.sources else []
     for category in preprocessor.categories:
-        blocks += _one_hot(graph, category)
+        blocks += _one_hot(graph, category, preprocessor.options.reading.missing)
     return blocks[0] if len(blocks) == 1 else graph.node("Concat", *blocks, axis=1)
 
 
@@ -121,7 +120,7 @@ def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
     return graph.node("Sin" if wave == "sin" else "Cos", angle)
 
 
-def _one_hot(graph: Graph, category: Category) -> list[str]:
+def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
     """Return one feature per level, then unknown, then missing where training had gaps."""
     if category.embedded:
         raise UsageError(f"export: column {category.column!r} is embedded, which has no ONNX form")
@@ -131,7 +130,7 @@ def _one_hot(graph: Graph, category: Category) -> list[str]:
     known = {level: code for code, level in enumerate(category.levels)}
     unknown = len(known)
     if category.gaps:
-        known = dict.fromkeys(sorted(MISSING), unknown + 1) | known
+        known = dict.fromkeys(sorted(missing), unknown + 1) | known
     codes = graph.node(
         "LabelEncoder",
         category.column,

@@ -148,10 +148,10 @@ class Model:
 
         Raises: DataError if it cannot be read as one.
         """
-        text = self.preprocessor.text_columns
+        how = self.preprocessor.read_arguments
         if isinstance(data, str | os.PathLike):
-            return read_table(data, text=text)
-        return as_table(data, names=self.columns, text=text, source="predict")
+            return read_table(data, **how)
+        return as_table(data, names=self.columns, source="predict", **how)
 
     @cached_property
     def _task(self) -> Task:

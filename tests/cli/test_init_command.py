@@ -185,7 +185,7 @@ REFUSED_TARGETS = {
         lambda i: "oops" if i == 7 else i / 10,
         "t.csv: line 9, column 'y': the target must be a number, as in most rows ('oops')",
     ),
-    "two spellings of a gap": (lambda i: "-" if i in (3, 50) else i * 1.5, "t.csv: line 5, "),
+    "texts twice": (lambda i: "tbd" if i in (3, 50) else i * 1.5, "t.csv: line 5, "),
     "names": (lambda i: f"n{i}", "column 'y': the target must be numbers or classes that repeat"),
     "one class": (lambda i: "a", "column 'y': at least two classes are needed"),
     "infinite": (lambda i: "inf" if i == 3 else i / 10, "t.csv: line 5, column 'y'"),

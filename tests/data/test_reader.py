@@ -188,7 +188,17 @@ def test_refuses_what_is_not_there(name):
         read_table(name)
 
 
-@pytest.mark.parametrize("options", [{"delimiter": "|"}, {"decimal": "'"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delimiter": ":"},
+        {"decimal": "'"},
+        {"thousands": "_"},
+        {"thousands": ".", "decimal": "."},
+        {"text_encoding": "rot13"},
+        {"date_format": "yyyymmdd"},
+    ],
+)
 def test_refuses_unknown_options(options):
     with pytest.raises(DataError, match=next(iter(options))):
         read_table("digits", **options)

@@ -13,7 +13,8 @@ from mlpengine.errors import DataError
 
 MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"}
 PLAIN_AND_ODD = """
-0 -0 +0 1 -1 +7 007 1. .5 -.5 +.25 0.0 -0.0 00.10 3.141592653589793 0.1 0.30000000000000004
+0 -0 +0 1 -1 +7 007 00 0123456789 -07 00.5 1. .5 -.5 +.25 0.0 -0.0 00.10 3.141592653589793 0.1
+0.30000000000000004
 123456789012345 9007199254740991 9007199254740993.0 9007199254740992.5 0.1234567890123456789
 123456789.123456789 12345678.12345678 1e3 1E-3 1e400 -1e400 1e-400 2.5e-324 4.9e-324 inf -inf
 +Infinity nan NaN -nan 1.7976931348623157e308 99999999999999999999.5 0.00000000000000000001
@@ -30,7 +31,8 @@ def as_float(cell: str) -> float | None:
     if text in MISSING:
         return float("nan")
     is_long = text[text[:1] in ("+", "-") :].isdigit() and abs(float(text)) >= 2**53
-    if "_" in text or not cell.isascii() or is_long:
+    is_code = text.isdigit() and text[0] == "0" and len(text) > 1
+    if "_" in text or not cell.isascii() or is_long or is_code:
         return None
     try:
         return float(text)

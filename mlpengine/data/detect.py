@@ -1,0 +1,180 @@
+"""How a file spells its cells, inferred from all of them: encoding, numbers, dates, gaps."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mlpengine.data import _cells
+from mlpengine.data._csv import AmbiguousError
+from mlpengine.data._files import opener, readable
+from mlpengine.data._lines import EncodingError, Source, read_header
+from mlpengine.data.progress import Progress
+from mlpengine.data.reader import DATASETS, READERS, read_table
+from mlpengine.data.reading import DEFAULT, Reading
+from mlpengine.data.table import Table
+from mlpengine.wording import plural
+
+GAPS = frozenset(
+    {"-", "--", "---", ".", "..", "*", "x", "n.a.", "n.a", "na", "n/a", "n/d", "n.d.", "nd", "nil"}
+    | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
+    | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
+)
+"""Spellings of a missing cell, in lower case, that a few cells among numbers or dates may have."""
+
+MAX_GAPS = 3
+"""Number of different spellings of a gap in one column."""
+
+_DAY_MONTH = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})(?: (\d{1,2}):(\d{2})(:\d{2})?)?")
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A table, how it was read, and a line for each thing that a person should know of that."""
+
+    table: Table
+    reading: Reading
+    notes: list[str]
+
+
+def detect(source: str, progress: Progress | None = None) -> Detected:
+    """Read a table and infer how its cells are spelled.
+
+    Raises: DataError for a file that cannot be read.
+    """
+    is_csv = source not in DATASETS or os.path.isfile(source)
+    if not is_csv or os.path.splitext(source)[1].lower() in READERS:
+        return Detected(read_table(source, progress=progress), DEFAULT, [])
+    reading, notes = DEFAULT, []
+    try:
+        table = read_table(source, progress=progress)
+    except EncodingError:
+        encoding = _encoding(source)
+        reading = replace(reading, text_encoding=encoding)
+        notes.append(f"the text is not UTF-8 and read as {encoding}; look at names with accents")
+        table, reading = _settled(source, reading, notes)
+    except AmbiguousError:
+        table, reading = _settled(source, reading, notes)
+    header = _header(source, reading)
+    if header.delimiter != ",":
+        reading = replace(reading, delimiter=header.delimiter)
+    if "" in header.names:
+        notes.append("the first column has no name and counts the rows; it is left out")
+    proposed = _proposals(table, reading, notes)
+    if proposed != reading:
+        again = read_table(source, **proposed.to_dict())
+        if _is_worse(again, table):
+            proposed = replace(proposed, decimal=reading.decimal, thousands=reading.thousands)
+            again = read_table(source, **proposed.to_dict())
+        table = again
+    return Detected(table, proposed, notes)
+
+
+def _is_worse(table: Table, before: Table) -> bool:
+    """Return whether a column that was numbers is text now."""
+    return any(
+        column.kind == "number" and table[name].kind == "text"
+        for name, column in before.columns.items()
+    )
+
+
+def _settled(source: str, reading: Reading, notes: list[str]) -> tuple[Table, Reading]:
+    """Read a file in which 1,234 may have two meanings: other numbers tell which, or the reader."""
+    try:
+        return read_table(source, **reading.to_dict()), reading
+    except AmbiguousError as error:
+        decimal = "," if _header(source, reading).delimiter == ";" else "."
+        chosen = replace(reading, decimal=decimal)
+        means = "1.234" if decimal == "," else "1234"
+        other = "." if decimal == "," else ","
+        notes.append(f"{error}; read as 1,234 = {means} (else set data.decimal: {other!r})")
+        return read_table(source, **chosen.to_dict()), chosen
+
+
+def _header(source: str, reading: Reading) -> Any:
+    with readable(source), opener(source, encoding=reading.text_encoding)() as stream:
+        return read_header(Source(stream, source), reading.delimiter)
+
+
+def _encoding(source: str) -> str:
+    """Return the encoding of a file that is not UTF-8."""
+    with readable(source), opener(source)() as stream:
+        content = stream.read()
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    try:
+        content.decode("cp1252")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"
+
+
+def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
+    """Return the reading with what the columns of texts imply."""
+    if table.decimal_commas and reading.decimal is None:
+        reading = replace(reading, decimal=",")
+    for name, column in table.columns.items():
+        if column.kind != "text":
+            continue
+        levels = [column.levels[code] for code in column.distinct()]
+        gaps = [level for level in levels if level.lower() in GAPS]
+        cells = [level for level in levels if level not in gaps]
+        found = next(_spellings(cells, reading), None) if cells else None
+        if found is not None and len(gaps) <= MAX_GAPS:
+            if found.date_format != reading.date_format:
+                notes.append(f"column {name!r}: dates are read as {found.date_format}")
+            reading = found
+            if gaps:
+                values = tuple(dict.fromkeys([*reading.na_values, *gaps]))
+                reading = replace(reading, na_values=values)
+                rows = np.isin(column.values, [column.levels.index(gap) for gap in gaps])
+                cells_text = plural(int(rows.sum()), "cell")
+                spelled = " or ".join(map(repr, gaps))
+                notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
+        elif reading.date_format is None and all(map(_DAY_MONTH.fullmatch, levels)):
+            notes.append(
+                f"column {name!r}: {levels[0]!r} can have the day or the month first; to use it as "
+                "a date set data.date_format to dd/mm/yyyy or mm/dd/yyyy"
+            )
+    return reading
+
+
+def _spellings(cells: list[str], reading: Reading) -> Iterator[Reading]:
+    """Yield the readings under which all of these texts are numbers or dates, the nearest first."""
+    none: frozenset[str] = frozenset()
+    if _cells.numbers(cells, none, padded=False) is not None:
+        yield reading
+    if _cells.dates(cells, none, reading.date_pattern) is not None:
+        yield reading
+    marks = ((".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'"))
+    pairs = [(reading.decimal, reading.thousands), (None, None), *marks]
+    for decimal, thousands in pairs:
+        if reading.decimal not in (None, decimal) or reading.thousands not in (None, thousands):
+            continue
+        if isinstance(_cells.spelled_numbers(cells, decimal, thousands), list):
+            yield replace(reading, decimal=decimal, thousands=thousands)
+    form = _date_format(cells)
+    if reading.date_format is None and form is not None:
+        yield replace(reading, date_format=form)
+
+
+def _date_format(cells: list[str]) -> str | None:
+    """Return the format of dates like 31/12/2024 if a day beyond 12 tells which part it is."""
+    matches = [_DAY_MONTH.fullmatch(cell) for cell in cells]
+    if not all(matches):
+        return None
+    parts = [(int(m[1]), int(m[3])) for m in matches if m]
+    mark, time = matches[0][2], matches[0][5] is not None  # type: ignore[index]
+    suffix = (" HH:MM:SS" if matches[0][7] else " HH:MM") if time else ""  # type: ignore[index]
+    first, second = max(a for a, _ in parts), max(b for _, b in parts)
+    if first > 12 >= second:
+        form = f"dd{mark}mm{mark}yyyy{suffix}"
+    elif second > 12 >= first:
+        form = f"mm{mark}dd{mark}yyyy{suffix}"
+    else:
+        return None
+    pattern = Reading(date_format=form).date_pattern
+    return form if _cells.dates(cells, frozenset(), pattern) is not None else None

@@ -1,0 +1,113 @@
+"""How the cells of a text table are spelled: its encoding, delimiter, numbers, dates and gaps."""
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from mlpengine.data._cells import MISSING
+from mlpengine.errors import DataError
+
+DELIMITERS = (",", ";", "\t", "|")
+THOUSANDS = (",", ".", " ", "'")
+_TOKENS = {
+    "yyyy": r"(?P<year>\d{4})",
+    "mm": r"(?P<month>\d{1,2})",
+    "dd": r"(?P<day>\d{1,2})",
+    "HH": r"(?P<hour>\d{1,2})",
+    "MM": r"(?P<minute>\d{2})",
+    "SS": r"(?P<second>\d{2})",
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read the cells of CSV, and of text columns in memory.
+
+    Attributes:
+        delimiter: between cells; None infers it from the first lines.
+        decimal: "." or ","; None reads 1.5 and 1,5, and refuses a column in which 1,234 could be
+            either.
+        thousands: what separates groups of three digits, if anything does.
+        text_encoding: of the file, by its name in Python.
+        na_values: spellings of a missing cell besides `MISSING`.
+        date_format: of dates that are neither ISO 8601 nor dd.mm.yyyy, with yyyy, mm, dd and for
+            times HH, MM, SS, such as mm/dd/yyyy.
+
+    Raises: DataError for a value that is none of these.
+    """
+
+    delimiter: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    text_encoding: str = "utf-8"
+    na_values: tuple[str, ...] = ()
+    date_format: str | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("delimiter", self.delimiter, DELIMITERS)
+        _one_of("decimal", self.decimal, (".", ","))
+        _one_of("thousands", self.thousands, THOUSANDS)
+        if self.thousands and self.thousands == (self.decimal or "."):
+            raise DataError(f"thousands: must differ from decimal (both {self.thousands!r})")
+        try:
+            codecs.lookup(self.text_encoding)
+            "".encode(self.text_encoding)
+        except (LookupError, ValueError, TypeError):
+            raise DataError(
+                f"text_encoding: must be one that Python knows, such as utf-8, cp1252 or utf-16 "
+                f"({self.text_encoding!r})"
+            ) from None
+        if self.date_format is not None:
+            _ = self.date_pattern
+
+    @cached_property
+    def missing(self) -> frozenset[str]:
+        """All spellings of a missing cell."""
+        return MISSING | frozenset(value.strip() for value in self.na_values)
+
+    @cached_property
+    def date_pattern(self) -> re.Pattern[str] | None:
+        """What a cell of `date_format` matches."""
+        if self.date_format is None:
+            return None
+        pattern = re.escape(self.date_format)
+        for token, group in _TOKENS.items():
+            pattern = pattern.replace(token, group, 1)
+        parts = ("year", "month", "day")
+        apart = re.search(r"\)[^()\\\w]|\)\\", pattern)
+        if not all(f"<{part}>" in pattern for part in parts) or not apart:
+            raise DataError(
+                "date_format: needs yyyy, mm and dd with something between them, such as "
+                f"mm/dd/yyyy or dd.mm.yyyy HH:MM ({self.date_format!r})"
+            )
+        return re.compile(pattern)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options that are not the defaults, ready for JSON."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value != getattr(DEFAULT, name)
+        }
+
+    @classmethod
+    def from_dict(cls, options: Mapping[str, Any]) -> "Reading":
+        """Return what `to_dict` returned.  Raises: DataError."""
+        given: dict[str, Any] = dict(options)
+        if "na_values" in given:
+            given["na_values"] = tuple(given["na_values"])
+        return cls(**given)
+
+
+def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        listed = ", ".join(map(repr, known))
+        raise DataError(f"{name}: must be one of {listed} ({value!r})")
+
+
+DEFAULT = Reading()
+"""What a file alone determines."""

@@ -1,0 +1,224 @@
+"""Tables as people have them, and what the commands say about each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A file, and what must happen to it.
+
+    Attributes:
+        content: of the file.
+        config: lines that `init` writes.
+        init, check, train, predict: texts in the output of each command.
+        kinds: of columns, as `check` prints them.
+        target: to predict.
+        refused: the error of `init`, where it writes no config.
+        row: a row as Python holds it, for the loaded model.
+    """
+
+    content: bytes
+    config: tuple[str, ...] = ()
+    init: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+    train: tuple[str, ...] = ()
+    predict: tuple[str, ...] = ()
+    kinds: dict[str, str] = field(default_factory=dict)
+    target: str = "y"
+    refused: str = ""
+    row: dict[str, object] = field(default_factory=lambda: {"a": 1.5})
+
+
+def lines(
+    cells: Callable[[int], str],
+    header: str = "a,odd,y",
+    rows: int = 40,
+    encoding: str = "utf-8",
+    end: str = "\n",
+) -> bytes:
+    """Return a header and a line for each row number."""
+    text = end.join([header, *(cells(i) for i in range(rows))]) + end
+    return text.encode(encoding)
+
+
+def number(i: int, mark: str = ".") -> str:
+    """Return a number between 0 and 10 with two decimals, different for each row."""
+    return f"{(i * 37 % 101) / 10.1:.2f}".replace(".", mark)
+
+
+def plain(odd: Callable[[int], str]) -> bytes:
+    """Return a table whose second column is the odd one."""
+    return lines(lambda i: f"{number(i)},{odd(i)},{number(3 * i)}")
+
+
+TOWNS = ("Köln", "Genève", "Łódź")
+
+ODD = {
+    "decimal commas": Odd(
+        lines(lambda i: f"{number(i, ',')};{number(i + 5, ',')};{number(3 * i, ',')}", "a;odd;y"),
+        config=('delimiter: ";"', 'decimal: ","'),
+        kinds={"a": "number", "odd": "number"},
+        row={"a": "1,5", "odd": 2.5},
+    ),
+    "decimal commas and points between thousands": Odd(
+        lines(
+            lambda i: f"{number(i, ',')};{1 + i}.{i * 7 % 900 + 100},5;{number(3 * i, ',')}",
+            "a;odd;y",
+        ),
+        config=('delimiter: ";"', 'decimal: ","', 'thousands: "."'),
+        kinds={"odd": "number"},
+        row={"a": 1.5, "odd": "2.500,5"},
+    ),
+    "commas between thousands": Odd(
+        plain(lambda i: f'"{1 + i},{i * 7 % 900 + 100}.25"'),
+        config=('decimal: "."', 'thousands: ","'),
+        kinds={"odd": "number"},
+        row={"a": 1.5, "odd": "12,345.25"},
+    ),
+    "commas that may mean either": Odd(
+        plain(lambda i: f'"{1 + i},{i * 7 % 900 + 100}"'),
+        config=('decimal: "."',),
+        init=("can mean", "read as 1,234 = 1234 (else set data.decimal: ',')"),
+        kinds={"odd": "integer"},
+        row={"a": 1.5, "odd": 2500},
+    ),
+    "blanks between thousands": Odd(
+        plain(lambda i: f"{1 + i} {i * 7 % 900 + 100}"),
+        config=('thousands: " "',),
+        kinds={"odd": "integer"},
+        row={"a": 1.5, "odd": "12 345"},
+    ),
+    "apostrophes between thousands": Odd(
+        plain(lambda i: f"{1 + i}'{i * 7 % 900 + 100}"),
+        config=('thousands: "\'"',),
+        kinds={"odd": "integer"},
+        row={"a": 1.5, "odd": "12'345"},
+    ),
+    "bars": Odd(
+        lines(lambda i: f"{number(i)}|{i % 3}|{number(3 * i)}", "a|odd|y"),
+        config=('delimiter: "|"',),
+        kinds={"a": "number", "odd": "integer"},
+        row={"a": 1.5, "odd": 1},
+    ),
+    "tabs": Odd(
+        lines(lambda i: f"{number(i)}\t{i % 3}\t{number(3 * i)}", "a\todd\ty"),
+        config=('delimiter: "\\t"',),
+        kinds={"odd": "integer"},
+        row={"a": 1.5, "odd": 1},
+    ),
+    "Windows text": Odd(
+        lines(lambda i: f"{number(i)},{TOWNS[i % 2]},{number(3 * i)}", encoding="cp1252"),
+        config=("text_encoding: cp1252",),
+        init=("the text is not UTF-8 and read as cp1252",),
+        check=("Köln (20)", "Genève (20)"),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "Köln"},
+    ),
+    "UTF-16 from a spreadsheet": Odd(
+        lines(
+            lambda i: f"{number(i)}\t{TOWNS[i % 3]}\t{number(3 * i)}",
+            "a\todd\ty",
+            encoding="utf-16",
+        ),
+        config=("text_encoding: utf-16", 'delimiter: "\\t"'),
+        check=("Łódź (13)",),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "Łódź"},
+    ),
+    "a byte order mark and lines that end in CR LF": Odd(
+        b"\xef\xbb\xbf" + lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)}", end="\r\n"),
+        kinds={"a": "number", "odd": "integer"},
+        row={"a": 1.5, "odd": 1},
+    ),
+    "days with points": Odd(
+        plain(lambda i: f"{i % 28 + 1:02}.{i % 12 + 1:02}.2023"),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "05.06.2024"},
+    ),
+    "days with points and times": Odd(
+        plain(lambda i: f"{i % 28 + 1}.{i % 12 + 1}.2023 {i % 24}:15"),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "5.6.2024 7:30"},
+    ),
+    "days before months": Odd(
+        plain(lambda i: f"{i % 28 + 1:02}/{i % 12 + 1:02}/2023"),
+        config=("date_format: dd/mm/yyyy",),
+        init=("column 'odd': dates are read as dd/mm/yyyy",),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "31/12/2024"},
+    ),
+    "months before days": Odd(
+        plain(lambda i: f"{i % 12 + 1}/{i % 28 + 1}/2023"),
+        config=("date_format: mm/dd/yyyy",),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "12/31/2024"},
+    ),
+    "days or months first": Odd(
+        plain(lambda i: f"{i % 12 + 1:02}/{i % 11 + 1:02}/20{i + 10}"),
+        config=("- odd",),
+        init=("can have the day or the month first", "set data.date_format to dd/mm/yyyy or"),
+        row={"a": 1.5},
+    ),
+    "codes with leading zeros": Odd(
+        plain(lambda i: ("01067", "10115", "20095", "80331")[i % 4]),
+        check=("01067 (10), 10115 (10)",),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "01067"},
+    ),
+    "an index without a name": Odd(
+        lines(lambda i: f"{i},{number(i)},{i % 3},{number(3 * i)}", ",a,odd,y"),
+        init=("the first column has no name and counts the rows; it is left out",),
+        kinds={"a": "number", "odd": "integer"},
+        row={"a": 1.5, "odd": 1},
+    ),
+    "rows without a target": Odd(
+        lines(lambda i: f"{number(i)},{i % 3},{number(3 * i) if i % 8 else ''}"),
+        init=("5 rows of 40 have no target and are left out",),
+        check=("warning: target: missing in 5 rows; left out",),
+        train=("5 rows of 40 left out: the target is missing",),
+        row={"a": 1.5, "odd": 1},
+    ),
+    "yes in four spellings": Odd(
+        plain(lambda i: ("Yes", "yes", "No", "no")[i % 4]),
+        init=("column 'odd': 'No', 'no', 'Yes', 'yes' are taken for different texts",),
+        check=("warning: column 'odd': 'No', 'no', 'Yes', 'yes' are taken for different texts",),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "yes"},
+    ),
+    "dashes for gaps": Odd(
+        plain(lambda i: "-" if i in (3, 17) else number(2 * i)),
+        config=('na_values: ["-"]', "missing: indicator"),
+        init=("column 'odd': 2 cells with '-' read as missing",),
+        kinds={"odd": "number"},
+        row={"a": 1.5, "odd": "-"},
+    ),
+    "n.a. for gaps among dates": Odd(
+        plain(lambda i: "n.a." if i == 4 else f"2023-{i % 12 + 1:02}-{i % 28 + 1:02}"),
+        config=("na_values: [n.a.]",),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "n.a."},
+    ),
+    "a text among numbers": Odd(
+        plain(lambda i: "abc" if i == 20 else number(2 * i)),
+        config=("- odd  # numbers with a few texts among them",),
+        row={"a": 1.5},
+    ),
+    "a text in the target": Odd(
+        lines(lambda i: f"{number(i)},{i % 3},{'oops' if i == 25 else number(3 * i)}"),
+        refused="line 27, column 'y': the target must be a number, as in most rows ('oops')",
+    ),
+    "a target of dashes and numbers": Odd(
+        lines(lambda i: f"{number(i)},{i % 3},{'-' if i in (2, 9) else number(3 * i)}"),
+        config=('na_values: ["-"]',),
+        init=("2 rows of 40 have no target and are left out",),
+        train=("2 rows of 40 left out: the target is missing",),
+        row={"a": 1.5, "odd": 1},
+    ),
+    "a town that training never saw": Odd(
+        lines(lambda i: f"{number(i)},{TOWNS[i % 2]},{number(3 * i)}"),
+        predict=("column 'odd': 1 row with a text that has no feature of its own, such as 'Ulm'",),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "Ulm"},
+    ),
+}
