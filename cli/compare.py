@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from mlpengine.config import load_config
+from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.errors import RunError, UsageError
 from mlpengine.train.task import HIGHER_IS_BETTER
 
-from .report import number
+from .report import number, title
 from .session import RESOLVED, RESULT_FILE, read_result
 from .streams import say
 
@@ -21,7 +22,7 @@ Examples:
   mlpengine compare runs/digits runs/digits-002 --json
 """
 
-PARTS = ("train", "validation", "test")
+PARTS = ("train", OUT_OF_FOLD, "validation", "test")
 PREFERRED = ("accuracy", "r2", "loss")
 """What decides which run is better: the first of these that both have measured."""
 
@@ -33,7 +34,8 @@ PREFERRED = ("accuracy", "r2", "loss")
 def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which did better.
 
-    The better run is told by its accuracy, or R2, on the validation rows, or else the test rows.
+    The better run is told by its accuracy, or R2, on the validation rows, or else the training
+    rows out of fold, or the test rows.
     """
     results = [checked_result(run) for run in (first, second)]
     settings = [flat_config(run) for run in (first, second)]
@@ -43,9 +45,9 @@ def command(first: Path, second: Path, as_json: bool) -> None:
         if settings[0].get(key) != settings[1].get(key) and key != "name"
     }
     metrics = {
-        f"{part} {name}": [one.get(part, {}).get(name) for one in results]
+        f"{title(part)} {name}": [one.get(part, {}).get(name) for one in results]
         for part in PARTS
-        for name in results[0].get(part, {})
+        for name in {**results[0].get(part, {}), **results[1].get(part, {})}
     }
     names = [str(first), str(second)]
     same_data = not {"data.source", "data.target"} & differing.keys()
@@ -82,14 +84,14 @@ def flat_config(run: Path) -> dict[str, Any]:
 
 def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
     """Return which run is better, by what and by how much; no `better` if they are level."""
-    for part in ("validation", "test", "train"):
+    for part in ("validation", OUT_OF_FOLD, "test", "train"):
         for metric in PREFERRED:
-            one, other = metrics.get(f"{part} {metric}", (None, None))
+            one, other = metrics.get(f"{title(part)} {metric}", (None, None))
             if one is None or other is None:
                 continue
             ahead = one - other if metric in HIGHER_IS_BETTER else other - one
             better = None if not ahead else names[0] if ahead > 0 else names[1]
-            return {"by": f"{part} {metric}", "difference": abs(ahead), "better": better}
+            return {"by": f"{title(part)} {metric}", "difference": abs(ahead), "better": better}
     return {"by": None, "difference": None, "better": None}
 
 
@@ -110,7 +112,7 @@ def described(
     lines = [line("", *names), "settings that differ" if differing else "the settings are the same"]
     lines += [line(f"  {key}", *map(_short, values)) for key, values in differing.items()]
     lines.append("results")
-    for key in ("parameters", "epochs", "best_epoch", "seconds"):
+    for key in ("parameters", "members", "epochs", "best_epoch", "seconds"):
         lines.append(
             line(f"  {key.replace('_', ' ')}", *(f"{one.get(key, '-')}" for one in results))
         )

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -9,16 +11,18 @@ from typing import Any
 import click
 
 from mlpengine.config import load_config
-from mlpengine.config.build import build
+from mlpengine.config.build import Experiment, build
+from mlpengine.config.measure import outputs
 from mlpengine.data import read_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.errors import UsageError
-from mlpengine.train.evaluate import Evaluator
+from mlpengine.spec import Array
+from mlpengine.train.evaluate import Scorer
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, Split, part_of
 
-from .report import metrics_table, mistakes
+from .report import metrics_table, mistakes, title
 from .session import RESOLVED
 from .streams import say
 
@@ -46,9 +50,13 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
     standardized units; all other metrics are in the target's own units.
     """
     model = load(run)
-    parts = own_parts(run, model) if data is None else {"data": read_part(model, data)}
+    if data is None:
+        parts = [*outputs(own_experiment(run, model))]
+    else:
+        part = read_part(model, data)
+        parts = [("data", part, model.forward(part.x))]
     measured = measure(model, parts)
-    sizes = {name: len(part) for name, part in parts.items()}
+    sizes = {name: len(part) for name, part, _ in parts}
     table = {name: result["metrics"] for name, result in measured.items()}
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": sizes, **table}
@@ -58,24 +66,27 @@ def command(run: Path, data: str | None, as_json: bool) -> None:
         click.echo(json.dumps(shown))
         return
     lines = metrics_table(table, sizes, model.task)
-    last = list(parts)[-1]
+    name, part, output = parts[-1]
     labels = model.preprocessor.classes
-    lines += ["", *mistakes(model.task, parts[last], measured[last]["output"], labels, last)]
+    lines += ["", *mistakes(model.task, part, output, labels, title(name))]
     say("\n".join(lines).rstrip())
 
 
-def measure(model: Model, parts: dict[str, Split]) -> dict[str, dict[str, Any]]:
-    """Return the metrics of each part, the outputs, and for classes the confusion matrix."""
+def measure(model: Model, parts: Sequence[tuple[str, Split, Array]]) -> dict[str, dict[str, Any]]:
+    """Return the metrics of each part, and for classes the confusion matrix.
+
+    Parts are names, rows and the outputs of the model for them.
+    """
     task = model.task
-    evaluator = Evaluator(model.mlp, model.plain_loss, task)
+    scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
     results: dict[str, dict[str, Any]] = {}
-    for name, part in parts.items():
-        metrics = evaluator.run(part, full=True)
+    for name, part, output in parts:
+        metrics = scorer.run(output, part, full=True)
         plain = {key: value if isfinite(value) else None for key, value in metrics.items()}
-        results[name] = {"metrics": plain, "output": evaluator.output.copy()}
+        results[name] = {"metrics": plain}
         if isinstance(task, Classification):
             classes = len(model.preprocessor.classes)
-            predicted = task.predict(evaluator.output)
+            predicted = task.predict(output)
             counts = confusion_matrix(part.truth, predicted, classes, part.weights)
             results[name]["confusion_matrix"] = counts.tolist()
     return results
@@ -94,8 +105,8 @@ def read_part(model: Model, source: str) -> Split:
     return part_of(table, usable.rows, model.preprocessor, model.task, model.mlp.dtype)
 
 
-def own_parts(run: Path, model: Model) -> dict[str, Split]:
-    """Return the parts that a run was trained and measured on."""
+def own_experiment(run: Path, model: Model) -> Experiment:
+    """Return the experiment of a run, with its model: the parts that it was measured on."""
     if not (run / RESOLVED).is_file():
         raise UsageError(f"{run}: holds no {RESOLVED}; say which rows to use with --data FILE")
-    return build(load_config(run / RESOLVED), model.preprocessor).parts
+    return replace(build(load_config(run / RESOLVED), model.preprocessor), model=model)

@@ -18,6 +18,7 @@ EPILOG = """\b
 Formats:
   onnx         preprocessing and network: reads the columns of a table, returns
                labels and probabilities, or numbers in the units of the target
+               (of several networks the mean, in c too)
   safetensors  the weights, under the names of a PyTorch nn.Sequential
   npz          the same weights for NumPy
   c            the network without preprocessing, as one file of C99 with the

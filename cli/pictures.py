@@ -13,18 +13,18 @@ PLOTS = "plots"
 
 def pictures(session: "Session", result: Result) -> list[Path]:
     """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
-    experiment, measured = session.experiment, session.measured
+    experiment, measured = session.experiment, session.measured.last
     if not session.draws or measured is None:
         return []
     from mlpengine.plots import save_plots
 
-    name, output = measured
+    _, part, output = measured
     return save_plots(
         session.directory.path / PLOTS,
         result.history,
         experiment.task,
-        experiment.parts[name],
+        part,
         output,
         labels=experiment.model.preprocessor.classes,
-        best_epoch=result.best_epoch or None,
+        best_epoch=None if experiment.model.members else result.best_epoch or None,
     )

@@ -115,7 +115,7 @@ def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
     preprocessor, task = model.preprocessor, model.task
     features = preprocessor.transform(table, targets=False).features
-    output = model.mlp.predict(np.asarray(features, model.mlp.dtype))
+    output = model.forward(np.asarray(features, model.mlp.dtype))
     if isinstance(task, Regression):
         columns = task.columns(output)
         return columns, np.stack([*columns.values()], axis=1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.config.build import Experiment
+from mlpengine.train.loop import Loop
 from mlpengine.train.threads import pinned
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ class Profiler:
 
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
-        loop = session.loop
-        self._time(loop.step, "run", STEP)
-        self._time(loop, "fill", GATHERING)
-        if loop.many is not None:
-            self._time(loop.many, "make", STEP)
-        self._time(loop.evaluator, "run", "evaluation")
+        for loop in getattr(session.loop, "members", [session.loop]):
+            self._time(loop.step, "run", STEP)
+            self._time(loop, "fill", GATHERING)
+            if loop.many is not None:
+                self._time(loop.many, "make", STEP)
+            self._time(loop.evaluator, "run", "evaluation")
         for saver in session.checkpointers:
             self._time(saver.checkpoints, "save", "checkpoints")
         self._began = self._saved = perf_counter()
@@ -70,7 +71,9 @@ def dry_run(experiment: Experiment) -> dict[str, Any]:
 
     Raises: NumericalError if a step fails.
     """
-    loop = experiment.loop()
+    members = len(experiment.members)
+    loops = experiment.loop()
+    loop = loops if isinstance(loops, Loop) else loops.members[0]
     step = loop.step
     spent = float("inf")
     bound = step.bound(step.batch_size)
@@ -83,15 +86,16 @@ def dry_run(experiment: Experiment) -> dict[str, Any]:
             spent = min(spent, perf_counter() - began)
     steps = len(loop.batches)
     return {
-        "parameters": len(experiment.model.mlp.params),
+        "parameters": experiment.model.params.size,
+        "members": members,
         "rows": experiment.tables.rows,
         "features": experiment.model.mlp.sizes[0],
         "batch_size": step.batch_size,
         "steps_per_epoch": steps,
         "epochs": loop.epochs,
-        "steps": steps * loop.epochs,
+        "steps": steps * loop.epochs * members,
         "bytes": bound.scratch.planned_bytes,
         "seconds_per_step": spent,
-        "seconds": spent * steps * loop.epochs,
+        "seconds": spent * steps * loop.epochs * -(-members // experiment.threads),
         "threads": experiment.threads,
     }

@@ -69,7 +69,7 @@ class Progress(Callback):
         """Print an epoch; a star marks the best so far."""
         per_epoch = (perf_counter() - self._began) / (row.epoch - self._first)
         texts = cells(loop, row, (loop.epochs - row.epoch) * per_epoch)
-        star = " *" if loop.best.epoch == row.epoch and row.validation else ""
+        star = " *" if loop.best_epoch == row.epoch and row.validation else ""
         self._print(aligned(texts, columns(loop)) + star)
         diagnostics = loop.callback("diagnostics") if self._verbose else None
         if diagnostics is not None:

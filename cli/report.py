@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlpengine.config.measure import DEVIATION, OUT_OF_FOLD
 from mlpengine.spec import Array
-from mlpengine.train.loop import Result
+from mlpengine.train.ensemble import EnsembleLoop
+from mlpengine.train.loop import Loop, Result
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.task import Classification, Regression, Split, Task
 from mlpengine.wording import plural, printable
@@ -15,6 +17,7 @@ from mlpengine.wording import plural, printable
 if TYPE_CHECKING:
     from .session import Session
 
+SHOWN_PARTS = ("train", OUT_OF_FOLD, "validation", "test")
 ENDINGS = {"epochs": "", "early": ", stopped early", "interrupted": ", interrupted"}
 SHOWN_CLASSES = 10
 """Largest number of classes with a whole confusion matrix; for more, the commonest mistakes."""
@@ -30,16 +33,17 @@ def report(
     """Return the metrics of every part, the confusion of classes, and the paths of the files."""
     experiment = session.experiment
     sizes = {name: len(part) for name, part in experiment.parts.items()}
-    lines = metrics_table(
-        {name: outcome[name] for name in sizes if outcome[name]}, sizes, experiment.task
-    )
-    if session.measured:
-        name, output = session.measured
-        part, labels = experiment.parts[name], experiment.model.preprocessor.classes
-        lines += ["", *mistakes(experiment.task, part, output, labels, name)]
+    for name in (OUT_OF_FOLD, "validation"):
+        sizes.setdefault(name, sizes["train"])
+    measured = {name: outcome[name] for name in SHOWN_PARTS if outcome.get(name)}
+    lines = metrics_table(measured, sizes, experiment.task, session.measured.spreads)
+    if session.measured.last:
+        name, part, output = session.measured.last
+        labels = experiment.model.preprocessor.classes
+        lines += ["", *mistakes(experiment.task, part, output, labels, title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
-    best = f"; weights of epoch {result.best_epoch}" if result.best_epoch else ""
+    best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
     rate = f", {result.samples_per_second:,.0f} samples/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
@@ -49,32 +53,50 @@ def report(
 
 
 def metrics_table(
-    measured: Mapping[str, Mapping[str, float | None]], rows: Mapping[str, int], task: Task
+    measured: Mapping[str, Mapping[str, float | None]],
+    rows: Mapping[str, int],
+    task: Task,
+    spreads: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None,
 ) -> list[str]:
-    """Return a line of metrics for each part, or a column if there are many."""
+    """Return a line of metrics for each part, or a column if there are many.
+
+    `spreads` are further lines, by the part that they follow and their titles.
+    """
     if not measured:
         return []
     names = list(next(iter(measured.values())))
     scaled = isinstance(task, Regression) and task.scaled
     titles = ["loss*" if n == "loss" and scaled else n.replace("_", " ") for n in names]
-    counts = {part: f"{rows[part]:,}" for part in measured}
+    counts = {title(part): f"{rows[part]:,}" for part in measured}
     if len(names) > ROW_OF_METRICS:  # more metrics than fit into 80 columns
-        lines = [_line("", 20, *measured), _line("rows", 20, *counts.values())]
-        lines += [
-            _line(title, 20, *(number(values[name]) for values in measured.values()))
-            for title, name in zip(titles, names, strict=True)
-        ]
+        lines = [_line("", 20, *counts), _line("rows", 20, *counts.values())]
+        for one, name in zip(titles, names, strict=True):
+            texts = (number(values[name]) for values in measured.values())
+            lines.append(_line(one, 20, *texts))
     else:
-        lines = [_line("", 10, "rows", *titles)]
-        lines += [
-            _line(part, 10, counts[part], *(number(values[name]) for name in names))
-            for part, values in measured.items()
-        ]
+        subtitles = [one for part in (spreads or {}).values() for one in part]
+        width = max(10, *(len(part) for part in counts), *(len(one) + 2 for one in subtitles))
+        lines = [_line("", width, "rows", *titles)]
+        for part, values in measured.items():
+            texts = (number(values[name]) for name in names)
+            lines.append(_line(title(part), width, counts[title(part)], *texts))
+            for subtitle, further in (spreads or {}).get(part, {}).items():
+                texts = (number(further[name]) for name in names)
+                lines.append(_line(f"  {subtitle}", width, "", *texts))
+    if OUT_OF_FOLD in measured:
+        lines.append("out of fold: each row predicted by the network that did not train on it,")
+        note = f" ({DEVIATION}: standard error)" if spreads else ""
+        lines.append(f"which tells what to expect of new rows{note}")
     if isinstance(task, Regression) and scaled:
         by_mean = "* loss (scaled): of targets divided by their mean"
         standard = "* loss (standardized): of targets scaled to mean 0 and deviation 1"
         lines.append(by_mean if task.loss.log_link else standard)
     return lines
+
+
+def title(part: str) -> str:
+    """Return the name of a part for a table."""
+    return part.replace("_", " ")
 
 
 def mistakes(
@@ -137,6 +159,14 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
             f"  {printable(column)}"[:width].ljust(width) + "".join(f"{v:>11.5g}" for v in values)
         )
     return lines
+
+
+def _epochs(loop: Loop | EnsembleLoop) -> str:
+    """Return the best epoch, or those of several networks."""
+    if isinstance(loop, Loop):
+        return f"epoch {loop.best_epoch}"
+    first, last = min(loop.best_epochs), max(loop.best_epochs)
+    return f"epochs {first} to {last}" if first < last else f"epoch {first}"
 
 
 def _line(first: str, width: int, *texts: str) -> str:

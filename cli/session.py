@@ -11,10 +11,12 @@ from hashlib import sha256
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from mlpengine.config.build import Experiment
 from mlpengine.config.columns import column_verdicts
+from mlpengine.config.measure import DEVIATION, ONE_NETWORK, Measured, measure
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict
 from mlpengine.errors import (
@@ -25,7 +27,6 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.files import read_file, remove_unfinished, similar_file
-from mlpengine.spec import Array
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import (
     CHECKPOINTS,
@@ -34,9 +35,10 @@ from mlpengine.train.checkpoint import (
     Checkpoints,
 )
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE, LoopDiagnostics
+from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Callback, Loop, Result
-from mlpengine.train.model import MODEL_FILE, Model
+from mlpengine.train.model import MODEL_FILE, restored_model
 from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Split
 
@@ -122,7 +124,7 @@ class Session:
     Attributes:
         loop: the training loop, before `run`.
         resumed: the checkpoint that it was loaded from, if any.
-        measured: the part that was measured last, and the network's outputs for it.
+        measured: the metrics of all parts, after `finish`.
         draws: whether pictures are drawn in the end.
     """
 
@@ -134,7 +136,7 @@ class Session:
         checkpoint: Checkpoint | None = None,
     ) -> None:
         self.directory, self.resumed, self.progress = directory, checkpoint, progress
-        self.measured: tuple[str, Array] | None = None
+        self.measured = Measured()
         self.column_verdicts: list[Verdict] = []
         if checkpoint:
             experiment = replace(experiment, threads=checkpoint.header["environment"]["threads"])
@@ -151,9 +153,9 @@ class Session:
         self.diagnostics = self._diagnostics()
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
-        diagnostics = [self.diagnostics] if self.diagnostics else []
         self.loop = experiment.loop(
-            [self.logs, *diagnostics, *progress, *self._tensorboard(), *self.checkpointers]
+            [self.logs, *progress, *self._tensorboard(), *self.checkpointers],
+            of_first=[self.diagnostics] if self.diagnostics else [],
         )
         if checkpoint:
             self._load(checkpoint)
@@ -194,30 +196,47 @@ class Session:
         """
         experiment, directory = self.experiment, self.directory
         experiment.model.save(directory.path / MODEL_FILE)
-        measured = self._best_epoch(result)
-        if result.ending != "interrupted":
-            for name, part in experiment.parts.items():
-                measured[name] = self.loop.evaluator.run(part)
-                self.measured = name, self.loop.evaluator.output
+        if result.ending == "interrupted":
+            measured = self._best_epoch()
+        else:
+            self.measured = measure(experiment, self.loop)
+            measured = self.measured.metrics
             self.column_verdicts = column_verdicts(experiment.file, experiment.tables)
         outcome = {
             "run_dir": str(directory.path),
-            "parameters": len(experiment.model.mlp.params),
+            "parameters": experiment.model.params.size,
             "epochs": result.epochs,
-            "best_epoch": result.best_epoch,
+            **(
+                {"members": len(self.loop.members), "best_epochs": self.loop.best_epochs}
+                if isinstance(self.loop, EnsembleLoop)
+                else {"best_epoch": result.best_epoch}
+            ),
             "seconds": round(result.seconds, 6),
             "samples_per_second": round(result.samples_per_second, 1),
-            **{name: _plain(measured.get(name, {})) for name in ("train", "validation", "test")},
+            **{name: {} for name in ("train", "validation", "test")},
+            **{name: _plain(values) for name, values in measured.items()},
+            **self._spread(),
             "ending": result.ending,
-            "skipped_steps": self.loop.nonfinite.skipped,
+            "skipped_steps": self.loop.skipped,
             "verdicts": [verdict.as_dict() for verdict in self.verdicts()],
         }
         directory.write_json(RESULT_FILE, outcome)
         return outcome
 
-    def _best_epoch(self, result: Result) -> dict[str, dict[str, float]]:
-        rows = result.history.rows
-        return {"validation": rows[result.best_epoch - 1].validation} if result.best_epoch else {}
+    def _spread(self) -> dict[str, Any]:
+        names = {DEVIATION: "deviation", ONE_NETWORK: "mean"}
+        spread = {
+            part: {names[title]: _plain(values) for title, values in lines.items()}
+            for part, lines in self.measured.spreads.items()
+        }
+        return {"spread": spread} if spread else {}
+
+    def _best_epoch(self) -> dict[str, dict[str, float]]:
+        """Return the validation metrics of the best epoch, of several networks their mean."""
+        loops = self.loop.members if isinstance(self.loop, EnsembleLoop) else [self.loop]
+        rows = [loop.history.rows[loop.best_epoch - 1] for loop in loops if loop.best_epoch]
+        names = self.loop.history.metrics if rows else ()
+        return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}
 
     def _diagnostics(self) -> LoopDiagnostics | None:
         settings = self.experiment.file.config.diagnostics
@@ -303,8 +322,7 @@ def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
     conform(checkpoint.header, CheckpointHeader, str(checkpoint.path))
     if not 1 <= checkpoint.header["environment"]["threads"] <= MAX_THREADS:
         raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")
-    description, state = checkpoint.header.get("model", {}), checkpoint.state.get("weights", {})
-    return Model.restored(description, state, checkpoint.path).preprocessor
+    return restored_model(checkpoint).preprocessor
 
 
 def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:

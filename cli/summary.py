@@ -50,6 +50,8 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
 def summarize(experiment: Experiment) -> dict[str, Any]:
     """Return what there is to know about a network before it learns."""
     mlp, step = experiment.model.mlp, experiment.step
+    rows = experiment.members[0].rows
+    rows_per_epoch = len(experiment.parts["train"] if rows is None else rows)
     batch = step.batch_size
     layers = [layer_facts(mlp, number, batch) for number in range(len(mlp.weights))]
     forward = sum(2 * weight.size + len(weight) for weight in mlp.weights)
@@ -64,6 +66,7 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
         "executor": step.executor,
         "threads": experiment.threads,
         "layers": layers,
+        "members": len(experiment.members),
         "parameters": len(mlp.params),
         "bytes": {
             "parameters": mlp.params.flat.nbytes,
@@ -73,7 +76,7 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
         },
         "flops_per_step": sum(layer["flops_per_step"] for layer in layers),
         "flops_per_prediction": forward,
-        "steps_per_epoch": -(-len(experiment.parts["train"]) // batch),
+        "steps_per_epoch": -(-rows_per_epoch // batch),
     }
 
 
@@ -108,6 +111,8 @@ def table(facts: dict[str, Any]) -> str:
             f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
         )
     sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())
+    if facts["members"] > 1:
+        lines += ["", f"{facts['members']} such networks; what follows is of one"]
     lines += [
         "",
         f"parameters  {facts['parameters']:,}",

@@ -50,6 +50,9 @@ Examples:
 )
 @click.option("--epochs", type=click.IntRange(1), help="Short for --set training.epochs=N.")
 @click.option("--seed", type=click.IntRange(0), help="Short for --set seed=N.")
+@click.option(
+    "--seeds", type=click.IntRange(2), help="Short for --set training.seeds=N: mean and spread."
+)
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
@@ -62,6 +65,7 @@ def command(
     settings: tuple[str, ...],
     epochs: int | None,
     seed: int | None,
+    seeds: int | None,
     dry_run: bool,
     profile: bool,
     verbose: bool,
@@ -78,6 +82,8 @@ def command(
         overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
     if seed is not None:
         overrides.append(Override("--seed", ("seed",), str(seed)))
+    if seeds is not None:
+        overrides.append(Override("--seeds", ("training", "seeds"), str(seeds)))
     if resume is not None and (config or out or overrides or dry_run):
         raise UsageError("--resume: a run goes on as it began; give the run directory alone")
     callbacks = progress(quiet, verbose)
@@ -158,9 +164,12 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
     sizes = "-".join(map(str, mlp.sizes))
     threads = plural(experiment.threads, "thread")
+    members = experiment.model.members
+    several = f"{len(members)} of " if members else ""
+    size = f"{plural(len(mlp.params), 'parameter')}, {mlp.dtype}"
     lines = [
         f"data     {config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
-        f"network  {sizes}, {plural(len(mlp.params), 'parameter')}, {mlp.dtype}, {threads}",
+        f"network  {several}{sizes}, {size}, {threads}",
     ]
     lines[1:1] = [f"         {line}" for line in experiment.tables.remarks]
     if session:

@@ -13,6 +13,7 @@ from mlpengine.export import export, onnx_inputs
 from mlpengine.nn import ACTIVATIONS
 from mlpengine.ops import REGISTRY, Dropout, Elu, Gelu, LeakyRelu, Philox
 from mlpengine.train.model import Model
+from mlpengine.train.population import Population
 from mlpengine.train.task import task_for
 
 TOLERANCE = 1e-5
@@ -71,7 +72,7 @@ TEXTS = {"label": "string"}
 TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
 
 
-def mixed_model(target, *, loss, loss_options=None, task=None, gaps=True, **options):
+def mixed_model(target, *, loss, loss_options=None, task=None, gaps=True, members=1, **options):
     """Return an untrained model of the mixed table; its biases are not zero, as after training."""
     table = mixed_table(gaps=gaps)
     targets = [target] if isinstance(target, str) else target
@@ -82,9 +83,11 @@ def mixed_model(target, *, loss, loss_options=None, task=None, gaps=True, **opti
     kind = REGISTRY[loss](**{k: tuple(v) for k, v in (loss_options or {}).items()})
     sizes = [preprocessor.n_features, 24, 12, task_for(preprocessor.target, kind).outputs]
     mlp = Mlp(sizes, activation=["gelu", "tanh"], seed=2)
-    for bias in mlp.biases:
-        bias[...] = np.linspace(-0.3, 0.3, len(bias))
-    return Model(mlp, preprocessor, loss, loss_options or {})
+    several = Population(mlp, members) if members > 1 else None
+    for network in several or [mlp]:
+        for bias in network.biases:
+            bias[...] = np.linspace(-0.3, 0.3, len(bias))
+    return Model(several[0] if several else mlp, preprocessor, loss, loss_options or {}, several)
 
 
 MODELS = {
@@ -115,6 +118,14 @@ MODELS = {
     },
     "means and deviations": {"target": ["y1", "y2"], "loss": "gaussian_nll"},
     "counts": {"target": ["y1", "y2"], "loss": "poisson", "standardize_target": "mean"},
+    **{f"{count} networks, {kind}": {**options, "members": count} for count, kind, options in [
+        (8, "text classes", {"target": "size", "loss": "softmax_cross_entropy"}),
+        (3, "one logit", {"target": "won", "loss": "bce_with_logits"}),
+        (8, "numbers", {"target": ["y1", "y2"], "loss": "mse", "encoding": "piecewise"}),
+        (3, "counts", {"target": "y1", "loss": "poisson", "standardize_target": "mean"}),
+        (2, "labels", {"target": ["a", "b"], "loss": "bce_with_logits", "task": "multilabel"}),
+        (5, "grades", {"target": "grade", "loss": "softmax_cross_entropy", "missing": "median"}),
+    ]},
 }  # fmt: skip
 
 
@@ -127,11 +138,16 @@ def test_onnx_gives_our_predictions_on_mixed_tables(onnx, tmp_path, name):
     table = mixed_table(gaps=MODELS[name].get("gaps", True))
     found = outputs(tmp_path / "model.onnx", onnx_inputs(model.preprocessor, table))
     assert set(found) == set(exported.outputs)
-    output = model.mlp.predict(model.preprocessor.transform(table).features)
-    predicted = model.task.predict(output)
-    chances = model.task.probabilities(output)
+    features = model.preprocessor.transform(table).features
+    each = [network.predict(features) for network in model.networks]
+    predicted = model.task.predict(each[0])
+    chances = model.task.probabilities(each[0])
+    if len(each) > 1 and chances is not None:
+        chances = np.mean([model.task.probabilities(output) for output in each], axis=0)
+        predicted = (chances > 0.5) * 1 if "labels" in name else chances.argmax(axis=1)
     if chances is None:
-        columns = np.stack([*model.task.columns(output).values()], axis=1)
+        columns = [np.stack([*model.task.columns(y).values()], axis=1) for y in each]
+        columns = np.mean(columns, axis=0)
         scale = np.repeat(model.task.target.scale, columns.shape[1] // predicted.shape[1])
         np.testing.assert_allclose(found["prediction"] / scale, columns / scale, 1e-5, 1e-5)
         return

@@ -1,6 +1,6 @@
 """Construction of the network, loss, optimizer and loop from a checked config."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import cast
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.config import options
 from mlpengine.config.load import ConfigFile
-from mlpengine.config.schema import ClipSection
+from mlpengine.config.schema import MAX_MEMBERS, ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.errors import UsageError
@@ -41,10 +41,13 @@ from mlpengine.optim import (
     Schedule,
     StepSchedule,
 )
+from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
+from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
+from mlpengine.train.population import Population
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import (
@@ -57,9 +60,27 @@ from mlpengine.train.task import (
     part_of,
     task_for,
 )
+from mlpengine.train.threads import cores
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
+
+
+SEEDS_APART = MAX_MEMBERS
+"""Member k of a config with seed s has the seed `SEEDS_APART` s + k, so that no two runs share."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network of an experiment: its step, its seed, and the rows that it learns from.
+
+    `rows` are numbers of rows of the training part, None for all of them.
+    """
+
+    step: TrainingStep
+    seed: int
+    rows: Array | None
+    validation: Split | None
 
 
 @dataclass(frozen=True)
@@ -72,32 +93,59 @@ class Experiment:
     parts: dict[str, Split]
     model: Model
     loss: Loss
-    step: TrainingStep
+    members: tuple[Member, ...]
     threads: int
+
+    @property
+    def step(self) -> TrainingStep:
+        """The step of the network, or of the first of several."""
+        return self.members[0].step
 
     @property
     def blas_threads(self) -> int:
         """Threads of BLAS: one beside a compiled step, which has its own threads."""
         return 1 if self.step.executor == "compiled" else self.threads
 
-    def loop(self, callbacks: Sequence[Callback] = ()) -> Loop:
-        """Return the training loop."""
+    def loop(
+        self, callbacks: Sequence[Callback] = (), *, of_first: Sequence[Callback] = ()
+    ) -> Loop | EnsembleLoop:
+        """Return the training loop; callbacks `of_first` are called after each step.
+
+        Of several networks, these steps are those of the first.
+        """
+        if self.model.members is None:
+            return self._loop_of(self.members[0], [*callbacks, *of_first])
+        firsts = [of_first, *([()] * (len(self.members) - 1))]
+        loops = [self._loop_of(*pair) for pair in zip(self.members, firsts, strict=True)]
+        return EnsembleLoop(loops, threads=self.threads, callbacks=callbacks)
+
+    def _loop_of(self, member: Member, callbacks: Sequence[Callback]) -> Loop:
         config = self.file.config
         rule = config.training.early_stopping
         early = EarlyStopping(rule.patience, rule.monitor, rule.min_delta) if rule else None
         return Loop(
-            self.step,
+            member.step,
             self.task,
             self.parts["train"],
-            self.parts.get("validation"),
+            member.validation,
             epochs=config.training.epochs,
             early_stopping=early,
-            seed=np.random.Generator(np.random.PCG64([config.seed, 1])),
+            rows=member.rows,
+            seed=np.random.Generator(np.random.PCG64([member.seed, 1])),
             callbacks=callbacks,
             on_nonfinite=NonfiniteRule(
                 config.training.on_nonfinite, limit=config.training.nonfinite_limit
             ),
         )
+
+    def out_of_fold(self) -> Array:
+        """Return for each training row the output of the member that did not train on it."""
+        train, folds, model = self.parts["train"], self.tables.folds, self.model
+        output = np.empty((len(train), self.task.outputs), model.mlp.dtype)
+        for fold, network in enumerate(model.networks):
+            rows = np.flatnonzero(folds == fold)
+            output[rows] = network.predict(train.x[rows])
+        return output
 
 
 def build(
@@ -119,38 +167,77 @@ def build(
     stream = config.training.batch_size if config.data.stream else None
     if stream and config.training.dtype != "float32":
         raise file.wrong(("data", "stream"), "streamed features are float32 (training.dtype)")
+    if stream and config.training.folds:
+        raise file.wrong(("training", "folds"), "streamed features take a validation part instead")
     parts = {
         part: part_of(table, rows, tables.preprocessor, task, dtype, stream=stream)
         for part, (table, rows) in tables.parts.items()
     }
-    mlp = _network(file, tables.preprocessor.n_features, task.outputs)
     loss = _balanced(file, loss, parts["train"], task)
-    batch_size = min(config.training.batch_size, len(parts["train"]))
-    steps_per_epoch = -(-len(parts["train"]) // batch_size)
-    optimizer = _optimizer(file, mlp, steps_per_epoch=steps_per_epoch)
-    backend: str = config.training.backend
-    if backend == "auto":
-        backend = choose_backend(config.training.epochs * steps_per_epoch, mlp.sizes, batch_size)
-    threads = config.training.threads
-    if threads == "auto":
-        threads = 1
-    step = TrainingStep(
-        mlp,
-        loss,
-        optimizer,
-        batch_size,
-        clip_norm=config.training.clip_norm,
-        clip=_clip(config.training.clip),
-        weighted=parts["train"].weights is not None,
-        backend=backend,
-        threads=threads,
-        rematerialization=config.training.rematerialization,
-    )
-    if short := len(parts["train"]) % batch_size:
-        step.bound(short)  # from here on `step.executor` is that of the whole run
+    mlp = _network(file, tables.preprocessor.n_features, task.outputs)
+    seeds = _seeds(config)
+    population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
-    model = Model(mlp, tables.preprocessor, loss.name, options)
-    return Experiment(file, tables, task, parts, model, loss, step, threads)
+    mlp = population[0] if population else mlp
+    model = Model(mlp, tables.preprocessor, loss.name, options, population)
+    given = config.training.threads
+    threads = min(cores(), len(seeds)) if given == "auto" else given
+    builder = _StepBuilder(file, loss, model, parts, 1 if population else threads)
+    members = tuple(builder.members(tables.folds, seeds))
+    return Experiment(file, tables, task, parts, model, loss, members, threads)
+
+
+def _seeds(config: Config) -> list[int]:
+    count = config.training.folds or config.training.seeds
+    return [SEEDS_APART * config.seed + k for k in range(count)] if count else [config.seed]
+
+
+@dataclass(frozen=True)
+class _StepBuilder:
+    """Builds the members of an experiment; `threads` is that of each step."""
+
+    file: ConfigFile
+    loss: Loss
+    model: Model
+    parts: dict[str, Split]
+    threads: int
+
+    def members(self, folds: Array | None, seeds: Sequence[int]) -> Iterator[Member]:
+        """Yield the members, each without one of `folds` if there are any."""
+        training, train = self.file.config.training, self.parts["train"]
+        rows = [None if folds is None else np.flatnonzero(folds != k) for k in range(len(seeds))]
+        counts = [len(train) if one is None else len(one) for one in rows]
+        batch_size = min(training.batch_size, *counts)
+        backend: str = training.backend
+        if backend == "auto":
+            steps = training.epochs * sum(-(-count // batch_size) for count in counts)
+            backend = choose_backend(steps, self.model.mlp.sizes, batch_size)
+        validation = self.parts.get("validation")
+        for k, (mlp, seed) in enumerate(zip(self.model.networks, seeds, strict=True)):
+            if folds is not None:
+                validation = train.rows(np.flatnonzero(folds == k))
+            step = self._step(mlp, batch_size, counts[k], backend)
+            if backend == "compiled" and step.executor != "compiled":
+                backend = "auto"  # what cannot be compiled is reported once
+            yield Member(step, seed, rows[k], validation)
+
+    def _step(self, mlp: Mlp, batch_size: int, rows: int, backend: str) -> TrainingStep:
+        training = self.file.config.training
+        step = TrainingStep(
+            mlp,
+            self.loss,
+            _optimizer(self.file, mlp, steps_per_epoch=-(-rows // batch_size)),
+            batch_size,
+            clip_norm=training.clip_norm,
+            clip=_clip(training.clip),
+            weighted=self.parts["train"].weights is not None,
+            backend=backend,
+            threads=self.threads,
+            rematerialization=training.rematerialization,
+        )
+        if short := rows % batch_size:
+            step.bound(short)  # from here on `step.executor` is that of the whole run
+        return step
 
 
 def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, Task]:

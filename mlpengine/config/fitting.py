@@ -11,6 +11,7 @@ import numpy as np
 from mlpengine.config.build import build
 from mlpengine.config.columns import column_verdicts
 from mlpengine.config.load import ConfigFile, check_config
+from mlpengine.config.measure import measure
 from mlpengine.config.reader import Document
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.data import Table
@@ -29,7 +30,8 @@ class FitResult(Result):
     """The outcome of `fit`.
 
     Attributes:
-        metrics: loss and headline metrics by part: train, and validation and test if there are.
+        metrics: loss and headline metrics by part: train, and validation and test if there are;
+            with folds out_of_fold in place of train.
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
     """
@@ -79,7 +81,7 @@ def fit(
     loop = experiment.loop(callbacks)
     with pinned(experiment.blas_threads):
         result = loop.run()
-        metrics = {name: loop.evaluator.run(part) for name, part in experiment.parts.items()}
+        metrics = measure(experiment, loop).metrics
     verdicts = column_verdicts(experiment.file, experiment.tables)
     remarks = [*experiment.tables.remarks, *map(str, verdicts)]
     return experiment.model, FitResult(**vars(result), metrics=metrics, remarks=remarks)

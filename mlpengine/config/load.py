@@ -55,6 +55,7 @@ class ConfigFile:
         """
         plain = self.config.model_dump(exclude={"sweep"})
         plain["name"] = self.name
+        plain["data"]["split"]["validation"] = self.config.validation_share
         for key in ("source", "validation_source", "test_source"):
             path = plain["data"][key] and self.find(plain["data"][key])
             if path and plain["data"][key] not in DATASETS:

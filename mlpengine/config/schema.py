@@ -27,6 +27,12 @@ from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import FormulaActivation
 
+DEFAULT_VALIDATION = 0.15
+"""Share of rows for validation, unless given or replaced by folds or a file."""
+
+MAX_MEMBERS = 1_000
+"""Largest number of networks that are trained together."""
+
 
 def known(value: str, names: Sequence[str]) -> str:
     """Return a text that is one of `names`, or raise what pydantic reports."""
@@ -78,8 +84,9 @@ ALL_OR_NOTHING = Short(
 class SplitSection(Section):
     """How rows are divided; those in no other part are training rows."""
 
-    validation: Fraction = Field(
-        default=0.15, description="Share of rows that choose the best epoch."
+    validation: Fraction | None = Field(
+        default=None,
+        description="Share of rows that choose the best epoch; by default 0.15, with folds none.",
     )
     test: Fraction = Field(default=0.15, description="Share of rows held out for the final score.")
     stratify: bool = Field(default=True, description="Keep each class's share (classification).")
@@ -89,10 +96,7 @@ class SplitSection(Section):
     )
 
     @model_validator(mode="after")
-    def _leave_rows_to_train(self) -> "SplitSection":
-        if self.validation + self.test >= 1:
-            taken = self.validation + self.test
-            raise rule(f"validation and test must leave rows to train on (they take {taken:g})")
+    def _group_or_time(self) -> "SplitSection":
         if self.group and self.time:
             raise rule("give group or time, not both", "time")
         return self
@@ -248,9 +252,22 @@ class CheckpointSection(Section):
     every_steps: Count | None = Field(default=None, description="Also after so many steps.")
 
 
+Several = Annotated[int, Field(ge=2, le=MAX_MEMBERS)]
+
+
 class TrainingSection(Section):
     """Options of the training loop."""
 
+    folds: Several | None = Field(
+        default=None,
+        description="Train so many networks, each without one fold of the rows, by which its best "
+        "epoch is chosen; the prediction is their mean.",
+    )
+    seeds: Several | None = Field(
+        default=None,
+        description="Train so many networks that differ in their seeds alone; the prediction is "
+        "their mean.",
+    )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     clip_norm: Positive | None = Field(default=None, description="Largest global gradient norm.")
@@ -268,7 +285,8 @@ class TrainingSection(Section):
         default=CheckpointSection(), description="When to save, for --resume; false: never."
     )
     threads: Literal["auto"] | Count = Field(
-        default="auto", description="Of BLAS and of a compiled step; auto: one."
+        default="auto",
+        description="Of BLAS and of a compiled step; auto: one, for several networks all cores.",
     )
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = Field(
         default="auto",
@@ -286,6 +304,8 @@ class TrainingSection(Section):
     def _one_clip(self) -> "TrainingSection":
         if self.clip and self.clip_norm is not None:
             raise rule("give clip or clip_norm, not both", "clip")
+        if self.folds and self.seeds:
+            raise rule("give folds or seeds, not both", "seeds")
         return self
 
 
@@ -340,9 +360,38 @@ class Config(Section):
         default=None, description="Values to try, for mlpengine sweep; training ignores it."
     )
 
+    @property
+    def validation_share(self) -> float:
+        """Share of the rows of `data.source` that are for validation."""
+        given = self.data.split.validation
+        if given is not None:
+            return given
+        elsewhere = self.training.folds or self.data.validation_source
+        return 0.0 if elsewhere else DEFAULT_VALIDATION
+
+    @model_validator(mode="after")
+    def _leave_rows_to_train(self) -> "Config":
+        taken = self.validation_share + self.data.split.test
+        if taken >= 1:
+            text = f"validation and test must leave rows to train on (they take {taken:g})"
+            raise rule(text, "data", "split")
+        return self
+
+    @model_validator(mode="after")
+    def _folds_validate(self) -> "Config":
+        data = self.data
+        for key, given in (
+            (("split", "validation"), data.split.validation),
+            (("validation_source",), data.validation_source),
+        ):
+            if self.training.folds and given:
+                text = "leave this out: with training.folds each network has its fold to validate"
+                raise rule(text, "data", *key)
+        return self
+
     @model_validator(mode="after")
     def _early_stopping_needs_rows(self) -> "Config":
-        split = self.data.split.validation or self.data.validation_source
+        split = self.validation_share or self.data.validation_source or self.training.folds
         if self.training.early_stopping and not split:
             raise rule(
                 "early stopping needs validation rows (data.split.validation is 0)",

@@ -49,7 +49,7 @@ def load_sweep(path: Path, settings: Iterable[Override] = ()) -> tuple[ConfigFil
     for key, entry in sweep.space.items():
         for text in _problems(file, settings, sweep, key, entry):
             file.document.report(("sweep", "space", key), text)
-    if not (file.config.data.split.validation or file.config.data.validation_source):
+    if not (file.config.validation_share or file.config.data.validation_source):
         text = "trials are compared on validation rows (data.split.validation is 0)"
         file.document.report(("sweep", "metric"), text)
     file.document.check()

@@ -12,6 +12,7 @@ from mlpengine.data import (
     DATASETS,
     Preprocessor,
     Table,
+    fold_rows,
     load_dataset,
     read_table,
     split_rows,
@@ -45,6 +46,9 @@ class Tables:
 
     remarks: list[str]
     """A line for each reason why rows of a file are left out."""
+
+    folds: Array | None = None
+    """The fold of each training row, with `training.folds`."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -91,7 +95,8 @@ def read_tables(
         name: (table, rows[name]) for name in PARTS if len(rows[name])
     }
     parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
-    return Tables(preprocessor, parts, [line for one in usable.values() for line in one.remarks])
+    remarks = [line for one in usable.values() for line in one.remarks]
+    return Tables(preprocessor, parts, remarks, _folds(file, table, target, rows["train"]))
 
 
 def profiled_table(file: ConfigFile, table: Table) -> Table:
@@ -228,31 +233,52 @@ def _split(
 ) -> dict[str, Array]:
     """Return the rows of each part; `kept` are those to divide, None for all."""
     config = file.config
-    split, task = config.data.split, config.data.task
-    shares = {
-        part: 0.0 if part in own_files else getattr(split, part) for part in ("validation", "test")
-    }
-    table = table.select(filter(None, [*target, split.group, split.time]))
-    if kept is not None:
-        table = table.rows(kept)
-    columns = [table[name] for name in target]
-    classes = task == "classification" or (task == "auto" and task_of(columns) == "classification")
-    stratify = split.stratify and classes and not (split.group or split.time)
-    if split.time and table[split.time].missing.any():
-        row = int(np.flatnonzero(table[split.time].missing)[0])
-        raise DataError(
-            f"{table.where(split.time, row)}: the time of a row is needed to split by time; fill "
-            "it in, or delete the row"
-        )
+    shares = {"validation": config.validation_share, "test": config.data.split.test}
+    shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}
+    rows = np.arange(table.n_rows) if kept is None else kept
+    together = _kept_together(file, table, target, kept)
     try:
         parts = split_rows(
-            table.n_rows,
+            len(rows),
             (1.0 - sum(shares.values()), *shares.values()),
             seed=config.seed,
-            labels=columns[0].values if stratify else None,
-            groups=table[split.group].values if split.group else None,
-            times=table[split.time].values if split.time else None,
+            **together,
         ).parts()
     except DataError as error:
         raise file.wrong(("data", "split"), str(error)) from error
-    return parts if kept is None else {name: kept[rows] for name, rows in parts.items()}
+    return {name: rows[numbers] for name, numbers in parts.items()}
+
+
+def _folds(file: ConfigFile, table: Table, target: list[str], rows: Array) -> Array | None:
+    """Return the fold of each of the training rows `rows`."""
+    count = file.config.training.folds
+    if count is None:
+        return None
+    together = _kept_together(file, table, target, rows)
+    try:
+        return fold_rows(len(rows), count, seed=file.config.seed, **together)
+    except DataError as error:
+        raise file.wrong(("training", "folds"), str(error)) from error
+
+
+def _kept_together(
+    file: ConfigFile, table: Table, target: list[str], rows: Array | None
+) -> dict[str, Array]:
+    """Return the column that decides how rows are divided: labels, groups or times, if any."""
+    split, task = file.config.data.split, file.config.data.task
+    table = table.select(filter(None, [*target, split.group, split.time]))
+    if rows is not None:
+        table = table.rows(rows)
+    if split.time:
+        if table[split.time].missing.any():
+            row = int(np.flatnonzero(table[split.time].missing)[0])
+            raise DataError(
+                f"{table.where(split.time, row)}: the time of a row is needed to split by time; "
+                "fill it in, or delete the row"
+            )
+        return {"times": table[split.time].values}
+    if split.group:
+        return {"groups": table[split.group].values}
+    columns = [table[name] for name in target]
+    classes = task == "classification" or (task == "auto" and task_of(columns) == "classification")
+    return {"labels": columns[0].values} if split.stratify and classes else {}

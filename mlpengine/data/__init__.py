@@ -15,7 +15,7 @@ from mlpengine.data.kinds import kind_of, task_of
 from mlpengine.data.leaks import Leak, find_leak
 from mlpengine.data.preprocessing import Preprocessor
 from mlpengine.data.reader import DATASETS, load_dataset, read_blocks, read_table
-from mlpengine.data.splits import SplitRows, split_rows
+from mlpengine.data.splits import SplitRows, fold_rows, split_rows
 from mlpengine.data.table import Column, Table
 from mlpengine.data.targets import ClassTarget, MultiLabelTarget, NumberTarget, class_weights
 
@@ -36,6 +36,7 @@ __all__ = [
     "Table",
     "class_weights",
     "find_leak",
+    "fold_rows",
     "gather",
     "kind_of",
     "load_dataset",

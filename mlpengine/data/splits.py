@@ -46,15 +46,7 @@ def split_rows(
     """
     shares = _shares(fractions)
     used = int((shares > 0).sum())
-    given = {"labels": labels, "groups": groups, "times": times}
-    named = {name: values for name, values in given.items() if values is not None}
-    if len(named) > 1:
-        raise DataError(
-            f"split: at most one of labels, groups and times is allowed ({list(named)})"
-        )
-    for name, values in named.items():
-        if np.shape(values) != (n_rows,):
-            raise DataError(f"split: {name} needs one entry per row ({plural(n_rows, 'row')})")
+    _check_columns("split", n_rows, labels=labels, groups=groups, times=times)
     if n_rows < used:
         raise DataError(f"split: {used} parts need at least as many rows (there are {n_rows})")
     generator = np.random.Generator(np.random.PCG64(seed))
@@ -66,6 +58,88 @@ def split_rows(
         classes = np.zeros(n_rows, np.int64) if labels is None else np.asarray(labels)
         part = _by_class(classes, shares, generator)
     return SplitRows(*(np.flatnonzero(part == number) for number in range(3)))
+
+
+def fold_rows(
+    n_rows: int,
+    folds: int,
+    *,
+    seed: int = 0,
+    labels: Array | None = None,
+    groups: Array | None = None,
+    times: Array | None = None,
+) -> Array:
+    """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
+
+    Folds are equally large to within one row, and so is each class with `labels`.  With `groups`
+    the rows of a group are in one fold, and folds are as equal as that allows.  With `times` the
+    folds are not random but follow each other in time, and rows of the same time stay together.
+
+    Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing time, or
+        more than one of `labels`, `groups` and `times`.
+    """
+    if folds < 2:
+        raise DataError(f"folds: at least 2 are needed (got {folds})")
+    _check_columns("folds", n_rows, labels=labels, groups=groups, times=times)
+    if n_rows < folds:
+        raise DataError(f"folds: {folds} need at least as many rows (there are {n_rows})")
+    generator = np.random.Generator(np.random.PCG64(seed))
+    if times is not None:
+        return _folds_by_time(np.asarray(times), folds)
+    if groups is not None:
+        return _folds_by_group(np.asarray(groups), folds, generator)
+    order = generator.permutation(n_rows)
+    if labels is not None:
+        order = order[np.argsort(np.asarray(labels)[order], kind="stable")]
+    fold = np.empty(n_rows, np.int64)
+    fold[order] = np.arange(n_rows) % folds
+    return fold
+
+
+def _folds_by_group(groups: Array, folds: int, generator: np.random.Generator) -> Array:
+    """Put each group, largest first, into the smallest fold so far."""
+    names, members, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(names) < folds:
+        raise DataError(f"folds: {folds} need at least as many groups (there are {len(names)})")
+    sizes = np.zeros(folds, np.int64)
+    fold_of = np.empty(len(names), np.int64)
+    order = generator.permutation(len(names))
+    for group in order[np.argsort(-counts[order], kind="stable")]:
+        fold = int(np.argmin(sizes))
+        fold_of[group] = fold
+        sizes[fold] += counts[group]
+    return fold_of[members]
+
+
+def _folds_by_time(times: Array, folds: int) -> Array:
+    _check_times("folds", times)
+    distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
+    if len(distinct) < folds:
+        raise DataError(f"folds: {folds} need at least as many times (there are {len(distinct)})")
+    number = np.arange(1, folds)  # of the cut after each fold but the last
+    first = np.searchsorted(np.cumsum(counts), len(times) * number / folds, "right")
+    first = np.maximum.accumulate(first - number) + number  # no fold is empty
+    first = np.clip(first, number, len(distinct) - folds + number)
+    fold = np.searchsorted(first, np.arange(len(distinct)), "right")
+    return fold[place]
+
+
+def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
+    """Check that at most one column is given, with an entry for each row."""
+    named = {name: values for name, values in given.items() if values is not None}
+    if len(named) > 1:
+        raise DataError(
+            f"{where}: at most one of labels, groups and times is allowed ({list(named)})"
+        )
+    for name, values in named.items():
+        if np.shape(values) != (n_rows,):
+            raise DataError(f"{where}: {name} needs one entry per row ({plural(n_rows, 'row')})")
+
+
+def _check_times(where: str, times: Array) -> None:
+    if times.dtype.kind == "f" and np.isnan(times).any():
+        row = int(np.flatnonzero(np.isnan(times))[0])
+        raise DataError(f"{where}: a time is missing (row {row + 1}); fill it or drop the row")
 
 
 def _shares(fractions: Sequence[float]) -> Array:
@@ -127,9 +201,7 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
 
 
 def _by_time(times: Array, shares: Array) -> Array:
-    if times.dtype.kind == "f" and np.isnan(times).any():
-        row = int(np.flatnonzero(np.isnan(times))[0])
-        raise DataError(f"split: a time is missing (row {row + 1}); fill it or drop the row")
+    _check_times("split", times)
     order = np.argsort(times, kind="stable")
     ordered = times[order]
     cuts = np.cumsum(part_sizes(len(times), shares))[:2]

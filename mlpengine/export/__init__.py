@@ -28,10 +28,14 @@ def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
 
 
 def _to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
-    """The network alone as one C file: features in, outputs of the last layer out."""
+    """The networks alone as one C file: features in, outputs of the last layer out."""
     mlp = model if isinstance(model, Mlp) else model.mlp
     dtype = mlp.dtype.name
-    return export_c(mlp).encode(), Exported("c", {"input": dtype}, {"output": dtype})
+    if isinstance(model, Mlp) or model.members is None:
+        text = export_c(mlp)
+    else:
+        text = export_c(model.networks, combined=model.task.averaged)
+    return text.encode(), Exported("c", {"input": dtype}, {"output": dtype})
 
 
 FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {

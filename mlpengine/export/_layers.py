@@ -12,14 +12,14 @@ from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Elementwise, GradOp
 
 
-def write_network(graph: Graph, mlp: Mlp, x: str) -> str:
+def write_network(graph: Graph, mlp: Mlp, x: str, prefix: str = "") -> str:
     """Add the layers after float32 `x` (rows, in_dim); return the output (rows, out_dim).
 
-    Weights are float32 whatever the network's dtype, and keep their names.
+    Weights are float32 whatever the network's dtype, and keep their names, after `prefix`.
     """
     for layer in mlp.layers:
         names = layer.weight_name, layer.bias_name
-        parameters = (graph.constant(_float32(mlp.params.views[n]), n) for n in names)
+        parameters = (graph.constant(_float32(mlp.params.views[n]), prefix + n) for n in names)
         x = graph.node("Gemm", x, *parameters, transB=1)
         x = write_activation(graph, layer.activation, x)
     return x

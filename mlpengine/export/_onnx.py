@@ -16,7 +16,7 @@ except ImportError as error:
 from mlpengine.export._columns import write_preprocessing
 from mlpengine.export._graph import Graph
 from mlpengine.export._layers import write_network
-from mlpengine.export._outputs import write_outputs
+from mlpengine.export._outputs import write_mean, write_outputs
 from mlpengine.export._verify import verify
 
 
@@ -36,8 +36,13 @@ def to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
     else:
         graph = Graph(model.preprocessor.columns)
         x = write_preprocessing(graph, model.preprocessor)
-        write_outputs(graph, model, write_network(graph, model.mlp, x))
-        data = graph.build(repr(model.mlp), _metadata(model))
+        outputs = [
+            write_network(graph, network, x, f"member_{k}." if model.members else "")
+            for k, network in enumerate(model.networks)
+        ]
+        combined = write_mean(graph, model.task, outputs) if model.members else outputs[0]
+        write_outputs(graph, model, combined)
+        data = graph.build(repr(model.members or model.mlp), _metadata(model))
     return data, Exported("onnx", graph.inputs, graph.outputs, verify(data, model))
 
 

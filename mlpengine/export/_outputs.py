@@ -9,7 +9,12 @@ from mlpengine.export._graph import Graph
 from mlpengine.formula import onnx_node
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
-from mlpengine.train.task import BinaryClassification, MultiLabel, Regression
+from mlpengine.train.task import (
+    BinaryClassification,
+    MultiLabel,
+    Regression,
+    Task,
+)
 
 
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
@@ -58,6 +63,25 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
         values.append(graph.node("Unsqueeze", y, graph.constant(np.array([2]))))
     shape = graph.constant(np.array([-1, len(task.column_names)]))
     return graph.node("Reshape", graph.node("Concat", *values, axis=2), shape)
+
+
+def write_mean(graph: Graph, task: Task, outputs: Sequence[str]) -> str:
+    """Add the nodes that combine the outputs of several networks, as `Task.combine` does."""
+    axis = graph.constant(np.array([0], np.int64))
+
+    def mean(values: Sequence[str]) -> str:
+        stacked = graph.node("Concat", *(graph.node("Unsqueeze", v, axis) for v in values), axis=0)
+        return graph.node("ReduceMean", stacked, axes=[0], keepdims=0)
+
+    if task.averaged == "mean":
+        return mean(outputs)
+    if task.averaged == "exp":
+        return graph.node("Log", mean([graph.node("Exp", y) for y in outputs]))
+    if task.averaged == "softmax":
+        return graph.node("Log", mean([graph.node("Softmax", y, axis=1) for y in outputs]))
+    one = mean([graph.node("Sigmoid", y) for y in outputs])
+    other = mean([graph.node("Sigmoid", graph.node("Neg", y)) for y in outputs])
+    return graph.node("Sub", graph.node("Log", one), graph.node("Log", other))
 
 
 def label_array(classes: Sequence[Label]) -> Array:

@@ -1,6 +1,7 @@
 """Files of weights alone, under the names that PyTorch gives them."""
 
 import json
+from collections.abc import Mapping
 from io import BytesIO
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
@@ -9,6 +10,7 @@ from safetensors.numpy import save
 
 from mlpengine.export._report import Exported
 from mlpengine.nn import Mlp
+from mlpengine.spec import Array, Spec
 from mlpengine.train.model import Model
 
 DESCRIPTION = "description"
@@ -17,9 +19,8 @@ DESCRIPTION = "description"
 
 def to_safetensors(model: Model | Mlp) -> tuple[bytes, Exported]:
     """Return a file that ``safetensors.torch.load_file`` reads into an ``nn.Sequential``."""
-    mlp = model.mlp if isinstance(model, Model) else model
-    # state_dict copies: C-contiguous arrays, which safetensors stores rightly
-    return save(mlp.state_dict(), {"format": "pt"}), _exported("safetensors", mlp)
+    arrays = model.state_dict()  # copies: C-contiguous, which safetensors stores rightly
+    return save(arrays, {"format": "pt"}), _exported("safetensors", arrays)
 
 
 def to_npz(model: Model | Mlp) -> tuple[bytes, Exported]:
@@ -28,16 +29,17 @@ def to_npz(model: Model | Mlp) -> tuple[bytes, Exported]:
     Equal models give equal bytes: members carry no time.
     """
     mlp = model.mlp if isinstance(model, Model) else model
+    arrays = model.state_dict()
     description = np.array(json.dumps(mlp.to_dict(), sort_keys=True))
     target = BytesIO()
     with ZipFile(target, "w", ZIP_STORED) as archive:
-        for name, array in {**mlp.state_dict(), DESCRIPTION: description}.items():
+        for name, array in {**arrays, DESCRIPTION: description}.items():
             member = BytesIO()
             np.lib.format.write_array(member, array, allow_pickle=False)
             archive.writestr(ZipInfo(f"{name}.npy"), member.getvalue())
-    return target.getvalue(), _exported("npz", mlp)
+    return target.getvalue(), _exported("npz", arrays)
 
 
-def _exported(format: str, mlp: Mlp) -> Exported:
-    arrays = {name: f"{spec}" for name, spec in mlp.params.specs.items()}
-    return Exported(format, {}, arrays)
+def _exported(format: str, arrays: Mapping[str, Array]) -> Exported:
+    specs = {name: f"{Spec(array.shape, array.dtype)}" for name, array in arrays.items()}
+    return Exported(format, {}, specs)

@@ -1,6 +1,7 @@
-"""A network as one C file: plain C99 with the weights, which needs only the standard library."""
+"""Networks as one C file: plain C99 with the weights, which needs only the standard library."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -22,13 +23,58 @@ FILE = """\
 typedef {real} real;
 #define M(name) name{suffix}
 {functions}
-{constants}
+{networks}"""
+
+NETWORK = """\
 {layers}
-void {name}(const {real} *input, {real} *output) {{
+{static}void {name}(const real *input, real *output) {{
   real a[{widest}], b[{widest}];
 {body}
 }}
 """
+
+MEAN = """\
+void {name}(const real *input, real *output) {{
+  static void (*const networks[{count}])(const real *, real *) = {{
+    {names}}};
+  real y[{out_dim}], one[{out_dim}] = {{0}}, other[{out_dim}] = {{0}};
+  for (int k = 0; k < {count}; k++) {{
+    networks[k](input, y);
+{add}
+  }}
+  for (int i = 0; i < {out_dim}; i++) output[i] = {result};
+}}
+"""
+
+SUM = """\
+    for (int i = 0; i < {n}; i++) one[i] += y[i] / {count};
+    (void)other;"""
+
+SUM_EXP = """\
+    for (int i = 0; i < {n}; i++) one[i] += v_exp(y[i]) / {count};
+    (void)other;"""
+
+SUM_SOFTMAX = """\
+    real largest = y[0], total = 0;
+    for (int i = 1; i < {n}; i++) largest = y[i] > largest ? y[i] : largest;
+    for (int i = 0; i < {n}; i++) total += v_exp(y[i] - largest);
+    for (int i = 0; i < {n}; i++) one[i] += v_exp(y[i] - largest) / total / {count};
+    (void)other;"""
+
+SUM_SIGMOID = """\
+    for (int i = 0; i < {n}; i++) {{
+      real small = v_exp(y[i] > 0 ? -y[i] : y[i]), large = 1 / (1 + small);
+      one[i] += (y[i] > 0 ? large : small * large) / {count};
+      other[i] += (y[i] > 0 ? small * large : large) / {count};
+    }}"""
+
+COMBINED = {
+    "mean": (SUM, "one[i]"),
+    "exp": (SUM_EXP, "v_log(one[i])"),
+    "softmax": (SUM_SOFTMAX, "v_log(one[i])"),
+    "sigmoid": (SUM_SIGMOID, "v_log(one[i]) - v_log(other[i])"),
+}
+"""How outputs of several networks are added up, and what the result is."""
 
 LAYER = """\
 /* y = {activation}(w x + b), {out_dim} from {in_dim} numbers */
@@ -48,14 +94,57 @@ SOFTMAX = """
   for (int i = 0; i < {n}; i++) y[i] = {expression};"""
 
 
-def export_c(mlp: Mlp, *, name: str = "predict") -> str:
-    """Return a C file with the network's weights and ``void name(input, output)`` for one row.
+def export_c(
+    networks: Mlp | Sequence[Mlp],
+    *,
+    name: str = "predict",
+    combined: Literal["mean", "exp", "softmax", "sigmoid"] = "mean",
+) -> str:
+    """Return a C file with the weights and ``void name(input, output)`` for one row.
+
+    The output of several networks of one shape is their mean, or that whose `combined` ("softmax"
+    or "sigmoid" of logits, "exp") is the mean of theirs.
 
     Raises: UsageError if `name` is no C identifier or an activation is not known here.
     """
     if not name.isidentifier() or not name.isascii():
         raise UsageError(f"export: the name of a C function is needed (got {name!r})")
+    each = [networks] if isinstance(networks, Mlp) else list(networks)
+    mlp, parameters = each[0], sum(network.params.flat.size for network in each)
     real = "float" if mlp.dtype == np.float32 else "double"
+    if isinstance(networks, Mlp):
+        texts, title = [_network(name, mlp, real)], ""
+    else:
+        names = [f"{name}_{k}" for k in range(len(each))]
+        pairs = zip(names, each, strict=True)
+        texts = [_network(*pair, real, static="static ") for pair in pairs]
+        texts.append(_mean(name, names, mlp.sizes[-1], *COMBINED[combined]))
+        title = f"{len(each)} of "
+    return FILE.format(
+        title=f"{title}{'-'.join(map(str, mlp.sizes))}, {plural(parameters, 'parameter')}",
+        name=name,
+        real=real,
+        suffix="##f" if real == "float" else "",
+        functions=SCALARS,
+        in_dim=mlp.sizes[0],
+        out_dim=mlp.sizes[-1],
+        networks="\n".join(texts),
+    )
+
+
+def _mean(name: str, names: Sequence[str], out_dim: int, add: str, result: str) -> str:
+    return MEAN.format(
+        name=name,
+        names=", ".join(names),
+        count=len(names),
+        out_dim=out_dim,
+        add=add.format(n=out_dim, count=len(names)),
+        result=result,
+    )
+
+
+def _network(name: str, mlp: Mlp, real: str, static: str = "") -> str:
+    """Return the weights and layers of a network, and its function."""
     constants: list[str] = []
     layers: list[str] = []
     body: list[str] = []
@@ -69,16 +158,10 @@ def export_c(mlp: Mlp, *, name: str = "predict") -> str:
         body.append("  (void)a, (void)b;")
     elif last == 1:
         body.append("  (void)b;")
-    return FILE.format(
-        title=f"{'-'.join(map(str, mlp.sizes))}, {plural(mlp.params.flat.size, 'parameter')}",
+    return NETWORK.format(
         name=name,
-        real=real,
-        suffix="##f" if real == "float" else "",
-        functions=SCALARS,
-        in_dim=mlp.sizes[0],
-        out_dim=mlp.sizes[-1],
-        constants="\n".join(constants),
-        layers="\n".join(layers),
+        static=static,
+        layers="\n".join([*constants, *layers]),
         widest=max(mlp.sizes[1:]),
         body="\n".join(body),
     )

@@ -137,13 +137,13 @@ class Checkpointer(Callback):
         """Start the clock; the state from which a resumed loop was loaded is not saved again."""
         self._wait(0.0)
         if loop.steps:
-            self._saved, self._best = _position(loop), loop.best.epoch
+            self._saved, self._best = loop.position, loop.best_epoch
 
     def on_train_batch_end(self, loop: Loop) -> None:
         """Save within an epoch if a checkpoint is due."""
         timely = perf_counter() >= self._due
         every = self.every_steps
-        if (timely or (every and loop.steps % every == 0)) and not loop.batches.is_done:
+        if (timely or (every and loop.steps % every == 0)) and loop.within_epoch:
             self._save(loop)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
@@ -163,19 +163,15 @@ class Checkpointer(Callback):
         self._save(loop)
 
     def _save(self, loop: Loop) -> None:
-        if _position(loop) == self._saved or not loop.is_finite:
+        if loop.position == self._saved or not loop.is_finite:
             return
         began = perf_counter()
-        better = loop.best.epoch != self._best
+        better = loop.best_epoch != self._best
         self.checkpoints.save(loop.steps, loop.state_dict(), self.header, best=better)
-        self._saved, self._best = _position(loop), loop.best.epoch
+        self._saved, self._best = loop.position, loop.best_epoch
         self._wait(perf_counter() - began)
 
     def _wait(self, cost: float) -> None:
         seconds = self.every_seconds
         wait = float("inf") if seconds is None else max(seconds, cost / COST_SHARE)
         self._due = perf_counter() + wait
-
-
-def _position(loop: Loop) -> tuple[int, ...]:
-    return loop.steps, len(loop.history.rows), loop.batches.cursor

@@ -135,7 +135,7 @@ class LoopDiagnostics(Callback):
     def verdicts(self) -> list[Verdict]:
         """Return the problems of the run; the list may be empty."""
         loop = self._loop
-        self.core.skipped = loop.nonfinite.skipped
+        self.core.skipped = loop.skipped
         if not self.core.failure:
             measure_recalls(self.core, loop.task, loop.train, loop.validation)
         return verdicts(self.core)

@@ -17,6 +17,70 @@ ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""
 
 
+class Scorer:
+    """Measures outputs (rows, outputs) of `dtype` against the targets of a split."""
+
+    def __init__(self, loss: Loss, task: Task, outputs: int, dtype: np.dtype[np.generic]) -> None:
+        self.loss, self.task = loss, task
+        self._buffer = np.empty((ROWS, outputs), dtype)
+        self._bound: dict[tuple[int, bool], BoundLoss] = {}
+
+    def run(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
+        """Return the loss, the mean over all rows, and the metrics of a split, by name."""
+        total = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
+            for start in range(0, len(part), ROWS):
+                rows = slice(start, min(start + ROWS, len(part)))
+                total += self._chunk(output[rows], part, rows) * (rows.stop - rows.start)
+            return {"loss": total / len(part)} | self.task.metrics(output, part, full=full)
+
+    def _chunk(self, output: Array, part: Split, rows: slice) -> float:
+        key = len(output), part.weights is not None
+        bound = self._bound.get(key)
+        if bound is None:
+            target = Spec((len(output), *part.y.shape[1:]), part.y.dtype)
+            bound = self.loss.bind(
+                self._buffer[: len(output)], None, weighted=key[1], target=target
+            )
+            self._bound[key] = bound
+        bound.output[...] = output
+        bound.target[...] = part.y[rows]
+        if bound.sample_weight is not None and part.weights is not None:
+            bound.sample_weight[...] = part.weights[rows]
+        for call in bound.calls:
+            call()
+        return float(bound.value)
+
+
+BLOCKS = 30
+"""Blocks of rows that are left out in turn: the standard error is right to some 13 %."""
+
+
+def standard_errors(
+    scorer: Scorer, output: Array, part: Split, blocks: Array | None = None
+) -> dict[str, float]:
+    """Return the standard error of loss and metrics over the rows of a split (jackknife).
+
+    Blocks of rows are left out in turn: at random, or all rows with the same number in `blocks`,
+    which says that they depend on each other.
+
+    Source: Quenouille 1956, delete-a-group.
+    """
+    if blocks is None:
+        order = np.random.Generator(np.random.PCG64(0)).permutation(len(part))
+        blocks = order % min(BLOCKS, len(part))
+    names = np.unique(blocks)
+    scores: list[dict[str, float]] = []
+    for name in names if len(names) > 1 else ():
+        kept = blocks != name
+        weights = None if part.weights is None else part.weights[kept]
+        features = np.empty((int(kept.sum()), 0))  # which no metric reads
+        rows = Split(features, part.y[kept], part.truth[kept], weights)
+        scores.append(scorer.run(output[kept], rows))
+    factor = np.sqrt(max(0, len(scores) - 1))
+    return {name: float(factor * np.std([s[name] for s in scores])) for name in (scores or [{}])[0]}
+
+
 class Evaluator:
     """Runs a network without dropout over splits, in buffers that are allocated once.
 
@@ -25,9 +89,9 @@ class Evaluator:
     """
 
     def __init__(self, mlp: Mlp, loss: Loss, task: Task) -> None:
-        self.mlp, self.loss, self.task = mlp, loss, task
+        self.mlp = mlp
+        self._scorer = Scorer(loss, task, mlp.sizes[-1], mlp.dtype)
         self._scratch = mlp.scratch(ROWS, training=False)
-        self._bound: dict[tuple[int, bool], BoundLoss] = {}
         self._outputs = np.empty((0, mlp.sizes[-1]), mlp.dtype)
         self.output: Array = self._outputs
 
@@ -36,31 +100,12 @@ class Evaluator:
         if len(part) > len(self._outputs):
             self._outputs = np.empty((len(part), self.mlp.sizes[-1]), self.mlp.dtype)
         self.output = self._outputs[: len(part)]
-        total = 0.0
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # infinity and NaN are legitimate results
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
             for start in range(0, len(part), ROWS):
                 rows = slice(start, min(start + ROWS, len(part)))
-                total += self._chunk(part, rows) * (rows.stop - rows.start)
-            loss = {"loss": total / len(part)}
-            return loss | self.task.metrics(self.output, part, full=full)
-
-    def _chunk(self, part: Split, rows: slice) -> float:
-        scratch = self._scratch.for_rows(rows.stop - rows.start)
-        self.output[rows] = self.mlp.forward(part.x[rows], scratch)
-        key = (scratch.batch_size, part.weights is not None)
-        bound = self._bound.get(key)
-        if bound is None:
-            target = Spec((scratch.batch_size, *part.y.shape[1:]), part.y.dtype)
-            bound = self.loss.bind(scratch.output, None, weighted=key[1], target=target)
-            self._bound[key] = bound
-        bound.target[...] = part.y[rows]
-        if bound.sample_weight is not None and part.weights is not None:
-            bound.sample_weight[...] = part.weights[rows]
-        for call in bound.calls:
-            call()
-        return float(bound.value)
+                scratch = self._scratch.for_rows(rows.stop - rows.start)
+                self.output[rows] = self.mlp.forward(part.x[rows], scratch)
+        return self._scorer.run(self.output, part, full=full)
 
 
 def odd_value(part: Split, output: Array) -> str:

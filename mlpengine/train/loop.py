@@ -126,7 +126,8 @@ class Loop(Uncopyable):
     The best epoch is the one with the best monitored metric on the validation part, whether or
     not `early_stopping` ends training before `epochs`; without a validation part, the last.
 
-    `callbacks` are called in ascending `order`; they may read the attributes below.
+    `callbacks` are called in ascending `order`; they may read the attributes below.  With `rows`,
+    their numbers, only these rows of the training part are trained on.
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
@@ -156,6 +157,7 @@ class Loop(Uncopyable):
         *,
         epochs: int,
         early_stopping: EarlyStopping | None = None,
+        rows: Array | None = None,
         seed: int | np.random.Generator = 0,
         callbacks: Sequence[Callback] = (),
         on_nonfinite: NonfiniteRule | None = None,
@@ -164,10 +166,11 @@ class Loop(Uncopyable):
         self.epochs, self.early_stopping = epochs, early_stopping
         self.nonfinite = on_nonfinite or NonfiniteRule()
         self.evaluator = Evaluator(step.mlp, step.loss, task)
-        self.batches = Batches(len(train), step.batch_size, seed=seed)
+        used = len(train) if rows is None else rows
+        self.batches = Batches(used, step.batch_size, seed=seed)
         self.batch_rows: Array = self.batches.order[:0]
         weights = train.weights if step.weighted else None
-        if short := len(train) % step.batch_size:
+        if short := self.batches.n_rows % step.batch_size:
             step.bound(short)  # bound here, so that no epoch includes the time of binding
         self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order)
         self.epoch = 0
@@ -198,6 +201,26 @@ class Loop(Uncopyable):
         """Number of steps so far."""
         return self.step.optimizer.steps
 
+    @property
+    def position(self) -> tuple[int, ...]:
+        """Steps, epochs and place in the epoch, different for different states."""
+        return self.steps, len(self.history.rows), self.batches.cursor
+
+    @property
+    def within_epoch(self) -> bool:
+        """Whether batches of the current epoch are left."""
+        return not self.batches.is_done
+
+    @property
+    def best_epoch(self) -> int:
+        """The best epoch so far, 0 if there is none."""
+        return self.best.epoch
+
+    @property
+    def skipped(self) -> int:
+        """Number of steps that were skipped because they were not finite."""
+        return self.nonfinite.skipped
+
     def callback(self, name: str) -> Any:
         """Return the callback of that name that has a state, or None."""
         return self._states.get(name)
@@ -211,16 +234,33 @@ class Loop(Uncopyable):
 
     def run(self) -> Result:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
-        self._call("on_train_start")
+        self.begin()
         try:
-            try:
-                ending = self._run_epochs()
-            except NumericalError:
-                self._call("on_train_end")
-                raise
-            self._call("on_train_end")
-            if self.best.epoch:
-                self.step.mlp.params.flat[...] = self.best.weights
+            while self.ending is None and not self._stop and self.run_epoch():
+                pass
+        except NumericalError as error:
+            self.abandon(error)
+            raise
+        return self.finish(self.ending or "interrupted")
+
+    def begin(self) -> None:
+        """Call the callbacks before the first `run_epoch`."""
+        self._call("on_train_start")
+
+    def abandon(self, error: NumericalError) -> None:
+        """Call the callbacks after an error of `run_epoch`."""
+        self._call("on_train_end")
+        self._call("on_exception", error)
+
+    def finish(self, ending: Ending) -> Result:
+        """Give the network its best weights, check its outputs, and return the result.
+
+        Raises: NumericalError for outputs that are not finite, or where no epoch can be the best.
+        """
+        self._call("on_train_end")
+        if self.best.epoch:
+            self.step.mlp.params.flat[...] = self.best.weights
+        try:
             self._check_result(ending)
         except NumericalError as error:
             self._call("on_exception", error)
@@ -231,26 +271,31 @@ class Loop(Uncopyable):
         self._call("on_fit_end", result)
         return result
 
-    def _run_epochs(self) -> Ending:
-        patience = self.early_stopping.patience if self.early_stopping else inf
-        while len(self.history.rows) < self.epochs:
-            if self.best.waited >= patience:
-                return "early"
-            if self._stop:
-                return "interrupted"
-            began = perf_counter()
-            if not self._train_epoch():
-                return "interrupted"
-            if not self.is_finite:
-                raise NumericalError(
-                    f"step {self.steps}: weights must be finite after the update (lower the "
-                    f"learning rate, {self.step.optimizer.current_lr:g})"
-                )
-            spent = perf_counter() - began
-            self.seconds += spent
-            self._samples += len(self.train)
-            self._end_epoch(spent)
-        return "epochs" if self.best.waited < patience else "early"
+    @property
+    def ending(self) -> Ending | None:
+        """Why no epoch is left to make; None while one is."""
+        if self.early_stopping and self.best.waited >= self.early_stopping.patience:
+            return "early"
+        return "epochs" if len(self.history.rows) >= self.epochs else None
+
+    def run_epoch(self) -> bool:
+        """Make the next epoch, or the remaining steps of one; return whether it is complete.
+
+        Raises: NumericalError for a step, or weights, that are not finite.
+        """
+        began = perf_counter()
+        if not self._train_epoch():
+            return False
+        if not self.is_finite:
+            raise NumericalError(
+                f"step {self.steps}: weights must be finite after the update (lower the "
+                f"learning rate, {self.step.optimizer.current_lr:g})"
+            )
+        spent = perf_counter() - began
+        self.seconds += spent
+        self._samples += self.batches.n_rows
+        self._end_epoch(spent)
+        return True
 
     @property
     def is_finite(self) -> bool:
@@ -342,7 +387,7 @@ class Loop(Uncopyable):
 
     def _end_epoch(self, spent: float) -> None:
         validation = self._validate(self.validation) if self.validation else {}
-        rows = len(self.train)
+        rows = self.batches.n_rows
         loss, norm, learned, steps = self._sums
         row = EpochRow(
             epoch=self.epoch,

@@ -1,8 +1,8 @@
-"""A trained network with everything that turns a table into predictions, in one file."""
+"""A trained network, or several, with everything that turns a table into predictions."""
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,12 +21,16 @@ from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
 from mlpengine.structure import conform
-from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
-from mlpengine.train.evaluate import Evaluator
+from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
+from mlpengine.train.evaluate import Scorer
+from mlpengine.train.population import Population
 from mlpengine.train.row_predictor import RowPredictor
 from mlpengine.train.task import Classification, Regression, Task, part_of, task_for
 
 MODEL_FILE = "model.safetensors"
+
+ROWS = 1 << 16
+"""Rows that are predicted at once, whose outputs by member are held in memory."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -41,13 +45,25 @@ class Model:
     be in any order, and there may be others. Any number of threads may call them at once. One row
     in memory takes some tens of microseconds, because it has buffers of its own.
 
-    `Mlp.load` reads the file, too.
+    With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
+    of theirs.  `Mlp.load` reads the file of a single network, too.
     """
 
     mlp: Mlp
     preprocessor: Preprocessor
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
+    members: Population | None = None
+
+    @property
+    def networks(self) -> tuple[Mlp, ...]:
+        """The members, or the single network."""
+        return (self.mlp,) if self.members is None else tuple(self.members)
+
+    @property
+    def params(self) -> Array:
+        """All parameters, a view of those of the networks."""
+        return self.mlp.params.flat if self.members is None else self.members.params
 
     @property
     def task(self) -> Task:
@@ -126,13 +142,14 @@ class Model:
         for line in usable.remarks:
             _log.warning("warning: %s", line)
         part = part_of(table, usable.rows, self.preprocessor, self._task, self.mlp.dtype)
-        return Evaluator(self.mlp, self.plain_loss, self._task).run(part, full=True)
+        scorer = Scorer(self.plain_loss, self._task, self._task.outputs, self.mlp.dtype)
+        return scorer.run(self.forward(part.x), part, full=True)
 
     def outputs(self, data: Any) -> Array:
-        """Return the outputs of the network (rows, out_dim), before probabilities and units."""
+        """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.mlp, self.preprocessor)
+            thread.one_row = RowPredictor(self.networks, self.preprocessor, self._combined)
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output
@@ -141,7 +158,23 @@ class Model:
         for line in self.preprocessor.unknown_remarks(unknown):
             _log.warning("warning: %s: %s", table.source, line)
         features = self.preprocessor.transform(table, targets=False).features
-        return self.mlp.predict(np.asarray(features, self.mlp.dtype))
+        return self.forward(np.asarray(features, self.mlp.dtype))
+
+    def forward(self, x: Array) -> Array:
+        """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
+
+        That of several members is the one whose prediction is the mean of theirs.  `x` may be a
+        `Stream`.  Raises: ShapeError or DtypeError.
+        """
+        chunks = (x[i : i + ROWS] for i in range(0, max(1, len(x)), ROWS))
+        each = ([network.predict(rows) for network in self.networks] for rows in chunks)
+        return np.concatenate([self._combined(outputs) for outputs in each])
+
+    def _combined(self, outputs: Sequence[Array]) -> Array:
+        """Return one output for those of all networks."""
+        if self.members is None:
+            return outputs[0]
+        return self._task.combine(np.stack(outputs)).astype(self.mlp.dtype)
 
     def table(self, data: Any) -> Table:
         """Return data in any form as a table with the kinds that training read.
@@ -177,8 +210,13 @@ class Model:
             "mlp": self.mlp.to_dict(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
+            **({} if self.members is None else {"members": len(self.members)}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
         }
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of the parameters by name; those of several members are stacked."""
+        return (self.members or self.mlp).state_dict()
 
     @property
     def plain_loss(self) -> Loss:
@@ -204,10 +242,10 @@ class Model:
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
-            mlp = Mlp.restored(description["mlp"], state)
+            mlp, members = _networks(description, state)
             loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
             _check_options(loss, options)
-            model = cls(mlp, preprocessor, loss, options)
+            model = cls(mlp, preprocessor, loss, options, members)
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
         except MlpEngineError as error:
@@ -218,7 +256,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
-        write_tensors(path, self.mlp.params.views, self.to_dict())
+        write_tensors(path, self.state_dict(), self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":
@@ -245,18 +283,63 @@ def load(run: str | Path) -> Model:
     checkpoint = Checkpoints(run / CHECKPOINTS).newest()
     if checkpoint is None:
         raise RunError(f"{run}: holds no model and no checkpoint; is it the directory of a run?")
+    model = _best_so_far(checkpoint)
+    for network in model.networks:
+        check_finite(network.params.views, checkpoint.path)
+    return model
+
+
+def _best_so_far(checkpoint: Checkpoint) -> Model:
+    """Return the model of a checkpoint, each network with its best weights."""
     where, state = checkpoint.path, checkpoint.state
     try:
-        model = Model.restored(checkpoint.header.get("model", {}), state["weights"], where)
-        if state["best"]["epoch"]:
-            best = state["best"]["weights"]
-            if best.shape != model.mlp.params.flat.shape:
-                raise CheckpointError(f"{where}: the best weights are of another network")
-            model.mlp.params.flat[...] = best
-    except (KeyError, TypeError, AttributeError) as error:
+        model = restored_model(checkpoint)
+        states = state["members"] if model.members else [state]
+        for network, one in zip(model.networks, states, strict=True):
+            if one["best"]["epoch"]:
+                best = one["best"]["weights"]
+                if best.shape != network.params.flat.shape:
+                    raise CheckpointError(f"{where}: the best weights are of another network")
+                network.params.flat[...] = best
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CheckpointError(f"{where}: is not the checkpoint of a model ({error!r})") from error
-    check_finite(model.mlp.params.views, where)
     return model
+
+
+def restored_model(checkpoint: Checkpoint) -> Model:
+    """Return the model of a checkpoint, with the weights that were trained last.
+
+    Raises: CheckpointError if the checkpoint is not one of a run.
+    """
+    description, state = checkpoint.header.get("model", {}), checkpoint.state
+    if "members" not in state:
+        return Model.restored(description, state.get("weights", {}), checkpoint.path)
+    try:
+        weights = [member["weights"] for member in state["members"]]
+        stacked = {name: np.stack([one[name] for one in weights]) for name in weights[0]}
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise CheckpointError(
+            f"{checkpoint.path}: is not the checkpoint of a model ({error!r})"
+        ) from error
+    return Model.restored(description, stacked, checkpoint.path)
+
+
+def _networks(
+    description: Mapping[str, Any], state: Mapping[str, Array]
+) -> tuple[Mlp, Population | None]:
+    """Return the network of a description, the first of its members, and all members."""
+    count = description.get("members")
+    if count is None:
+        return Mlp.restored(description["mlp"], state), None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
+    for name, rows in state.items():
+        if not getattr(rows, "ndim", 0) or len(rows) != count:
+            raise CheckpointError(f"parameters: {name} must have a row for each of {count} members")
+    first = Mlp.restored(description["mlp"], {name: rows[0] for name, rows in state.items()})
+    members = Population(first, count)
+    members.load_state_dict(state)
+    return members[0], members
 
 
 def _check_options(loss: str, options: object) -> None:

@@ -1,7 +1,7 @@
 """Outputs of a model for a single row, in buffers that are allocated once."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,25 @@ _log = logging.getLogger("mlpengine")
 
 
 class RowPredictor:
-    """The forward pass of a network over one row of a table; use one object for each thread."""
+    """The forward pass of networks over one row of a table; use one object for each thread.
 
-    def __init__(self, mlp: Mlp, preprocessor: Preprocessor) -> None:
-        scratch = mlp.scratch(1, training=False)
-        self._input, self._output = scratch.input, scratch.output
-        self._run, self._quietly = scratch.program.run, quiet_runner()
-        self._features = self._input
-        if preprocessor.options.dtype != mlp.dtype:
-            self._features = np.empty(self._input.shape, preprocessor.options.dtype)
+    `combined` returns one output for those of all networks.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[Mlp],
+        preprocessor: Preprocessor,
+        combined: Callable[[Sequence[Array]], Array],
+    ) -> None:
+        scratches = [mlp.scratch(1, training=False) for mlp in networks]
+        self._inputs = [scratch.input for scratch in scratches]
+        self._outputs = [scratch.output for scratch in scratches]
+        self._runs, self._combined = [s.program.run for s in scratches], combined
+        self._quietly = quiet_runner()
+        self._features = self._inputs[0]
+        if preprocessor.options.dtype != networks[0].dtype:
+            self._features = np.empty(self._features.shape, preprocessor.options.dtype)
         self._preprocessor = preprocessor
         self._reported: set[str] = set()
         self._encoder = None
@@ -42,12 +52,14 @@ class RowPredictor:
         row = _the_row(data)
         if row is None or not self._quietly(self._encode, self._encoder, row):
             return None
-        if self._features is not self._input:
-            self._input[...] = self._features
-        self._run()
+        for features in self._inputs:
+            if features is not self._features:
+                features[...] = self._features
+        for run in self._runs:
+            run()
         if self._encoder.unknown:
             self._report(self._encoder.unknown)
-        return self._output
+        return self._combined(self._outputs)
 
     def _report(self, unknown: Mapping[str, str]) -> None:
         """Log a line for each column the first time that it holds a text without a feature."""

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -36,6 +36,10 @@ HIGHER_IS_BETTER = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", 
 """Metrics that are better when they are higher; the others are better when they are lower."""
 
 
+Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
+"""What of several networks is averaged: outputs, or this function of them."""
+
+
 @dataclass(frozen=True)
 class Places:
     """The origin of the rows and columns of a split, for messages."""
@@ -47,6 +51,13 @@ class Places:
     def row(self, row: int) -> str:
         """Return the file and line of a row, or its number if it has no line."""
         return f"{self.rows.source}: {self.rows.place(row)}"
+
+    def of(self, numbers: Array) -> "Places":
+        """Return the places of the rows of these numbers."""
+        rows = self.rows
+        origin = numbers if rows.origin is None else rows.origin[numbers]
+        table = Table({}, rows.source, first_line=rows.first_line, origin=origin)
+        return replace(self, rows=table)
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,27 @@ class Split:
     def __len__(self) -> int:
         return len(self.x)
 
+    def rows(self, numbers: Array) -> "Split":
+        """Return a copy of the rows of these numbers."""
+        weights = None if self.weights is None else self.weights[numbers]
+        places = None if self.places is None else self.places.of(numbers)
+        return Split(
+            np.ascontiguousarray(self.x[numbers]),
+            self.y[numbers],
+            self.truth[numbers],
+            weights,
+            places,
+        )
+
 
 class Task(ABC):
     """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
 
     headline: ClassVar[tuple[str, ...]]
     """The metrics that are computed after every epoch."""
+
+    averaged: Averaged = "mean"
+    """What of the outputs of several networks is averaged."""
 
     def __init__(self, outputs: int) -> None:
         self.outputs = outputs
@@ -94,6 +120,21 @@ class Task(ABC):
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
         return None
 
+    def combine(self, outputs: Array) -> Array:
+        """Return one output (rows, out_dim) for those of several networks, the first axis.
+
+        Its prediction is the mean of theirs: of probabilities, or of numbers (of a variance the
+        geometric mean).  float64.
+        """
+        wide = outputs.astype(np.float64)
+        if self.averaged == "mean":
+            return np.asarray(wide.mean(axis=0))
+        if self.averaged == "exp":
+            return _log_mean_exp(wide)
+        if self.averaged == "softmax":
+            return _log_mean_exp(wide - np.logaddexp.reduce(wide, axis=2, keepdims=True))
+        return _log_mean_exp(-np.logaddexp(0, -wide)) - _log_mean_exp(-np.logaddexp(0, wide))
+
     @abstractmethod
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the headline metrics over all rows; with `full` every metric of the task."""
@@ -103,6 +144,7 @@ class Classification(Task):
     """One class of several, by softmax over as many logits."""
 
     headline = ("accuracy", "macro_f1")
+    averaged: Averaged = "softmax"
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target, np.int64)
@@ -129,6 +171,8 @@ class Classification(Task):
 class BinaryClassification(Classification):
     """One class of two, by a single logit for the second."""
 
+    averaged: Averaged = "sigmoid"
+
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target[:, None], dtype)
 
@@ -144,6 +188,7 @@ class MultiLabel(Task):
     """Several independent yes-or-no labels, with one logit for each."""
 
     headline = ("accuracy", "macro_f1")
+    averaged: Averaged = "sigmoid"
 
     def predict(self, output: Array) -> Array:
         return (output > 0).astype(np.int64)
@@ -168,6 +213,7 @@ class Regression(Task):
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
         super().__init__(target.n_outputs * self.loss.columns)
+        self.averaged = "exp" if self.loss.log_link else "mean"
         self.scaled = bool((target.scale != 1.0).any() or target.center.any())
 
     def truth(self, table: Table, target: Array) -> Array:
@@ -289,6 +335,11 @@ def part_of(
             preprocessor.target.columns if preprocessor.target else (),
         ),
     )
+
+
+def _log_mean_exp(values: Array) -> Array:
+    mean: Array = np.logaddexp.reduce(values, axis=0) - np.log(len(values))
+    return mean
 
 
 def _logistic(logits: Array) -> Array:

@@ -4,9 +4,11 @@ import ctypes
 import gc
 import subprocess
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 
 from mlpengine import CompileError, Mlp, UsageError
 from mlpengine.backends.compiled.target import compiler_command
@@ -35,9 +37,9 @@ def test_a_layer_without_a_rule_cannot_be_compiled():
         Mlp([3, 4, 2], activation="softmax").compile()
 
 
-def exported(mlp, folder):
+def exported(networks, folder, **options):
     source = folder / "net.c"
-    source.write_text(export_c(mlp, name="net"))
+    source.write_text(export_c(networks, name="net", **options))
     library = folder / "net.so"
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC"]
     command = [*compiler_command(), *strict, str(source), "-o", str(library), "-lm"]
@@ -59,6 +61,26 @@ def test_exported_c_predicts_the_same(activation, dtype, tmp_path):
         predict(row.ctypes.data, result.ctypes.data)
     tolerance = 2e-5 if dtype == "float32" else 1e-12
     np.testing.assert_allclose(out, mlp.predict(x), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("combined", ["mean", "exp", "softmax", "sigmoid"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exported_networks_predict_their_mean(combined, dtype, tmp_path):
+    networks = [Mlp([5, 6, 3], activation="silu", seed=seed, dtype=dtype) for seed in range(4)]
+    for network in networks:
+        network.params.flat *= 3
+    predict = exported(networks, tmp_path, combined=combined)
+    x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
+    out = np.zeros((8, 3), dtype)
+    predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
+    for row, result in zip(x, out, strict=True):
+        predict(row.ctypes.data, result.ctypes.data)
+    rows_softmax = partial(softmax, axis=1)
+    shares = {"mean": np.array, "exp": np.exp, "softmax": rows_softmax, "sigmoid": expit}
+    each = [shares[combined](network.predict(x).astype("f8")) for network in networks]
+    tolerance = 2e-5 if dtype == "float32" else 1e-12
+    found = shares[combined](out.astype("f8"))
+    np.testing.assert_allclose(found, np.mean(each, axis=0), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from mlpengine.data import read_table, split_rows
+from mlpengine.data import fold_rows, read_table, split_rows
 from mlpengine.data.splits import part_sizes
 from mlpengine.errors import DataError
 
@@ -97,3 +97,52 @@ FAULTS = {
 def test_faults(name):
     with pytest.raises(DataError, match="split: "):
         FAULTS[name]()
+
+
+@pytest.mark.parametrize("folds", [2, 5, 8])
+@pytest.mark.parametrize("kind", GIVEN)
+def test_every_row_is_in_one_fold_and_the_seed_decides(folds, kind):
+    given = GIVEN[kind]
+    fold = fold_rows(200, folds, seed=1, **given)
+    sizes = np.bincount(fold, minlength=folds)
+    assert (fold.dtype, len(fold), len(sizes)) == (np.int64, 200, folds)
+    assert np.ptp(sizes) <= (3 if kind == "groups" else 1)
+    np.testing.assert_array_equal(fold, fold_rows(200, folds, seed=1, **given))
+    assert kind == "times" or not np.array_equal(fold, fold_rows(200, folds, seed=2, **given))
+    if kind == "labels":
+        for label in np.unique(DIGITS[:200]):
+            assert np.ptp(np.bincount(fold[DIGITS[:200] == label], minlength=folds)) <= 1
+    if kind == "groups":
+        assert all(len(set(fold[given["groups"] == g])) == 1 for g in given["groups"])
+    if kind == "times":
+        assert (np.diff(fold[np.argsort(given["times"])]) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "counts", [(1, 1, 97), (97, 1, 1), (1, 97, 1), (40, 1, 1, 1, 57), (5,) * 9]
+)
+@pytest.mark.parametrize("folds", [2, 3])
+def test_rows_of_one_time_are_in_one_fold_and_no_fold_is_empty(counts, folds):
+    times = np.repeat(np.arange(len(counts)) * 0.5, counts)
+    fold = fold_rows(len(times), folds, times=times)
+    assert [len(set(fold[times == time])) for time in np.unique(times)] == [1] * len(counts)
+    assert (np.diff(fold) >= 0).all()
+    assert sorted(set(fold)) == [*range(folds)]
+
+
+BAD_FOLDS = {
+    "one": ((9, 1), {}, r"at least 2 are needed \(got 1\)"),
+    "rows": ((3, 4), {}, r"4 need at least as many rows \(there are 3\)"),
+    "groups": ((9, 4), {"groups": np.arange(9) % 3}, r"at least as many groups \(there are 3\)"),
+    "times": ((9, 4), {"times": np.arange(9) % 3}, r"at least as many times \(there are 3\)"),
+    "a gap": ((2, 2), {"times": np.array([1, np.nan])}, r"folds: a time is missing \(row 2\)"),
+    "two": ((2, 2), {"times": np.arange(2), "groups": np.arange(2)}, "folds: at most one of"),
+    "length": ((2, 2), {"labels": np.arange(3)}, "folds: labels needs one entry per row"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FOLDS)
+def test_folds_that_cannot_be_made_are_refused(name):
+    arguments, given, message = BAD_FOLDS[name]
+    with pytest.raises(DataError, match=message):
+        fold_rows(*arguments, **given)

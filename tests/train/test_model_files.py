@@ -23,6 +23,7 @@ from mlpengine.ops import LeakyRelu
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.model import Model, load
+from mlpengine.train.population import Population
 from mlpengine.train.task import part_of
 from mlpengine_cli.evaluate import measure
 from mlpengine_cli.predict import predictions
@@ -72,7 +73,8 @@ def model(target: str) -> Model:
     outputs = {"one": 3, "two": 1, "value": 1}[target]
     sizes = [preprocessor.n_features, 4, 3, outputs]
     mlp = Mlp(sizes, activation=["gelu", LeakyRelu(0.2)], dropout=0.1, seed=1)
-    return Model(mlp, preprocessor, LOSSES[target])
+    members = Population(mlp, 2) if target == "value" else None
+    return Model(mlp if members is None else members[0], preprocessor, LOSSES[target], {}, members)
 
 
 def use(path) -> bool:
@@ -85,7 +87,7 @@ def use(path) -> bool:
         predictions(loaded, table())
     with suppress(MlpEngineError):
         rows = part_of(table(), None, loaded.preprocessor, loaded.task, loaded.mlp.dtype)
-        measure(loaded, {"data": rows})
+        measure(loaded, [("data", rows, loaded.forward(rows.x))])
     with suppress(MlpEngineError):
         FORMATS["c"](loaded)
     json.dumps(loaded.to_dict()).encode()
@@ -105,7 +107,7 @@ def test_a_model_comes_back(target, tmp_path):
 @pytest.mark.parametrize("target", LOSSES)
 def test_a_changed_header_is_refused_or_works(target, tmp_path):
     whole = model(target)
-    arrays, header = whole.mlp.state_dict(), whole.to_dict()
+    arrays, header = whole.state_dict(), whole.to_dict()
     usable = []
     with np.errstate(all="ignore"):
         for what, changed in mutations(header, start=7 * len(target)):

@@ -1,0 +1,78 @@
+"""The metrics of an experiment after training, by part, and how far they can be trusted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+from mlpengine.config.build import Experiment
+from mlpengine.nn import Mlp
+from mlpengine.spec import Array
+from mlpengine.train.ensemble import EnsembleLoop
+from mlpengine.train.evaluate import Scorer, standard_errors
+from mlpengine.train.loop import Loop
+from mlpengine.train.task import Split
+
+OUT_OF_FOLD = "out_of_fold"
+"""The name of the training rows, each predicted by the network that did not train on it."""
+
+ONE_NETWORK, DEVIATION = "one network", "+-"
+"""The titles of spreads: the mean over networks, and a standard deviation or standard error."""
+
+Metrics = dict[str, float]
+
+
+@dataclass
+class Measured:
+    """Loss and headline metrics by part.
+
+    `spreads` hold further metrics by part and title: the standard error out of fold, or mean and
+    deviation over networks with several seeds.  `last` is name, rows and outputs of the last part.
+    """
+
+    metrics: dict[str, Metrics] = field(default_factory=dict)
+    spreads: dict[str, dict[str, Metrics]] = field(default_factory=dict)
+    last: tuple[str, Split, Array] | None = None
+
+
+def measure(experiment: Experiment, loop: Loop | EnsembleLoop) -> Measured:
+    """Measure the model of an experiment that was trained by `loop`."""
+    measured = Measured()
+    if isinstance(loop, Loop):
+        for name, part in experiment.parts.items():
+            measured.metrics[name] = loop.evaluator.run(part)
+            measured.last = name, part, loop.evaluator.output
+        return measured
+    model, task, folds = experiment.model, experiment.task, experiment.tables.folds
+    scorer = Scorer(experiment.loss, task, task.outputs, model.mlp.dtype)
+    for name, part, output in outputs(experiment):
+        measured.metrics[name] = scorer.run(output, part)
+        measured.last = name, part, output
+        if name == OUT_OF_FOLD:
+            errors = standard_errors(scorer, output, part, _dependent(experiment))
+            measured.spreads[name] = {DEVIATION: errors}
+        elif folds is None:
+            measured.spreads[name] = _over_networks(scorer, part, model.networks)
+    return measured
+
+
+def outputs(experiment: Experiment) -> Iterator[tuple[str, Split, Array]]:
+    """Yield name, rows and outputs of each part that the model of an experiment predicts."""
+    for name, part in experiment.parts.items():
+        if name == "train" and experiment.tables.folds is not None:
+            yield OUT_OF_FOLD, part, experiment.out_of_fold()
+        else:
+            yield name, part, experiment.model.forward(part.x)
+
+
+def _over_networks(scorer: Scorer, part: Split, networks: Sequence[Mlp]) -> dict[str, Metrics]:
+    scores = [scorer.run(network.predict(part.x), part) for network in networks]
+    return {
+        ONE_NETWORK: {name: fmean(s[name] for s in scores) for name in scores[0]},
+        DEVIATION: {name: stdev(s[name] for s in scores) for name in scores[0]},
+    }
+
+
+def _dependent(experiment: Experiment) -> Array | None:
+    """Return the fold of each training row where rows of a fold depend on each other."""
+    split = experiment.file.config.data.split
+    return experiment.tables.folds if split.group or split.time else None

@@ -1,0 +1,222 @@
+"""Training of several networks side by side, each by a loop of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from math import nan
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from mlpengine.errors import NumericalError, UsageError
+from mlpengine.spec import Array
+from mlpengine.train.history import EpochRow, History
+from mlpengine.train.loop import Callback, Ending, Loop, Result
+from mlpengine.train.state import restoring
+
+
+class EnsembleLoop:
+    """Trains members epoch by epoch, and leaves each with its own best weights.
+
+    A member is a `Loop`, with the rows, validation part, seed and callbacks that it was made with;
+    it has the bits of a run of its own, and stops early by itself.  Where steps are compiled as a
+    whole, threads take whole members, so that no thread waits for another within an epoch.
+
+    `callbacks` are called in ascending `order` after each epoch of all members that still train
+    (`on_train_batch_end` is not called).  They may read the attributes below.
+
+    Args:
+        threads: maximum number of threads.
+
+    Attributes:
+        members: the loops.
+        history: for each epoch the mean over the members that made it; `steps` is the sum over all.
+        best_epochs: the best epoch of each member so far, 0 where it has none.
+
+    Raises: NumericalError, from `run`, naming the first member that fails; the others stop, too.
+    """
+
+    def __init__(
+        self, members: Sequence[Loop], *, threads: int = 1, callbacks: Sequence[Callback] = ()
+    ) -> None:
+        if not members:
+            raise UsageError("ensemble: needs at least one member (got 0)")
+        self.members = tuple(members)
+        first = self.members[0]
+        self.threads, self.task, self.step = threads, first.task, first.step
+        self.epochs = max(member.epochs for member in members)
+        self.history = History(first.history.metrics)
+        self.callbacks = sorted(callbacks, key=lambda callback: callback.order)
+        self._stop = False
+
+    @property
+    def best_epochs(self) -> list[int]:
+        """The best epoch of each member so far."""
+        return [member.best.epoch for member in self.members]
+
+    @property
+    def best_epoch(self) -> int:
+        """The last epoch in which a member became better."""
+        return max(self.best_epochs)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of all members so far."""
+        return sum(member.steps for member in self.members)
+
+    @property
+    def position(self) -> tuple[int, ...]:
+        """Steps and epochs so far, different for different states."""
+        return tuple(n for member in self.members for n in member.position)
+
+    @property
+    def within_epoch(self) -> bool:
+        """Whether a member has begun an epoch that it has not ended."""
+        return any(member.within_epoch for member in self.members)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all weights of all members are finite."""
+        return all(member.is_finite for member in self.members)
+
+    @property
+    def skipped(self) -> int:
+        """Number of steps that were skipped because they were not finite."""
+        return sum(member.skipped for member in self.members)
+
+    def callback(self, name: str) -> Any:
+        """Return the callback of that name of the first member that has one, or None."""
+        callbacks = (member.callback(name) for member in self.members)
+        return next((callback for callback in callbacks if callback is not None), None)
+
+    def stop(self) -> None:
+        """End training after the current steps, as `Loop.stop` does."""
+        self._stop = True
+        for member in self.members:
+            member.stop()
+
+    def run(self) -> Result:
+        """Train until each member has ended, or `stop` is called."""
+        for member in self.members:
+            member.begin()
+        self._call("on_train_start")
+        try:
+            ending = self._run_epochs()
+            self._call("on_train_end")
+            results = [self._named(k, m.finish, m.ending or ending) for k, m in self._numbered()]
+        except NumericalError as error:
+            self._call("on_exception", error)
+            raise
+        seconds = sum(row.seconds for row in self.history.rows)
+        samples = sum(row.seconds * row.samples_per_second for row in self.history.rows)
+        result = Result(
+            ending,
+            max(result.epochs for result in results),
+            self.best_epoch,
+            seconds,
+            samples / seconds if seconds else 0.0,
+            self.history,
+        )
+        self._call("on_fit_end", result)
+        return result
+
+    def _numbered(self) -> list[tuple[int, Loop]]:
+        return [*enumerate(self.members, start=1)]
+
+    def _run_epochs(self) -> Ending:
+        workers = self.threads if all(member.step.fused for member in self.members) else 1
+        with ThreadPoolExecutor(workers, "mlpengine-member") as pool:
+            while running := [(k, m) for k, m in self._numbered() if m.ending is None]:
+                number = min(len(member.history.rows) for _, member in running)
+                if self._stop:
+                    return "interrupted"
+                behind = [(k, m) for k, m in running if len(m.history.rows) == number]
+                began = perf_counter()
+                self._make_epoch(behind, pool if workers > 1 else None)
+                if any(len(member.history.rows) == number for _, member in behind):
+                    return "interrupted"
+                self._end_epoch(number, perf_counter() - began)
+        early = any(member.ending == "early" for member in self.members)
+        return "early" if early else "epochs"
+
+    def _make_epoch(
+        self, members: Sequence[tuple[int, Loop]], pool: ThreadPoolExecutor | None
+    ) -> None:
+        """Make the next epoch of each of these members.
+
+        Raises: NumericalError of the first that fails, after the others have stopped.
+        """
+        if pool is None:
+            for k, member in members:
+                if not self._stop:
+                    self._run_one(k, member)
+            return
+        futures = [pool.submit(self._run_one, k, member) for k, member in members]
+        try:
+            wait(futures)
+        finally:
+            if not all(future.done() for future in futures):  # this thread was interrupted
+                self.stop()
+                wait(futures)
+        for future in futures:
+            future.result()
+
+    def _run_one(self, number: int, member: Loop) -> None:
+        try:
+            self._named(number, member.run_epoch)
+        except NumericalError as error:
+            self.stop()
+            member.abandon(error)
+            raise
+
+    def _named(self, number: int, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what `work` returns; add the number of the member to its error."""
+        try:
+            return work(*arguments)
+        except NumericalError as error:
+            raise NumericalError(f"member {number}: {error}") from error
+
+    def _end_epoch(self, number: int, spent: float) -> None:
+        made = [m for m in self.members if len(m.history.rows) > number]
+        rows = [member.history.rows[number] for member in made]
+        samples = sum(member.batches.n_rows for member in made)
+        row = EpochRow(
+            epoch=number + 1,
+            steps=self.steps,
+            lr=_mean(row.lr for row in rows),
+            gradient_norm=_mean(row.gradient_norm for row in rows),
+            train_loss=_mean(row.train_loss for row in rows),
+            validation={
+                name: _mean(row.validation[name] for row in rows) for name in rows[0].validation
+            },
+            seconds=spent,
+            samples_per_second=samples / spent,
+        )
+        self.history.rows.append(row)
+        self._call("on_train_epoch_end", row)
+
+    def _call(self, hook: str, *details: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, hook)(self, *details)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state between two steps; weights and orders are not copied."""
+        return {
+            "members": [member.state_dict() for member in self.members],
+            "history": self.history.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly from `state_dict`; call it before `run`.
+
+        Raises: CheckpointError if the state is that of other members.
+        """
+        with restoring():
+            for member, one in zip(self.members, state["members"], strict=True):
+                member.load_state_dict(one)
+            self.history.load_state_dict(state["history"])
+
+
+def _mean(values: Any) -> float:
+    numbers: Array = np.fromiter(values, np.float64)
+    return float(numbers.mean()) if len(numbers) else nan

@@ -1,0 +1,255 @@
+"""Several networks from the command line: folds, seeds, and every command on such a run."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlpengine.data import Preprocessor, read_table, split_rows
+from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.train.loop import Loop
+from mlpengine.train.model import Model, load
+from mlpengine_cli import train as train_module
+
+COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
+CONFIG = """\
+data: {source: rows.csv, target: TARGET}
+model: {hidden: [6], dropout: 0.1}
+training: {epochs: 6, batch_size: 8, folds: 4, early_stopping: {patience: 2}}
+diagnostics: {every: 3}
+report: false
+"""
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Write a table of classes, a number, groups and times; return its columns."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 120))
+    y = a + b**2 + 0.1 * rng.standard_normal(120)
+    kinds = np.array(["low", "mid", "high"])[np.digitize(y, [0, 1.5])]
+    zones = rng.choice(["east", "west", ""], 120)
+    groups, days = np.arange(120) // 5, np.arange(120)
+    columns = {
+        "a": a, "b": b, "zone": zones, "kind": kinds, "y": y, "pack": groups, "day": days
+    }  # fmt: skip
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join([",".join(columns), *lines]) + "\n")
+    return columns
+
+
+def write_config(name, target, **changes):
+    text = CONFIG.replace("TARGET", target)
+    for old, new in changes.values():
+        assert old in text
+        text = text.replace(old, new)
+    Path(name).write_text(text)
+
+
+def train(mlpengine, config, *options):
+    done = mlpengine("train", config, "-q", "--json", *options)
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+@pytest.mark.parametrize("target", ["kind", "y"])
+def test_each_command_knows_folds(target, mlpengine, rows):
+    others = sorted({"kind", "y"} - {target})
+    write_config("c.yaml", target, drop=(f"target: {target}", f"target: {target}, drop: {others}"))
+    shown = mlpengine("train", "c.yaml")
+    assert shown.code == 0, shown.err
+    assert "network  4 of " in shown.err
+    assert "out of fold" in shown.out
+    assert "validation " not in shown.out
+    result = json.loads(Path("runs/c/result.json").read_text())
+    assert (result["members"], len(result["best_epochs"])) == (4, 4)
+    assert result["train"] == result["validation"] == {}
+    measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
+    assert measured["rows"] == {"out_of_fold": 102, "test": 18}
+    for part in measured["rows"]:
+        for name, value in result[part].items():
+            assert measured[part][name] == pytest.approx(value, rel=1e-5)
+    assert 0 < result["spread"]["out_of_fold"]["deviation"]["loss"] < 1
+    # the prediction is the mean, and the score out of fold is that of each member on its fold
+    model = load("runs/c")
+    done = mlpengine("predict", "runs/c", "rows.csv", "--json")
+    records = json.loads(done.out)["predictions"]
+    table = read_table("rows.csv", text=model.preprocessor.text_columns)
+    x = np.asarray(model.preprocessor.transform(table).features, "f4")
+    each = [model.task.predict(member.predict(x)) for member in model.networks]
+    if target == "y":
+        np.testing.assert_allclose([r["y"] for r in records], np.mean(each, 0)[:, 0], rtol=1e-5)
+    else:
+        chances = [model.task.probabilities(member.predict(x)) for member in model.networks]
+        names = [f"probability_{name}" for name in model.preprocessor.classes]
+        got = [[record[name] for name in names] for record in records]
+        np.testing.assert_allclose(got, np.mean(chances, axis=0), atol=1e-6)
+    for command in (["summary"], ["diagnose"], ["export"], ["export", "--format", "c"]):
+        done = mlpengine(command[0], "runs/c", *command[1:])
+        assert (done.code, done.err) == (0, "")
+    assert "4 such networks" in mlpengine("summary", "c.yaml").out
+    train(mlpengine, "c.yaml", "--set", "training.folds=null")
+    compared = mlpengine("compare", "runs/c", "runs/c-002")
+    assert compared.code == 0
+    assert "out of fold loss" in compared.out
+
+
+def test_the_score_is_that_of_each_row_by_the_member_that_did_not_see_it(mlpengine, rows):
+    write_config("c.yaml", "y", drop=("target: y", "target: y, drop: kind, split: {test: 0}"))
+    result = train(mlpengine, "c.yaml")
+    model, table = load("runs/c"), read_table("rows.csv")
+    folds = mlpengine_folds("c.yaml")
+    x = np.asarray(model.preprocessor.transform(table).features, "f4")
+    outputs = np.array([model.task.predict(m.predict(x))[:, 0] for m in model.networks])
+    errors = outputs[folds, np.arange(120)] - rows["y"]
+    assert result["out_of_fold"]["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
+    fitted = Preprocessor("y", drop=["kind"]).fit(table)  # on all rows
+    np.testing.assert_array_equal(fitted.transform(table).features, x)
+
+
+def mlpengine_folds(config):
+    from mlpengine.config import load_config
+    from mlpengine.config.build import build
+
+    return build(load_config(config)).tables.folds
+
+
+@pytest.mark.parametrize("key", ["group: pack", "time: day"])
+def test_groups_and_times_stay_together(key, mlpengine, rows):
+    write_config(
+        "c.yaml", "y", drop=("target: y", f"target: y, drop: kind, split: {{test: 0.2, {key}}}")
+    )
+    from mlpengine.config import load_config
+    from mlpengine.config.build import build
+
+    tables = build(load_config("c.yaml")).tables
+    column = rows[key.split()[1]]
+    trained = tables.parts["train"][1]
+    values = column[trained]
+    for value in np.unique(values):
+        assert len(set(tables.folds[values == value])) == 1
+    if key == "time: day":
+        assert (np.diff(tables.folds) >= 0).all()
+        own = {"times": rows["day"] * 1.0}
+    else:
+        own = {"groups": rows["pack"]}
+    np.testing.assert_array_equal(trained, split_rows(120, (0.8, 0, 0.2), **own).train)
+    train(mlpengine, "c.yaml", "--epochs", 1)
+
+
+def same(one, other):
+    return all(Path(one, f).read_bytes() == Path(other, f).read_bytes() for f in COMPARED)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, monkeypatch):
+    write_config("c.yaml", "kind", backend=("epochs: 6", f"epochs: 6, backend: {backend}"))
+    train(mlpengine, "c.yaml", "--out", "whole")
+    real, calls = Loop._train_epoch, []
+
+    def stopping(loop):
+        calls.append(loop)
+        if len(calls) == 10:  # within the third epoch of one member
+            loop._hooks["on_train_batch_end"].insert(0, lambda _: states[0]._stop())
+            loop._may_skip = False
+        return real(loop)
+
+    states = []
+    attach = train_module.Stopping.attach
+
+    def attached(state, stop):
+        states.append(state)
+        attach(state, stop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_train_epoch", stopping)
+        patch.setattr(train_module.Stopping, "attach", attached)
+        done = mlpengine("train", "c.yaml", "--out", "stopped")
+    assert "go on with: mlpengine train --resume stopped" in done.out
+    checkpoint = Checkpoints(Path("stopped/checkpoints")).newest()
+    cursors = [member["batches"]["cursor"] for member in checkpoint.state["members"]]
+    assert len(set(cursors)) > 1
+    resumed = mlpengine("train", "--resume", "stopped")
+    assert resumed.code == 0
+    assert "after 2 whole epochs" in resumed.err
+    assert same("whole", "stopped")
+
+
+def test_a_run_that_died_goes_on_and_predicts(mlpengine, rows, monkeypatch):
+    write_config("c.yaml", "kind", every=("epochs: 6", "epochs: 6, checkpoint: {every_epochs: 2}"))
+    train(mlpengine, "c.yaml", "--out", "whole")
+    real = Checkpoints.save
+
+    def dying(store, step, state, *args, **options):
+        if len(state["history"]["rows"]) >= 4:
+            raise KeyboardInterrupt  # as little is cleaned up as by any exception
+        return real(store, step, state, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", dying)
+        assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
+    predicted = mlpengine("predict", "died", "rows.csv")
+    assert (predicted.code, len(predicted.out.splitlines())) == (0, 121)
+    best = Checkpoints(Path("died/checkpoints")).newest().state["members"]
+    for network, member in zip(load("died").networks, best, strict=True):
+        np.testing.assert_array_equal(network.params.flat, member["best"]["weights"])
+    assert mlpengine("train", "--resume", "died").code == 0
+    assert same("whole", "died")
+
+
+def test_a_study_of_seeds_gives_mean_and_spread(mlpengine, rows):
+    changes = {"folds": ("folds: 4, ", ""), "drop": ("target: y", "target: y, drop: kind")}
+    write_config("c.yaml", "y", **changes)
+    result = train(mlpengine, "c.yaml", "--seeds", 3)
+    model = load("runs/c")
+    measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
+    assert set(measured["rows"]) == {"train", "validation", "test"}
+    scores = []
+    for number, member in enumerate(model.networks):
+        Model(member, model.preprocessor, model.loss).save(f"m{number}.safetensors")
+        Path(f"m{number}").mkdir()
+        Path(f"m{number}.safetensors").rename(f"m{number}/model.safetensors")
+        Path(f"m{number}/config.resolved.yaml").write_text(
+            Path("runs/c/config.resolved.yaml").read_text().replace("seeds: 3", "seeds: null")
+        )
+        scores.append(json.loads(mlpengine("evaluate", f"m{number}", "--json").out))
+    for part in measured["rows"]:
+        for name in ("rmse", "r2", "loss"):
+            values = [score[part][name] for score in scores]
+            spread = result["spread"][part]
+            assert spread["mean"][name] == pytest.approx(np.mean(values), rel=1e-5)
+            assert spread["deviation"][name] == pytest.approx(np.std(values, ddof=1), rel=1e-3)
+    shown = mlpengine("train", "c.yaml", "--seeds", 3, "-q").out
+    assert shown.count("one network") == 3
+
+
+BAD = {
+    "both": (["--set", "training.seeds=2"], "give folds or seeds, not both"),
+    "one": (["--set", "training.folds=1"], "folds"),
+    "validation": (["--set", "data.split.validation=0.1"], "leave this out: with training.folds"),
+    "a file": (["--set", "data.validation_source=rows.csv"], "leave this out: with training.folds"),
+    "rows": (["--set", "training.folds=999"], "999 need at least as many rows (there are 102)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_folds_that_cannot_be_are_refused(name, mlpengine, rows):
+    write_config("c.yaml", "kind")
+    options, message = BAD[name]
+    done = mlpengine("train", "c.yaml", *options)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert not Path("runs").exists()
+
+
+def test_progress_and_dry_runs_count_all_networks(mlpengine, rows):
+    write_config("c.yaml", "kind")
+    dry = json.loads(mlpengine("train", "c.yaml", "--dry-run", "--json").out)
+    assert (dry["members"], dry["steps"]) == (4, 4 * 6 * 10)
+    assert "training step" in mlpengine("train", "c.yaml", "--profile").err
+    with open("runs/c/metrics.csv", newline="") as file:
+        epochs = [*csv.DictReader(file)]
+    assert [int(row["epoch"]) for row in epochs] == [*range(1, len(epochs) + 1)]
+    assert int(epochs[0]["steps"]) == 40
