@@ -53,7 +53,7 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
     rows = experiment.members[0].rows
     rows_per_epoch = len(experiment.parts["train"] if rows is None else rows)
     batch = step.batch_size
-    layers = [layer_facts(mlp, number, batch) for number in range(len(mlp.weights))]
+    layers = [layer_facts(mlp, number, batch) for number in range(len(mlp.layers))]
     forward = sum(2 * weight.size + len(weight) for weight in mlp.weights)
     moments = sum(moment.nbytes for moment in step.optimizer.moments.values())
     return {
@@ -65,6 +65,7 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
         "dtype": mlp.dtype.name,
         "executor": step.executor,
         "threads": experiment.threads,
+        **({"front": front_facts(mlp)} if mlp.front else {}),
         "layers": layers,
         "members": len(experiment.members),
         "parameters": len(mlp.params),
@@ -80,18 +81,28 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
     }
 
 
+def front_facts(mlp: Mlp) -> dict[str, Any]:
+    """Return what computes the first layer's input."""
+    assert mlp.front is not None
+    size = sum(v.size for name, v in mlp.params.views.items() if name.startswith("front."))
+    return {**mlp.front.to_dict(), "output": mlp.layers[0].in_dim, "parameters": size}
+
+
 def layer_facts(mlp: Mlp, number: int, batch: int) -> dict[str, Any]:
-    """Return shapes and arithmetic of one layer; the first needs no gradient of its input."""
-    weight, activation = mlp.weights[number], mlp.layers[number].activation
+    """Return shapes and arithmetic of one layer; the input needs no gradient."""
+    weight, layer = mlp.weights[number], mlp.layers[number]
+    activation = layer.activation
     out_dim, in_dim = weight.shape
     products = 2 * batch * weight.size
+    is_inner = number or mlp.front is not None
     return {
         "layer": number,
         "weight": [out_dim, in_dim],
         "activation": activation.name if activation else None,
+        **({"learned": True} if layer.alpha_name else {}),
         "output": [batch, out_dim],
-        "parameters": weight.size + out_dim,
-        "flops_per_step": products * (3 if number else 2) + 2 * batch * out_dim,
+        "parameters": weight.size + out_dim * (2 if layer.alpha_name else 1),
+        "flops_per_step": products * (3 if is_inner else 2) + 2 * batch * out_dim,
     }
 
 
@@ -100,6 +111,7 @@ def table(facts: dict[str, Any]) -> str:
     lines = [
         f"{plural(facts['features'], 'feature')}, {plural(facts['outputs'], 'output')}, "
         f"loss {facts['loss']}, {facts['dtype']}, dropout {facts['dropout']:g}",
+        *_front_lines(facts.get("front")),
         "",
         f"{'layer':>5}  {'weight':<14}{'activation':<14}{'output':<14}{'parameters':>12}"
         f"{'FLOPs a step':>16}",
@@ -107,7 +119,7 @@ def table(facts: dict[str, Any]) -> str:
     for layer in facts["layers"]:
         weight, output = (" x ".join(map(str, layer[key])) for key in ("weight", "output"))
         lines.append(
-            f"{layer['layer']:>5}  {weight:<14}{layer['activation'] or '-':<14}{output:<14}"
+            f"{layer['layer']:>5}  {weight:<14}{_activation(layer):<14}{output:<14}"
             f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
         )
     sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())
@@ -123,3 +135,20 @@ def table(facts: dict[str, Any]) -> str:
         f"{plural(facts['threads'], 'thread')}",
     ]
     return "\n".join(lines)
+
+
+def _activation(layer: dict[str, Any]) -> str:
+    name = layer["activation"] or "-"
+    return f"{name} (learned)" if layer.get("learned") else name
+
+
+def _front_lines(front: dict[str, Any] | None) -> list[str]:
+    if front is None:
+        return []
+    waves = plural(front["frequencies"], "frequency", "frequencies")
+    embedding = f"{front['embedding']}, {waves} a feature"
+    parts = ["scaling"] * front["scaling"] + [embedding] * (front["embedding"] != "none")
+    return [
+        f"front: {'; '.join(parts[::-1])}; {plural(front['output'], 'number')}, "
+        f"{plural(front['parameters'], 'parameter')}"
+    ]

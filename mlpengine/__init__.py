@@ -58,7 +58,7 @@ from mlpengine.errors import (
 if TYPE_CHECKING:
     from mlpengine.config.fitting import FitResult, fit
     from mlpengine.diagnostics import Diagnostics
-    from mlpengine.nn import Gradients, Mlp, Scratch
+    from mlpengine.nn import Front, Gradients, Mlp, Scratch
     from mlpengine.ops import (
         Activation,
         BinaryCrossEntropyWithLogits,
@@ -123,6 +123,7 @@ __all__ = [
     "ExponentialSchedule",
     "FitResult",
     "FlatCosineSchedule",
+    "Front",
     "Gamma",
     "GaussianNll",
     "GradOp",

@@ -23,6 +23,7 @@ from mlpengine import (
     ExponentialSchedule,
     FitResult,
     FlatCosineSchedule,
+    Front,
     GradOp,
     LinearSchedule,
     Lion,
@@ -289,6 +290,11 @@ ROWS = {
     "OneCycleSchedule": schedule_row(lambda: OneCycleSchedule(9)),
     "PlateauSchedule": schedule_row(lambda: PlateauSchedule(patience=1)),
     "Mlp": Row(lambda: Mlp([3, 4, 2], seed=1), predicted),
+    "Front": Row(lambda: Front("pbld", 3), lambda front: front.specs(5, np.dtype("f4"))),
+    "Mlp, with a front": Row(
+        lambda: Mlp([3, 4, 2], front=Front("pbld", scaling=True), learned_activation=True),
+        predicted,
+    ),
     "Mlp, activation with options": Row(
         lambda: Mlp([3, 4, 2], activation=mlpengine.ops.LeakyRelu(0.2), dtype="f8"), predicted
     ),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from mlpengine import MissingExtraError, Mlp, NumericalError, UsageError
+from mlpengine import Front, MissingExtraError, Mlp, NumericalError, UsageError
 from mlpengine.data import Column, Preprocessor, Table, read_table
 from mlpengine.export import export, onnx_inputs
 from mlpengine.nn import ACTIVATIONS
@@ -72,7 +72,9 @@ TEXTS = {"label": "string"}
 TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
 
 
-def mixed_model(target, *, loss, loss_options=None, task=None, gaps=True, members=1, **options):
+def mixed_model(
+    target, *, loss, loss_options=None, task=None, gaps=True, members=1, parts=None, **options
+):
     """Return an untrained model of the mixed table; its biases are not zero, as after training."""
     table = mixed_table(gaps=gaps)
     targets = [target] if isinstance(target, str) else target
@@ -82,7 +84,7 @@ def mixed_model(target, *, loss, loss_options=None, task=None, gaps=True, member
     )
     kind = REGISTRY[loss](**{k: tuple(v) for k, v in (loss_options or {}).items()})
     sizes = [preprocessor.n_features, 24, 12, task_for(preprocessor.target, kind).outputs]
-    mlp = Mlp(sizes, activation=["gelu", "tanh"], seed=2)
+    mlp = Mlp(sizes, **{"activation": ["gelu", "tanh"], "seed": 2, **(parts or {})})
     several = Population(mlp, members) if members > 1 else None
     for network in several or [mlp]:
         for bias in network.biases:
@@ -109,6 +111,17 @@ MODELS = {
     "bins of unscaled numbers": {
         "target": ["y1", "y2"], "loss": "mse", "encoding": "piecewise", "bins": 3,
         "standardize": "minmax",
+    },
+    "all parts of a network": {
+        "target": ["y1", "y2"], "loss": "mse", "missing": "indicator", "standardize": "robust",
+        "parts": {
+            "front": Front("pbld", 3, scaling=True), "activation": "mish",
+            "learned_activation": True, "parametrization": "neural_tangent",
+        },
+    },
+    "waves": {
+        "target": "size", "loss": "softmax_cross_entropy", "members": 2,
+        "parts": {"front": Front("periodic", 2, frequencies=3)},
     },
     "gaps are errors": {
         "target": "size", "loss": "softmax_cross_entropy", "missing": "error", "gaps": False,

@@ -12,7 +12,7 @@ from mlpengine.config.schema import MAX_MEMBERS, ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.errors import UsageError
-from mlpengine.nn import Mlp
+from mlpengine.nn import Front, Mlp
 from mlpengine.ops import REGISTRY
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
@@ -174,7 +174,7 @@ def build(
         for part, (table, rows) in tables.parts.items()
     }
     loss = _balanced(file, loss, parts["train"], task)
-    mlp = _network(file, tables.preprocessor.n_features, task.outputs)
+    mlp = _network(file, tables.preprocessor, task.outputs)
     seeds = _seeds(config)
     population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
@@ -277,19 +277,35 @@ def _check_monitor(file: ConfigFile, task: Task) -> None:
         raise file.wrong(("training", "early_stopping", "monitor"), text)
 
 
-def _network(file: ConfigFile, in_dim: int, out_dim: int) -> Mlp:
+def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
     model = file.config.model
+    embedding = model.front.embedding
+    front = None
+    if embedding is not None:
+        front = Front(
+            embedding.kind,
+            preprocessor.n_numbers,
+            embedding.frequencies,
+            embedding.outputs,
+            embedding.sigma,
+            model.front.scaling,
+        )
+    elif model.front.scaling:
+        front = Front(scaling=True)
     activation = model.activation
     if len(activation) == 1:
         activation = activation * len(model.hidden)
     try:
         return Mlp(
-            [in_dim, *model.hidden, out_dim],
+            [preprocessor.n_features, *model.hidden, out_dim],
             activation=activation,
             dropout=model.dropout,
             initializer=model.initializer,
             seed=file.config.seed,
             dtype=file.config.training.dtype,
+            front=front,
+            learned_activation=model.learned_activation,
+            parametrization=model.parametrization,
         )
     except UsageError as error:
         raise file.wrong(("model",), str(error)) from error

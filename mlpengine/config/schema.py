@@ -184,6 +184,35 @@ class DataSection(Section):
     )
 
 
+class EmbeddingSection(Section):
+    """Learned functions of each number among the features."""
+
+    kind: Literal["pbld", "periodic"] = Field(
+        default="pbld", description="pbld: mixtures of cosines; periodic: the cosines themselves."
+    )
+    frequencies: Count = Field(default=16, description="Cosines of each number.")
+    outputs: Annotated[int, Field(ge=2)] = Field(
+        default=4, description="Numbers that stand for one, itself included (pbld)."
+    )
+    sigma: Positive = Field(
+        default=0.1, description="Deviation of the first frequencies, in periods per unit."
+    )
+
+
+class FrontSection(Section):
+    """What the network computes from the features before its first layer."""
+
+    embedding: Annotated[
+        EmbeddingSection | None,
+        Short(
+            lambda value: {"kind": value} if isinstance(value, str) else value,
+            {"enum": ["pbld", "periodic"]},
+        ),
+        OFF_OR_DEFAULTS,
+    ] = Field(default=None, description="false, true, pbld, periodic, or its settings.")
+    scaling: bool = Field(default=False, description="Whether each of its numbers has a factor.")
+
+
 class ModelSection(Section):
     """The network between the features and the target."""
 
@@ -194,6 +223,16 @@ class ModelSection(Section):
         default=["relu"],
         min_length=1,
         description="After every hidden layer, or one for each; a name, or a formula of x.",
+    )
+    learned_activation: bool = Field(
+        default=False, description="x + alpha (f(x) - x) for f, one learned alpha for each unit."
+    )
+    front: FrontSection = Field(
+        default=FrontSection(), description="Embedding of numbers, and a scaling layer."
+    )
+    parametrization: Literal["standard", "neural_tangent"] = Field(
+        default="standard",
+        description="neural_tangent: products are divided by the root of a layer's inputs.",
     )
     dropout: Fraction = Field(
         default=0.0,

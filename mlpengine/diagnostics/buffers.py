@@ -41,7 +41,7 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
     """
     try:
         grads.bind(scratch)
-        outputs = scratch.activations
+        outputs, first = scratch.activations, scratch.first
     except TapeError as error:
         raise UsageError(
             "diagnostics: needs every activation, which only a training scratch with "
@@ -55,7 +55,7 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
         buffers.append(
             LayerBuffers(
                 layer,
-                x=outputs[number - 1] if number else scratch.input,
+                x=outputs[number - 1] if number else first,
                 y=program.value(node) if program.plan.survives(node) else outputs[number],
                 output=outputs[number],
                 delta=deltas[number],
@@ -79,7 +79,7 @@ class Workspace:
     """Memory of the size of the widest layer, shared by all probes."""
 
     def __init__(self, mlp: Mlp, batch_size: int) -> None:
-        size = batch_size * max(mlp.sizes)
+        size = batch_size * max(mlp.layers[0].in_dim, *mlp.sizes)
         self.batch_size = batch_size
         self._values = np.empty(size, mlp.dtype)
         self._mask = np.empty(size, np.bool_)

@@ -33,14 +33,8 @@ class Step(Protocol):
 
 def clone(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
     """Return a copy of the network without its dropout, in its dtype or another."""
-    *hidden, last = (layer.activation for layer in mlp.layers)
-    copy = Mlp(
-        mlp.sizes,
-        activation=hidden,
-        output_activation=last,
-        initializer="zeros",
-        dtype=mlp.dtype if dtype is None else dtype,
-    )
+    dtype = mlp.dtype if dtype is None else dtype
+    copy = mlp.like(dropout=0.0, initializer="zeros", dtype=dtype)
     copy.params.flat[...] = mlp.params.flat
     return copy
 

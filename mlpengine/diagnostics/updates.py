@@ -51,13 +51,12 @@ class UpdateProbe:
         self._copy = self._params.copy()
         self.before: list[tuple[Array, Array]] = []
         self._parts: list[slice] = []
-        start = 0
+        places = mlp.params.places
         for layer in mlp.layers:
-            stop = start + layer.in_dim * layer.out_dim
-            weight, bias = self._copy[start:stop], self._copy[stop : stop + layer.out_dim]
-            self.before.append((weight.reshape(layer.out_dim, layer.in_dim), bias))
-            self._parts.append(slice(start, stop))
-            start = stop + layer.out_dim
+            weight, bias = places[layer.weight_name], places[layer.bias_name]
+            shape = layer.out_dim, layer.in_dim
+            self.before.append((self._copy[weight].reshape(shape), self._copy[bias]))
+            self._parts.append(weight)
         self._roots = [sqrt(part.stop - part.start) for part in self._parts]
         self._norms = [GlobalNorm(self._copy[part]) for part in self._parts]
 

@@ -1,5 +1,6 @@
-"""The network in ONNX: dense layers and every activation."""
+"""The network in ONNX: front, dense layers and every activation."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,21 +9,53 @@ from mlpengine.errors import UsageError
 from mlpengine.export._graph import Graph
 from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Mlp
+from mlpengine.nn.front import EMBEDDING, SCALE
 from mlpengine.nn.layers import activation_to_dict
-from mlpengine.ops import Elementwise, GradOp
+from mlpengine.ops import Elementwise, GradOp, LearnedActivation
 
 
 def write_network(graph: Graph, mlp: Mlp, x: str, prefix: str = "") -> str:
-    """Add the layers after float32 `x` (rows, in_dim); return the output (rows, out_dim).
+    """Add the network after float32 `x` (rows, in_dim); return the output (rows, out_dim).
 
-    Weights are float32 whatever the network's dtype, and keep their names, after `prefix`.
+    Parameters are float32 whatever the network's dtype, and keep their names, after `prefix`.
     """
+
+    def parameter(name: str) -> str:
+        return graph.constant(_float32(mlp.params.views[name]), prefix + name)
+
+    if mlp.front is not None:
+        x = _write_front(graph, mlp, x, parameter)
     for layer in mlp.layers:
-        names = layer.weight_name, layer.bias_name
-        parameters = (graph.constant(_float32(mlp.params.views[n]), prefix + n) for n in names)
-        x = graph.node("Gemm", x, *parameters, transB=1)
-        x = write_activation(graph, layer.activation, x)
+        weight, bias = parameter(layer.weight_name), parameter(layer.bias_name)
+        x = graph.node("Gemm", x, weight, bias, transB=1, alpha=layer.factor)
+        if layer.alpha_name is not None and isinstance(layer.activation, Elementwise):
+            learned = LearnedActivation.of(layer.activation)
+            x = write_formula(graph, learned, {"x": x, "alpha": parameter(layer.alpha_name)})
+        else:
+            x = write_activation(graph, layer.activation, x)
     return x
+
+
+def _write_front(graph: Graph, mlp: Mlp, x: str, parameter: Callable[[str], str]) -> str:
+    """Add the embedding and the scaling layer."""
+    views = mlp.params.views
+    if f"{EMBEDDING}.frequency" in views:
+        embedded, waves = views[f"{EMBEDDING}.frequency"].shape
+        ends = (graph.constant(np.array([n])) for n in (0, embedded, 1))
+        part = graph.node("Slice", x, *ends)
+        columns = graph.node("Reshape", part, graph.constant(np.array([-1, embedded, 1])))
+        angle = graph.node("Mul", columns, parameter(f"{EMBEDDING}.frequency"))
+        angle = graph.node("Mul", angle, scalar(graph, 2 * np.pi))
+        made = graph.node("Cos", graph.node("Add", angle, parameter(f"{EMBEDDING}.phase")))
+        outputs = waves
+        if f"{EMBEDDING}.weight" in views:
+            outputs = views[f"{EMBEDDING}.weight"].shape[1]
+            weight = parameter(f"{EMBEDDING}.weight")
+            made = graph.node("Einsum", made, weight, equation="rjk,jqk->rjq")
+            made = graph.node("Add", made, parameter(f"{EMBEDDING}.bias"))
+        flat = graph.constant(np.array([-1, embedded * outputs]))
+        x = graph.node("Concat", x, graph.node("Reshape", made, flat), axis=1)
+    return graph.node("Mul", x, parameter(SCALE)) if SCALE in views else x
 
 
 def scalar(graph: Graph, value: float) -> str:
@@ -55,5 +88,10 @@ def write_activation(graph: Graph, op: GradOp | None, x: str) -> str:
         return graph.node(STANDARD[name], x, **options)
     if not isinstance(op, Elementwise):
         raise UsageError(f"export: activation {name!r} has no ONNX form")
-    given = {variable("x"): x}
+    return write_formula(graph, op, {"x": x})
+
+
+def write_formula(graph: Graph, op: Elementwise, operands: Mapping[str, str]) -> str:
+    """Add the nodes of an op's formula; `operands` are the names of its operands' values."""
+    given = {variable(name): value for name, value in operands.items()}
     return onnx_node(op.formulas.y, given, graph.node, lambda value: scalar(graph, value))

@@ -1,15 +1,17 @@
 """Networks as one C file: plain C99 with the weights, which needs only the standard library."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import pi
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.formula import SCALARS, c_statements, variable
+from mlpengine.nn.front import EMBEDDING, SCALE
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
-from mlpengine.ops import Elementwise
+from mlpengine.ops import Elementwise, LearnedActivation
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 
@@ -29,6 +31,7 @@ NETWORK = """\
 {layers}
 {static}void {name}(const real *input, real *output) {{
   real a[{widest}], b[{widest}];
+  (void)a, (void)b;
 {body}
 }}
 """
@@ -80,8 +83,9 @@ LAYER = """\
 /* y = {activation}(w x + b), {out_dim} from {in_dim} numbers */
 static void {name}_layer_{number}(const real *x_in, real *y) {{
   for (int i = 0; i < {out_dim}; i++) {{
-    real x = {name}_bias_{number}[i];
+    real x = 0;
     for (int j = 0; j < {in_dim}; j++) x += {name}_weight_{number}[i * {in_dim} + j] * x_in[j];
+    x = x{factor} + {name}_bias_{number}[i];
 {statements}    y[i] = {value};
   }}{after}
 }}
@@ -149,30 +153,78 @@ def _network(name: str, mlp: Mlp, real: str, static: str = "") -> str:
     layers: list[str] = []
     body: list[str] = []
     last = len(mlp.layers) - 1
-    buffers = ["input", *("ab"[i % 2] for i in range(last)), "output"]
+    source, free = "input", ["a", "b"]
+    if mlp.front is not None:
+        constants += _front_constants(name, mlp, real)
+        layers.append(_front(name, mlp))
+        body.append(f"  {name}_front(input, a);")
+        source, free = "a", ["b", "a"]
     for i, layer in enumerate(mlp.layers):
-        constants += _constants(name, i, mlp.weights[i], mlp.biases[i], real)
+        views = {"weight": mlp.weights[i], "bias": mlp.biases[i]}
+        if layer.alpha_name is not None:
+            views["alpha"] = mlp.params.views[layer.alpha_name]
+        constants += _constants(name, i, views, real)
         layers.append(_layer(name, i, layer, mlp.dtype.itemsize))
-        body.append(f"  {name}_layer_{i}({buffers[i]}, {buffers[i + 1]});")
-    if last == 0:
-        body.append("  (void)a, (void)b;")
-    elif last == 1:
-        body.append("  (void)b;")
+        to = "output" if i == last else free[i % 2]
+        body.append(f"  {name}_layer_{i}({source}, {to});")
+        source = to
     return NETWORK.format(
         name=name,
         static=static,
         layers="\n".join([*constants, *layers]),
-        widest=max(mlp.sizes[1:]),
+        widest=max(mlp.layers[0].in_dim, *mlp.sizes[1:]),
         body="\n".join(body),
     )
 
 
-def _constants(name: str, number: int, weight: Array, bias: Array, real: str) -> Iterator[str]:
-    for kind, array in (("weight", weight), ("bias", bias)):
+def _constants(
+    name: str, number: int | str, views: Mapping[str, Array], real: str
+) -> Iterator[str]:
+    for kind, array in views.items():
         shown = [_number(v, real) for v in array.ravel().tolist()]
         lines = [", ".join(shown[k : k + 8]) for k in range(0, len(shown), 8)]
         joined = ",\n  ".join(lines)
         yield f"static const real {name}_{kind}_{number}[{array.size}] = {{\n  {joined}}};"
+
+
+def _front_constants(name: str, mlp: Mlp, real: str) -> Iterator[str]:
+    parts = {n.rpartition(".")[2]: v for n, v in mlp.params.views.items() if n.startswith("front.")}
+    return _constants(name, "front", parts, real)
+
+
+def _front(name: str, mlp: Mlp) -> str:
+    """Return the function of the front."""
+    views, features = mlp.params.views, mlp.in_dim
+    lines = [f"  for (int j = 0; j < {features}; j++) y[j] = x[j];"]
+    if f"{EMBEDDING}.frequency" in views:
+        embedded, waves = views[f"{EMBEDDING}.frequency"].shape
+        mixed = f"{EMBEDDING}.weight" in views
+        outputs = views[f"{EMBEDDING}.weight"].shape[1] if mixed else waves
+        at = f"j * {waves} + k"
+        angle = f"x[j] * {name}_frequency_front[{at}] * splat({2 * pi!r})"
+        lines += [
+            f"  for (int j = 0; j < {embedded}; j++) {{",
+            f"    real wave[{waves}], *to = y + {features} + j * {outputs};",
+            f"    for (int k = 0; k < {waves}; k++)",
+            f"      wave[k] = v_cos({angle} + {name}_phase_front[{at}]);",
+            f"    for (int q = 0; q < {outputs}; q++) {{",
+        ]
+        if mixed:
+            row = f"(j * {outputs} + q) * {waves} + k"
+            lines += [
+                "      real sum = 0;",
+                f"      for (int k = 0; k < {waves}; k++)",
+                f"        sum += wave[k] * {name}_weight_front[{row}];",
+                f"      to[q] = sum + {name}_bias_front[j * {outputs} + q];",
+            ]
+        else:
+            lines.append("      to[q] = wave[q];")
+        lines += ["    }", "  }"]
+    if SCALE in views:
+        size = views[SCALE].size
+        lines.append(f"  for (int j = 0; j < {size}; j++) y[j] *= {name}_scale_front[j];")
+    head = f"static void {name}_front(const real *x, real *y) {{"
+    return "\n".join(["/* embedding of the features, and scaling layer */", head, *lines, "}", ""])
 
 
 def _number(value: float, real: str) -> str:
@@ -192,7 +244,11 @@ def _layer(name: str, number: int, layer: Layer, itemsize: int) -> str:
         )
         after = SOFTMAX.format(n=layer.out_dim, expression=shares)
     elif isinstance(op, Elementwise):
-        lines = c_statements({"value": op.formulas.y}, {variable("x"): "x"}, itemsize, "real")
+        given = {variable("x"): "x"}
+        if layer.alpha_name is not None:
+            op = LearnedActivation.of(op)
+            given[variable("alpha")] = f"{name}_alpha_{number}[i]"
+        lines = c_statements({"value": op.formulas.y}, given, itemsize, "real")
     elif op is not None:
         raise UsageError(f"export: no C is known for the activation {op.name!r}")
     return LAYER.format(
@@ -201,6 +257,7 @@ def _layer(name: str, number: int, layer: Layer, itemsize: int) -> str:
         activation=op.name if op else "",
         in_dim=layer.in_dim,
         out_dim=layer.out_dim,
+        factor="" if layer.factor == 1 else f" * splat({layer.factor!r})",
         statements="".join(f"    {line}\n" for line in lines),
         value="value" if lines else "x",
         after=after,

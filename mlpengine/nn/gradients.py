@@ -37,7 +37,7 @@ class GradientMemory:
         d_output = np.zeros((batch_size, mlp.layers[-1].out_dim), mlp.dtype)
         d_input = None
         if input_gradient:
-            d_input = np.zeros((batch_size, mlp.layers[0].in_dim), mlp.dtype)
+            d_input = np.zeros((batch_size, mlp.in_dim), mlp.dtype)
         return cls(Flat(mlp.params.specs), d_output, d_input)
 
 

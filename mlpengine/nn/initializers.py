@@ -1,4 +1,4 @@
-"""Initial weights: He, Glorot and LeCun, normal and uniform, and zeros.
+"""Initial weights: He, Glorot and LeCun, normal and uniform, unit normal, and zeros.
 
 Weights w (out_dim, in_dim) have mean 0 and a variance chosen by the fans; biases start at 0.
 
@@ -23,7 +23,11 @@ VARIANCES: dict[str, Callable[[int, int], float]] = {
 }
 """Variance of a weight by the fans."""
 
-INITIALIZERS = (*(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "uniform")), "zeros")
+INITIALIZERS = (
+    *(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "uniform")),
+    "unit_normal",
+    "zeros",
+)
 
 
 def suited_to(activation: GradOp | None) -> str:
@@ -40,6 +44,9 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
         raise UsageError(f"initializer: must be one of {', '.join(INITIALIZERS)} (got {name!r})")
     if name == "zeros":
         weight[...] = 0
+        return
+    if name == "unit_normal":
+        weight[...] = rng.standard_normal(weight.shape)
         return
     out_dim, in_dim = weight.shape
     family, kind = name.split("_")

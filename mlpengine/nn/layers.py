@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.ops import REGISTRY, Dropout, FormulaActivation, GradOp, Linear, Philox
+from mlpengine.nn.front import EMBEDDING, SCALE, Front
+from mlpengine.ops import (
+    REGISTRY,
+    Dropout,
+    Elementwise,
+    FormulaActivation,
+    GradOp,
+    LearnedActivation,
+    Linear,
+    Philox,
+)
 from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Array, Spec
@@ -95,7 +105,11 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
 
 @dataclass(frozen=True)
 class Layer:
-    """One dense layer: weight (out_dim, in_dim), bias (out_dim,), then activation and dropout."""
+    """One dense layer: factor * weight (out_dim, in_dim), bias (out_dim,), activation, dropout.
+
+    With an `alpha_name` the activation f is mixed with the pre-activation in learned shares, alpha
+    (out_dim,): x + alpha * (f(x) - x).
+    """
 
     in_dim: int
     out_dim: int
@@ -103,33 +117,63 @@ class Layer:
     dropout: float
     weight_name: str
     bias_name: str
+    alpha_name: str | None = None
+    factor: float = 1.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        own = self.weight_name, self.bias_name
+        return own if self.alpha_name is None else (*own, self.alpha_name)
 
 
 def plan_layers(
-    sizes: Sequence[int], activations: Sequence[GradOp | None], dropout: float
+    sizes: Sequence[int],
+    activations: Sequence[GradOp | None],
+    dropout: float,
+    *,
+    front: Front | None = None,
+    learned_activation: bool = False,
+    neural_tangent: bool = False,
 ) -> tuple[Layer, ...]:
-    """Return the layers; names count the modules of a PyTorch ``nn.Sequential`` of the same net."""
+    """Return the layers; names count the modules of a PyTorch ``nn.Sequential`` of the same net.
+
+    Raises: UsageError if learned activations are asked for and one is not element-wise.
+    """
     stride = 3 if dropout else 2
     last = len(sizes) - 2
-    return tuple(
-        Layer(
-            in_dim,
-            out_dim,
-            activations[i],
-            dropout if i < last else 0.0,
-            f"{i * stride}.weight",
-            f"{i * stride}.bias",
+    first = front.out_dim(sizes[0]) if front else sizes[0]
+    layers = []
+    for i, (in_dim, out_dim) in enumerate(pairwise([first, *sizes[1:]])):
+        op, start = activations[i], i * stride
+        learned = learned_activation and op is not None and i < last
+        if learned and not isinstance(op, Elementwise):
+            raise UsageError(f"mlp: a learned activation must be element-wise (got {op!r})")
+        layers.append(
+            Layer(
+                in_dim,
+                out_dim,
+                op,
+                dropout if i < last else 0.0,
+                f"{start}.weight",
+                f"{start}.bias",
+                f"{start + 1}.alpha" if learned else None,
+                in_dim**-0.5 if neural_tangent else 1.0,
+            )
         )
-        for i, (in_dim, out_dim) in enumerate(pairwise(sizes))
-    )
+    return tuple(layers)
 
 
-def parameter_specs(layers: Sequence[Layer], dtype: np.dtype[Any]) -> dict[str, Spec]:
+def parameter_specs(
+    layers: Sequence[Layer], dtype: np.dtype[Any], front: Front | None, in_dim: int
+) -> dict[str, Spec]:
     """Return the specs of all parameters by name, in the order of the flat vector."""
-    specs: dict[str, Spec] = {}
+    specs = front.specs(in_dim, dtype) if front else {}
     for layer in layers:
         specs[layer.weight_name] = Spec((layer.out_dim, layer.in_dim), dtype)
         specs[layer.bias_name] = Spec((layer.out_dim,), dtype)
+        if layer.alpha_name is not None:
+            specs[layer.alpha_name] = Spec((layer.out_dim,), dtype)
     return specs
 
 
@@ -140,15 +184,26 @@ class Network:
 
     Attributes:
         layers: in order.
-        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net.
+        front: what computes the first layer's input from the features, or None.
+        in_dim: number of features.
+        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net,
+            those of the front begin with "front.", those of learned activations are "1.alpha" etc.
         weights: by layer, views (out_dim, in_dim) of ``params.flat``.
         biases: by layer, views (out_dim,).
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
     """
 
-    def __init__(self, layers: tuple[Layer, ...], dtype: np.dtype[Any], rng: Philox) -> None:
-        self.layers, self.rng = layers, rng
-        self.params = Flat(parameter_specs(layers, dtype))
+    def __init__(
+        self,
+        layers: tuple[Layer, ...],
+        dtype: np.dtype[Any],
+        rng: Philox,
+        *,
+        front: Front | None,
+        in_dim: int,
+    ) -> None:
+        self.layers, self.rng, self.front, self.in_dim = layers, rng, front, in_dim
+        self.params = Flat(parameter_specs(layers, dtype, front, in_dim))
         self._list_views()
 
     @property
@@ -157,9 +212,10 @@ class Network:
         return self.params.flat.dtype
 
     def freeze(self, layers: Iterable[int]) -> None:
-        """Keep the weights and biases of these layers as they are, and train all others.
+        """Keep the parameters of these layers as they are, and train all others.
 
-        Layers count from 0, or from -1 backwards; none unfreezes all. No executor computes the
+        Layers count from 0, or from -1 backwards; the front counts to layer 0; none unfreezes all.
+        No executor computes the
         gradients of frozen layers, which are zero, and no optimizer moves or decays them. Call
         this before making gradients, optimizer and training step.
 
@@ -178,8 +234,10 @@ class Network:
             numbers.add(int(number) % count)
         if len(numbers) == count:
             raise UsageError(f"freeze: a layer must be left to train (got all {count})")
-        frozen = [self.layers[number] for number in sorted(numbers)]
-        self.params.frozen = frozenset(n for f in frozen for n in (f.weight_name, f.bias_name))
+        names = {name for number in numbers for name in self.layers[number].names}
+        if 0 in numbers and self.front is not None:
+            names |= self.front.specs(self.in_dim, self.dtype).keys()
+        self.params.frozen = frozenset(names)
 
     @property
     def frozen(self) -> list[int]:
@@ -192,6 +250,19 @@ class Network:
         """The number of the first layer that is trained."""
         frozen = self.frozen
         return next(i for i in range(len(self.layers)) if i not in frozen)
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Names of parameters by group: weights, biases, alphas, embedding and scaling."""
+        front = [n for n in self.params.specs if n.startswith(f"{EMBEDDING}.")]
+        groups = {
+            "weights": [layer.weight_name for layer in self.layers],
+            "biases": [layer.bias_name for layer in self.layers],
+            "alphas": [layer.alpha_name for layer in self.layers if layer.alpha_name],
+            "embedding": front,
+            "scaling": [SCALE] if SCALE in self.params.specs else [],
+        }
+        return {group: tuple(names) for group, names in groups.items()}
 
     def move_to(self, block: Array, row: int) -> None:
         """Move the parameters into that row of `block`, before anything is bound to them."""
@@ -206,16 +277,18 @@ class Network:
         return {k: v for k, v in vars(self).items() if k not in ("weights", "biases")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.front, self.in_dim = None, state["layers"][0].in_dim  # of version 0.1
         vars(self).update(state)
         self._list_views()
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A network on a tape: its input, and the pre-activation and the output of each layer."""
+    """A network on a tape: its input, that of layer 0, and of each layer z and its output."""
 
     tape: Tape
     input: Node
+    first: Node
     pre_activations: tuple[Node, ...]
     layer_outputs: tuple[Node, ...]
 
@@ -225,20 +298,27 @@ class Recording:
         return self.layer_outputs[-1]
 
 
-def record(layers: Sequence[Layer], tape: Tape, batch_size: int, rng: Philox | None) -> Recording:
-    """Record the layers on `tape`; dropout draws from `rng` and is left out where it is None."""
-    dtype = next(iter(tape.params.specs.values())).dtype
-    x = h = tape.input((batch_size, layers[0].in_dim), dtype, name="input", wants_grad=True)
-    pre_activations, layer_outputs, dropouts = [], [], 0
-    for layer in layers:
-        weight = tape.parameter(tape.params.views[layer.weight_name], name=layer.weight_name)
-        bias = tape.parameter(tape.params.views[layer.bias_name], name=layer.bias_name)
-        h = tape.apply(Linear(), h, weight, bias)
+def record(network: Network, tape: Tape, batch_size: int, rng: Philox | None) -> Recording:
+    """Record the network on `tape`; dropout draws from `rng` and is left out where it is None."""
+    shape = batch_size, network.in_dim
+    x = h = tape.input(shape, network.dtype, name="input", wants_grad=True)
+    if network.front is not None:
+        h = network.front.record(tape, h)
+    first, pre_activations, layer_outputs, dropouts = h, [], [], 0
+    for layer in network.layers:
+        weight, bias = (
+            tape.parameter(tape.params.views[name], name=name)
+            for name in (layer.weight_name, layer.bias_name)
+        )
+        h = tape.apply(Linear(layer.factor), h, weight, bias)
         pre_activations.append(h)
-        if layer.activation is not None:
+        if layer.alpha_name is not None and isinstance(layer.activation, Elementwise):
+            alpha = tape.parameter(tape.params.views[layer.alpha_name], name=layer.alpha_name)
+            h = tape.apply(LearnedActivation.of(layer.activation), h, alpha)
+        elif layer.activation is not None:
             h = tape.apply(layer.activation, h)
         if layer.dropout and rng is not None:
             h = tape.apply(Dropout(layer.dropout, rng, dropouts), h)
             dropouts += 1
         layer_outputs.append(h)
-    return Recording(tape, x, tuple(pre_activations), tuple(layer_outputs))
+    return Recording(tape, x, first, tuple(pre_activations), tuple(layer_outputs))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from mlpengine.buffers import write_into
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
+from mlpengine.nn.front import Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.layers import (
@@ -33,6 +34,8 @@ from mlpengine.wording import plural
 if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp
 
+Parametrization = Literal["standard", "neural_tangent"]
+
 SHOWN = 20
 """Number of parameters that an error message lists."""
 
@@ -53,6 +56,11 @@ class Mlp(Network):
             activation.
         seed: of the initial weights and of dropout.
         dtype: float32 or float64, of everything.
+        front: computes the first layer's input from the features.
+        learned_activation: whether hidden activations f become x + alpha (f(x) - x) with one
+            learned alpha for each unit, which starts at 1.
+        parametrization: ``neural_tangent`` divides products with weights by the root of in_dim,
+            and weights start with variance 1 unless an initializer is given.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
@@ -67,11 +75,21 @@ class Mlp(Network):
         initializer: str | None = None,
         seed: int = 0,
         dtype: DTypeLike = "float32",
+        front: Front | None = None,
+        learned_activation: bool = False,
+        parametrization: Parametrization = "standard",
     ) -> None:
         self.sizes = _checked_sizes(sizes)
         if not 0 <= dropout < 1:
             raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {dropout})")
+        if parametrization not in get_args(Parametrization):
+            raise UsageError(
+                f"mlp: parametrization must be one of {', '.join(get_args(Parametrization))} "
+                f"(got {parametrization!r})"
+            )
         self.dropout, self.initializer = float(dropout), initializer
+        self.learned_activation = learned_activation
+        self.parametrization: Parametrization = parametrization
         hidden = len(self.sizes) - 2
         each = _one_each(activation, hidden)
         if len(each) != hidden:
@@ -80,10 +98,26 @@ class Mlp(Network):
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
         weights_rng, rng = np.random.default_rng(seed).spawn(2)
-        layers = plan_layers(self.sizes, ops, self.dropout)
-        super().__init__(layers, floating(dtype, "mlp"), Philox.drawn(rng))
+        layers = plan_layers(
+            self.sizes,
+            ops,
+            self.dropout,
+            front=front,
+            learned_activation=learned_activation,
+            neural_tangent=parametrization == "neural_tangent",
+        )
+        in_dim = self.sizes[0]
+        super().__init__(
+            layers, floating(dtype, "mlp"), Philox.drawn(rng), front=front, in_dim=in_dim
+        )
+        own = "unit_normal" if parametrization == "neural_tangent" else None
         for weight, op in zip(self.weights, ops, strict=True):
-            initialize(weight, initializer or suited_to(op), weights_rng)
+            initialize(weight, initializer or own or suited_to(op), weights_rng)
+        for layer in layers:
+            if layer.alpha_name is not None:
+                self.params.views[layer.alpha_name][...] = 1
+        if front is not None:
+            front.initialize(self.params.views, weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
 
     @renamed_argument("checkpointing", "rematerialization")
@@ -174,7 +208,14 @@ class Mlp(Network):
             "activations": [activation_to_dict(layer.activation) for layer in self.layers],
             "dropout": self.dropout,
             "dtype": self.dtype.name,
+            **({"front": self.front.to_dict()} if self.front else {}),
+            **({"learned_activation": True} if self.learned_activation else {}),
+            **({"parametrization": self.parametrization} if self._is_scaled else {}),
         }
+
+    @property
+    def _is_scaled(self) -> bool:
+        return self.parametrization != "standard"
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> "Mlp":
@@ -190,22 +231,28 @@ class Mlp(Network):
             dropout=description["dropout"],
             dtype=description["dtype"],
             initializer="zeros",
+            **_described_parts(description),
         )
         mlp.initializer = None  # the description does not name it
         return mlp
 
-    def redrawn(self, seed: int) -> "Mlp":
-        """Return a network of the same architecture and options, its weights drawn with `seed`."""
+    def like(self, **changes: Any) -> "Mlp":
+        """Return a new network of this architecture and these options, but for `changes`.
+
+        Its weights are drawn anew, as those of `Mlp`; the same layers are frozen.
+        """
         *hidden, last = (layer.activation for layer in self.layers)
-        mlp = Mlp(
-            self.sizes,
-            activation=hidden,
-            output_activation=last,
-            dropout=self.dropout,
-            initializer=self.initializer,
-            seed=seed,
-            dtype=self.dtype,
-        )
+        options: dict[str, Any] = {
+            "activation": hidden,
+            "output_activation": last,
+            "dropout": self.dropout,
+            "initializer": self.initializer,
+            "dtype": self.dtype,
+            "front": self.front,
+            "learned_activation": self.learned_activation,
+            "parametrization": self.parametrization,
+        }
+        mlp = Mlp(self.sizes, **options | changes)
         mlp.freeze(self.frozen)
         return mlp
 
@@ -219,8 +266,17 @@ class Mlp(Network):
         not fit it.
         """
         ops = _described_activations(description)
-        layers = plan_layers(_checked_sizes(description["sizes"]), ops, description["dropout"])
-        check_arrays(parameter_specs(layers, np.dtype(description["dtype"])), state)
+        sizes, parts = _checked_sizes(description["sizes"]), _described_parts(description)
+        front = parts["front"]
+        layers = plan_layers(
+            sizes,
+            ops,
+            description["dropout"],
+            front=front,
+            learned_activation=parts["learned_activation"],
+        )
+        dtype = np.dtype(description["dtype"])
+        check_arrays(parameter_specs(layers, dtype, front, sizes[0]), state)
         mlp = cls.from_dict(description)
         mlp.load_state_dict(state)
         return mlp
@@ -246,6 +302,7 @@ class Mlp(Network):
         return {k: v for k, v in super().__getstate__().items() if k != "_thread"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.learned_activation, self.parametrization = False, "standard"  # of version 0.1
         super().__setstate__(state)
         self._thread = local()
 
@@ -261,6 +318,22 @@ class Architecture(TypedDict):
     activations: list[dict[str, Any]]
     dropout: float
     dtype: Literal["float32", "float64"]
+    front: NotRequired[dict[str, Any]]
+    learned_activation: NotRequired[bool]
+    parametrization: NotRequired[Parametrization]
+
+
+def _described_parts(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Mlp` that descriptions without these parts leave out."""
+    front = None
+    if "front" in description:
+        conform(description["front"], Front, "front")
+        front = Front(**description["front"])
+    return {
+        "front": front,
+        "learned_activation": description.get("learned_activation", False),
+        "parametrization": description.get("parametrization", "standard"),
+    }
 
 
 def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None]:

@@ -44,7 +44,7 @@ class Scratch:
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
         self.backend, self.rematerialization = backend, rematerialization
         rng = mlp.rng if training else None
-        self.recording: Recording = record(mlp.layers, Tape.over(mlp.params), batch_size, rng)
+        self.recording: Recording = record(mlp, Tape.over(mlp.params), batch_size, rng)
         tape = self.recording.tape
         plan = ForwardPlan(
             tape,
@@ -60,6 +60,14 @@ class Scratch:
         self.output: Array = self.program.value(self.recording.output)
         self.calls = self.program.calls
         self._shorter: dict[int, Scratch] = {}
+
+    @property
+    def first(self) -> Array:
+        """What layer 0 reads: the input, or what the front computes from it.
+
+        Raises: TapeError as `activations`.
+        """
+        return self.program.value(self.recording.first)
 
     @property
     def activations(self) -> list[Array]:

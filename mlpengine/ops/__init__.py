@@ -42,7 +42,8 @@ from mlpengine.ops.elementwise import (
     Sqrt,
     Sub,
 )
-from mlpengine.ops.formulas import FormulaActivation, FormulaLoss
+from mlpengine.ops.embeddings import PeriodicEmbedding
+from mlpengine.ops.formulas import FormulaActivation, FormulaLoss, LearnedActivation
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.losses import (
@@ -100,6 +101,7 @@ __all__ = [
     "IndexSelect",
     "LayerNorm",
     "LeakyRelu",
+    "LearnedActivation",
     "Linear",
     "Log",
     "Log2",
@@ -121,6 +123,7 @@ __all__ = [
     "Mish",
     "Mul",
     "Neg",
+    "PeriodicEmbedding",
     "Philox",
     "Poisson",
     "Pow",

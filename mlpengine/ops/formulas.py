@@ -1,12 +1,13 @@
-"""An activation and a loss defined by the text of a formula."""
+"""An activation and a loss defined by the text of a formula, and learned activations."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, ClassVar
 
-from mlpengine.errors import FormulaError
+from mlpengine.errors import FormulaError, UsageError
 from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
+from mlpengine.ops._op import REGISTRY
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,48 @@ class FormulaActivation(Elementwise, name="formula_activation"):
 
     def formula(self, x: Expr) -> Expr:
         return parse(self.text, [str(x.leaf)])
+
+
+@dataclass(frozen=True)
+class LearnedActivation(Elementwise, name="learned_activation"):
+    """A mixture of x and an activation f in learned shares, y = x + alpha * (f(x) - x).
+
+    Shapes: x (..., units), alpha (units,), or any shapes that broadcast.
+    Backward: dx = dy * (1 - alpha) + alpha * dy * f'(x), dalpha = dy * (f(x) - x).
+    Raises: UsageError unless `activation` names an element-wise op of one operand.
+    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
+    """
+
+    activation: str = "mish"
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        kind = REGISTRY.get(self.activation)
+        if kind is None or not issubclass(kind, Elementwise) or kind.broadcasts:
+            raise UsageError(
+                f"learned activation: must be an element-wise activation (got {self.activation!r})"
+            )
+
+    @classmethod
+    def of(cls, op: Elementwise) -> "LearnedActivation":
+        """Return the mixture with the activation `op`."""
+        options: dict[str, Any] = asdict(op) if is_dataclass(op) else {}
+        return cls(op.name, tuple(options.items()))
+
+    @property
+    def base(self) -> Any:
+        """The activation f."""
+        return REGISTRY[self.activation](**dict(self.options))
+
+    def formula(self, x: Expr, alpha: Expr) -> Expr:
+        y: Expr = (1 - alpha) * x + alpha * self.base.formula(x)  # exact where alpha is 1
+        return y
+
+    def gradient(self, dy: Expr, x: Expr, alpha: Expr) -> tuple[Expr, Expr]:
+        f = self.base
+        slope = f.gradient(dy * alpha, x)
+        (through,) = slope if isinstance(slope, tuple) else (slope,)
+        return through + dy * (1 - alpha), dy * (f.formula(x) - x)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """One contiguous vector and the named views that tile it."""
 
 from collections.abc import Mapping
+from itertools import accumulate, pairwise
 from sys import maxsize
 from typing import Any
 
@@ -50,11 +51,17 @@ class Flat:
         total = sum(spec.size for spec in self.specs.values())
         self.flat = flat = memory if row is None else memory[row, :total]
         self.views: dict[str, Array] = {}
-        start = 0
-        for name, spec in self.specs.items():
-            stop = start + spec.size
-            self.views[name] = flat[start:stop].reshape(spec.shape)
-            start = stop
+        for name, place in self.places.items():
+            self.views[name] = flat[place].reshape(self.specs[name].shape)
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """The slice of the vector of each name."""
+        ends = accumulate((spec.size for spec in self.specs.values()), initial=0)
+        return {
+            name: slice(start, stop)
+            for name, (start, stop) in zip(self.specs, pairwise(ends), strict=True)
+        }
 
     def ranges(self, *, weights_only: bool = False) -> list[tuple[int, int]]:
         """Return the ranges of the vector that are not frozen, adjacent ones joined.

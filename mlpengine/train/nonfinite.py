@@ -1,5 +1,7 @@
 """Location of the first number that is not finite."""
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 
 from mlpengine.errors import TapeError
@@ -25,10 +27,13 @@ def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
     rows = bad_rows(scratch.input)
     if rows.size:
         return f"the input is not, in {_rows(rows)}"
+    views = scratch.mlp.params.views
+    front = [name for name in views if name.startswith("front.")]
+    if wrong := _first_nonfinite(views, front):
+        return f"front, forward: {wrong} is not"
     for number, layer in enumerate(scratch.mlp.layers):
-        for name in (layer.weight_name, layer.bias_name):
-            if not np.isfinite(scratch.mlp.params.views[name]).all():
-                return f"layer {number}, forward: {name} is not"
+        if wrong := _first_nonfinite(views, layer.names):
+            return f"layer {number}, forward: {wrong} is not"
         try:
             rows = bad_rows(scratch.program.value(scratch.recording.layer_outputs[number]))
         except TapeError:  # not kept under balanced rematerialization
@@ -39,10 +44,17 @@ def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
         rows = bad_rows(grads.d_hidden[number])
         if rows.size:
             return f"layer {number}, backward: the gradient of its output is not, in {_rows(rows)}"
-        for gradient in (grads.d_weights[number], grads.d_biases[number]):
-            if not np.isfinite(gradient).all():
-                return f"layer {number}, backward: the gradient of its parameters is not"
+        layer = scratch.mlp.layers[number]
+        if _first_nonfinite(grads.views, layer.names):
+            return f"layer {number}, backward: the gradient of its parameters is not"
+    if wrong := _first_nonfinite(grads.views, front):
+        return f"front, backward: the gradient of {wrong} is not"
     return "the loss overflows, although every output is finite"
+
+
+def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:
+    """Return the first of `names` whose view is not finite, or ""."""
+    return next((n for n in names if not np.isfinite(views[n]).all()), "")
 
 
 def _rows(rows: Array) -> str:

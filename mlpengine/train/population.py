@@ -51,7 +51,7 @@ class Population:
             raise UsageError(f"population: needs a seed for each of {count} (got {len(seeds)})")
         if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
             raise UsageError(f"population: seeds must be whole numbers from 0 (got {seeds!r})")
-        self._members = tuple(mlp.redrawn(int(seed)) for seed in seeds)
+        self._members = tuple(mlp.like(seed=int(seed)) for seed in seeds)
         self._place()
 
     def _place(self) -> None:

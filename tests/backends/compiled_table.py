@@ -8,6 +8,7 @@ from mlpengine import (
     Adam,
     AdamW,
     BinaryCrossEntropyWithLogits,
+    Front,
     GaussianNll,
     Huber,
     MeanAbsoluteError,
@@ -38,6 +39,8 @@ class StepCase:
     weighted: bool = False
     dropout: float = 0.0
     dtype: str = "float32"
+    parts: dict[str, object] = field(default_factory=dict)
+    """Further options of the network."""
     short: bool = False
     """Whether one of the batches is a row short, which takes a program of its own."""
     fused: bool = True
@@ -45,7 +48,12 @@ class StepCase:
 
     def step(self, backend: str, threads: int = 1) -> TrainingStep:
         mlp = Mlp(
-            self.sizes, activation=self.activation, dropout=self.dropout, seed=3, dtype=self.dtype
+            self.sizes,
+            activation=self.activation,
+            dropout=self.dropout,
+            seed=3,
+            dtype=self.dtype,
+            **self.parts,
         )
         return TrainingStep(
             mlp,
@@ -73,6 +81,12 @@ class StepCase:
         weights = rng.random(rows).astype(self.dtype) if self.weighted else None
         return x, y, weights
 
+
+RECIPE = {
+    "front": Front("pbld", scaling=True),
+    "learned_activation": True,
+    "parametrization": "neural_tangent",
+}
 
 CASES = (
     StepCase("tiny", (4, 32, 32, 1), 32, loss=MeanSquaredError(), short=True),
@@ -115,6 +129,19 @@ CASES = (
     StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),
     StepCase("softmax inside", activation="softmax", fused=False),
     StepCase("no hidden layer", (9, 4), 20),
+    StepCase("scaled", parts={"front": Front(scaling=True)}, activation="relu"),
+    StepCase("waves", (5, 9, 3), 7, parts={"front": Front("periodic", 3, frequencies=19)}),
+    StepCase(
+        "recipe",
+        (6, 33, 20, 2),
+        13,
+        "mish",
+        MeanSquaredError(),
+        parts=RECIPE | {"front": Front("pbld", 4, frequencies=9, scaling=True)},
+        short=True,
+    ),
+    StepCase("recipe of doubles", (6, 33, 2), 13, "selu", dtype="float64", parts=RECIPE),
+    StepCase("recipe in chunks", (9, 48, 3), 2500, "selu", parts=RECIPE),
     StepCase("streamed", (4, 32, 16, 4), 2500, loss=MeanSquaredError()),
     StepCase("blocked", (450, 120, 24), 64, "relu"),
     StepCase("high tiles", (21, 205, 30), 203, "relu"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from mlpengine import CompileError, Mlp, UsageError
+from mlpengine import CompileError, Front, Mlp, UsageError
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.nn.export_c import export_c
 from mlpengine.nn.layers import ACTIVATIONS
@@ -47,10 +47,24 @@ def exported(networks, folder, **options):
     return ctypes.CDLL(str(library)).net
 
 
-@pytest.mark.parametrize("activation", [*ACTIVATIONS, Gelu("tanh")], ids=str)
+PARTS = {
+    **{str(name): {"activation": name, "output_activation": name} for name in ACTIVATIONS},
+    "gelu by tanh": {"activation": Gelu("tanh"), "output_activation": Gelu("tanh")},
+    "waves": {"front": Front("periodic", 2, frequencies=3)},
+    "scaling": {"front": Front(scaling=True)},
+    "all parts": {
+        "front": Front("pbld", 4, scaling=True),
+        "activation": "mish",
+        "learned_activation": True,
+        "parametrization": "neural_tangent",
+    },
+}
+
+
+@pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_exported_c_predicts_the_same(activation, dtype, tmp_path):
-    mlp = Mlp([5, 6, 4, 3], activation=activation, output_activation=activation, dtype=dtype)
+def test_exported_c_predicts_the_same(parts, dtype, tmp_path):
+    mlp = Mlp([5, 6, 4, 3], **PARTS[parts], dtype=dtype)
     mlp.params.flat += np.random.default_rng(1).standard_normal(len(mlp.params)).astype(dtype)
     predict = exported(mlp, tmp_path)
     x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)

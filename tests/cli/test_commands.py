@@ -158,6 +158,28 @@ def test_summary_counts(at):
     assert f"parameters  {found['parameters']:,}" in text
 
 
+PARTS = (
+    *("--set", "model.front.embedding=pbld", "--set", "model.front.scaling=true"),
+    *("--set", "model.learned_activation=true"),
+)
+
+
+def test_summary_counts_the_parts_before_and_between_layers(at):
+    plain, found = (
+        json.loads(at("summary", "flowers.yaml", *parts, "--json").out) for parts in ((), PARTS)
+    )
+    numbers = (found["front"]["output"] - plain["features"]) // 3
+    assert found["front"]["embedded"] == numbers > 0
+    front = numbers * (16 + 16 + 3 * 16 + 3) + found["front"]["output"]
+    assert found["front"]["parameters"] == front
+    added = front + 16 * 3 * numbers + 16  # weights of the embedded numbers, and the alphas
+    assert found["parameters"] == plain["parameters"] + added
+    assert found["parameters"] == front + sum(layer["parameters"] for layer in found["layers"])
+    text = at("summary", "flowers.yaml", *PARTS).out
+    assert "front: pbld, 16 frequencies a feature; scaling; " in text
+    assert "relu (learned)" in text
+
+
 def test_evaluate(at, trained):
     own = json.loads(at("evaluate", "run", "--json").out)
     result = json.loads((trained / "run" / "result.json").read_text())

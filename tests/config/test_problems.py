@@ -180,6 +180,12 @@ SHORT_FORMS = {
     "training: {early_stopping: true}": lambda c: c.training.early_stopping.patience == 20,
     "training: {early_stopping: false}": lambda c: c.training.early_stopping is None,
     "training: {early_stopping: {patience: 3}}": lambda c: c.training.early_stopping.patience == 3,
+    "model: {front: {embedding: pbld}}": lambda c: c.model.front.embedding.frequencies == 16,
+    "model: {front: {embedding: true}}": lambda c: c.model.front.embedding.kind == "pbld",
+    "model: {front: {embedding: {kind: periodic, sigma: 1}}}": (
+        lambda c: c.model.front.embedding.sigma == 1
+    ),
+    "model: {hidden: [4]}": lambda c: c.model.front.embedding is None,
     "training: {threads: 2}": lambda c: c.training.threads == 2,
 }
 

@@ -98,7 +98,7 @@ def test_activations_by_layer_and_as_ops():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_initial_weights_have_the_variance_of_the_paper(name, dtype):
     mlp = Mlp([400, 300, 1], initializer=name, dtype=dtype, seed=5)
-    expected = {"he": 2 / 400, "glorot": 2 / 700, "lecun": 1 / 400, "zeros": 0}
+    expected = {"he": 2 / 400, "glorot": 2 / 700, "lecun": 1 / 400, "unit": 1, "zeros": 0}
     weight = mlp.weights[0].astype("f8")
     assert weight.var() == pytest.approx(expected[name.split("_")[0]], rel=0.02)
     assert abs(weight.mean()) < 4 * weight.std() / np.sqrt(weight.size) + 1e-12

@@ -13,6 +13,7 @@ from mlpengine.ops import (
     Gelu,
     Hardswish,
     LeakyRelu,
+    LearnedActivation,
     LogSoftmax,
     Mish,
     Relu,
@@ -120,6 +121,20 @@ CASES = [
         FormulaActivation("x * tanh(softplus(x))"),
         lambda x: x * np.tanh(-special.log_expit(-x)),
         **EVERYWHERE,
+    ),
+    *(
+        Case(
+            f"learned {name}",
+            LearnedActivation(name),
+            lambda n: (away_from([0], n, 4), normal(4)),
+            lambda x, alpha, f=f: x + alpha * (f(x) - x),
+            rtol=1e-4,
+        )
+        for name, f in [
+            ("relu", lambda x: np.maximum(x, 0)),
+            ("selu", partial(elu, alpha=1.6732632423543772, scale=1.0507009873554805)),
+            ("mish", lambda x: x * np.tanh(-special.log_expit(-x))),
+        ]
     ),
     *unary("mish", Mish(), lambda x: x * np.tanh(-special.log_expit(-x)), **EVERYWHERE),
     *unary(

@@ -53,6 +53,7 @@ from mlpengine.ops import (
     FormulaLoss,
     Gelu,
     LeakyRelu,
+    LearnedActivation,
     LogEps,
     Pow,
     Quantile,
@@ -93,6 +94,8 @@ WITH_OPTIONS = [
     Elu(0.3),
     Gelu("tanh"),
     LeakyRelu(0.2),
+    LearnedActivation("leaky_relu", (("alpha", 0.2),)),
+    LearnedActivation("selu"),
     LogEps(0.5),
     *(Pow(n) for n in (0, 1, 2, 3, 4, 0.5, -1, -2.5)),
     ScalarAdd(0.5),
@@ -106,7 +109,7 @@ def ops():
     plain = [
         op() for op in REGISTRY.values() if issubclass(op, Elementwise) and _is_plain(op, made)
     ]
-    return [*plain, *WITH_OPTIONS, LeakyRelu(), Elu(), Gelu()]
+    return [*plain, *WITH_OPTIONS, LeakyRelu(), Elu(), Gelu(), LearnedActivation()]
 
 
 def losses():
@@ -159,6 +162,8 @@ class Row:
     value_floor: float = 0
     gradient_floor: float = 0
     onnx_floor: float = 0
+    is_share: bool = False
+    """Whether the last operand lies in 0 to 1."""
 
     def floor(self, target, output):
         """Return the floor of an output: the value, or a gradient."""
@@ -186,8 +191,8 @@ class Row:
         """Return the operands by leaf, and dy, as rows of numbers."""
         x = np.array(POINTS, dtype)
         operands = [np.roll(x, 7 * i) for i in range(len(self.leaves))]
-        if self.is_loss and np.isfinite(self.op.target_range[0]):
-            lowest = 0.125 if self.op.open_below else 0
+        if self.is_share or (self.is_loss and np.isfinite(self.op.target_range[0])):
+            lowest = 0.125 if self.is_loss and self.op.open_below else 0
             operands[-1] = np.resize(np.array([lowest, 1, 0.5, 0.25], dtype), x.shape)
         dy = np.random.default_rng(1).normal(size=x.shape).astype(dtype)
         given = dict(zip(self.leaves, operands, strict=True))
@@ -203,6 +208,7 @@ EXACTNESS = {
     "gamma": CANCELS,
     "gaussian_nll": CANCELS,
     "gelu": CANCELS,
+    "learned_activation": {"value_floor": 1, "gradient_floor": 1, "is_share": True},
     "log_cosh": CANCELS,
     "poisson": CANCELS,
     "selu": SLOPE_CANCELS | {"onnx_floor": 1},

@@ -4,7 +4,7 @@ import numpy as np
 from torch_rows import Draw, Row, axis_of, normal, positive, sizes, steps, torch
 
 from mlpengine import tape as ours
-from mlpengine.ops import RunningStatistics
+from mlpengine.ops import Linear, PeriodicEmbedding, RunningStatistics
 
 nnf = torch.nn.functional
 
@@ -18,7 +18,30 @@ def linear(rng, dtype):
     x = normal(rng, sizes(rng, 2), dtype)
     out_dim = int(rng.integers(1, 6))
     w, b = normal(rng, (out_dim, x.shape[-1]), dtype), normal(rng, (out_dim,), dtype)
-    return Draw(ours.linear, nnf.linear, some(rng, x, w, b))
+    if rng.random() < 0.5:
+        return Draw(ours.linear, nnf.linear, some(rng, x, w, b))
+    factor = float(rng.normal())
+    return Draw(
+        lambda *xs: xs[0].tape.apply(Linear(factor), *xs),
+        lambda x, w, b=None: nnf.linear(x, factor * w, b),
+        some(rng, x, w, b),
+    )
+
+
+def periodic_embedding(rng, dtype):
+    rows, features, waves, outputs = (int(n) for n in rng.integers(1, 6, 4))
+    embedded = int(rng.integers(1, features + 1))
+    shapes = [(rows, features), (embedded, waves), (embedded, waves)]
+    mixing = [(embedded, outputs, waves), (embedded, outputs)] * int(rng.random() < 0.7)
+
+    def theirs(x, frequency, phase, weight=None, bias=None):
+        wave = torch.cos(2 * torch.pi * x[:, :embedded, None] * frequency + phase)
+        if weight is not None:
+            wave = torch.einsum("njk,jqk->njq", wave, weight) + bias
+        return torch.cat([x, wave.reshape(rows, -1)], 1)
+
+    op = lambda *xs: xs[0].tape.apply(PeriodicEmbedding(), *xs)  # noqa: E731
+    return Draw(op, theirs, [normal(rng, shape, dtype) for shape in [*shapes, *mixing]])
 
 
 def matmul(rng, dtype):
@@ -220,6 +243,7 @@ def ssm_scan(rng, dtype):
 
 
 ROWS: dict[str, Row] = {
+    "periodic_embedding": periodic_embedding,
     "linear": linear,
     "matmul": matmul,
     "batch_matmul": batch_matmul,

@@ -5,6 +5,7 @@ from functools import partial
 from torch_rows import Draw, Row, axis_of, normal, positive, sizes, steps, stretched, torch
 
 from mlpengine import tape as ours
+from mlpengine.ops import LearnedActivation
 
 nnf = torch.nn.functional
 
@@ -51,6 +52,16 @@ def where(rng, dtype):
     cond = rng.random(stretched(rng, shape)) < 0.5
     operands = [cond, normal(rng, shape, dtype), normal(rng, stretched(rng, shape), dtype)]
     return Draw(ours.where, torch.where, operands)
+
+
+def learned_activation(rng, dtype):
+    name, theirs = [("mish", nnf.mish), ("selu", nnf.selu), ("silu", nnf.silu)][rng.integers(3)]
+    rows, units = (int(n) for n in rng.integers(1, 6, 2))
+    return Draw(
+        lambda x, alpha: x.tape.apply(LearnedActivation(name), x, alpha),
+        lambda x, alpha: x + alpha * (theirs(x) - x),
+        [normal(rng, (rows, units), dtype), normal(rng, (units,), dtype)],
+    )
 
 
 def gelu(rng, dtype):
@@ -162,6 +173,7 @@ ROWS: dict[str, Row] = {
     "sub": binary(ours.sub, torch.sub),
     "mul": binary(ours.mul, torch.mul),
     "div": binary(ours.div, torch.div, second=positive),
+    "learned_activation": learned_activation,
     "neg": unary(ours.neg, torch.neg),
     "scalar_mul": with_scalar(ours.scalar_mul, torch.mul, -3, 3),
     "scalar_add": with_scalar(ours.scalar_add, torch.add, -3, 3),

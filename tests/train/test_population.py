@@ -288,7 +288,7 @@ def test_members_lie_in_one_block_and_predict_as_networks_do():
     np.testing.assert_allclose(
         members.mean(x), outputs.astype("f8").mean(axis=0), rtol=1e-5, atol=1e-6
     )
-    np.testing.assert_array_equal(Population(mlp, 2).params[1], mlp.redrawn(1).params.flat)
+    np.testing.assert_array_equal(Population(mlp, 2).params[1], mlp.like(seed=1).params.flat)
 
 
 def test_weights_of_a_network_from_a_description_are_drawn():

@@ -1,4 +1,4 @@
-/* exp, expm1, log, tanh and erfc of doubles: the C library's, lane by lane. */
+/* exp, expm1, log, tanh, erfc, sin and cos of doubles: the C library's, lane by lane. */
 #define BY_LANE(name)                                             \
   INLINE vec v_##name(vec x) {                                    \
     vec y;                                                        \
@@ -11,3 +11,5 @@ BY_LANE(expm1)
 BY_LANE(log)
 BY_LANE(tanh)
 BY_LANE(erfc)
+BY_LANE(sin)
+BY_LANE(cos)

@@ -9,7 +9,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlpengine.backends.compiled.kernels import ColumnSum, Draw, Kernel, LossRows, Map, Product
+from mlpengine.backends.compiled.embeddings import embedding_rows, embedding_sums
+from mlpengine.backends.compiled.kernels import (
+    ColumnSum,
+    Draw,
+    Embedding,
+    EmbeddingSums,
+    Kernel,
+    LossRows,
+    Map,
+    Product,
+)
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import loss_rows
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
@@ -80,6 +90,12 @@ class Emitter:
                 self._draw(kernel, name)
             elif isinstance(kernel, LossRows):
                 self._loss(kernel, name)
+            elif isinstance(kernel, Embedding):
+                self._row_kernel(name, kernel, embedding_rows(kernel, self.layout))
+            elif isinstance(kernel, EmbeddingSums):
+                buffers = [v.name for v in (*kernel.reads, *kernel.writes)]
+                body = embedding_sums(kernel, self.layout)
+                self._add(name, "reduce", kernel.frequency.rows, kernel.text, body, buffers)
             else:
                 self._row_kernel(name, kernel, self._map(kernel))
         for value in self.values:
@@ -141,7 +157,7 @@ class Emitter:
         self, name: str, kernel: Kernel, body: Sequence[Statement], more: Sequence[str] = ()
     ) -> None:
         names = [v.name for v in (*kernel.reads, *kernel.writes) if v.stored]
-        rows = [*kernel.reads, *kernel.writes][0].rows  # a constant value reads nothing
+        rows = [*kernel.writes, *kernel.reads][0].rows  # a loss may write nothing
         self._add(name, "rows", rows, kernel.text, body, [*names, *more])
 
     def _loss(self, kernel: LossRows, name: str) -> None:
@@ -214,7 +230,9 @@ class Emitter:
         array = np.empty((kernel.columns, kernel.rows), kernel.c.array.dtype)
         c = Value(f"{name}_turned", array, written=True, padded=True)
         self.layout.reserve(c.name, c.rows * self.layout.stride(c))
-        return Product("weight_gradient", kernel.b, kernel.a, c, None, kernel.text)
+        return Product(
+            "weight_gradient", kernel.b, kernel.a, c, None, kernel.text, factor=kernel.factor
+        )
 
     def _packing(self, kernel: Product, tiling: Tiling, name: str, panel: str) -> None:
         self.layout.reserve(panel, panel_count(kernel, self.layout))

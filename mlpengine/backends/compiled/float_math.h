@@ -1,5 +1,5 @@
-/* Vectorized exp, expm1, log, tanh and erfc of floats, to 2 units in the last place (erfc to 1e-7)
-   over the normal numbers.  NaN stays NaN.  The coefficients are minimax fits of a relative error
+/* Vectorized exp, expm1, log, tanh, erfc, sin and cos of floats, to 2 units in the last place (erfc
+   to 1e-7, sin and cos to 1e-7 of their largest value) over the normal numbers.  NaN stays NaN.  The coefficients are minimax fits of a relative error
    below 1e-8. */
 
 /* 2^n for whole n in -252 to 254, in two factors so that neither overflows before the product. */
@@ -102,3 +102,41 @@ INLINE vec v_erfc(vec x) {
   vec far = select(x > splat(4.0f), splat(0.0f), v_exp(q));
   return select(size < splat(1.0f), near, far);
 }
+
+/* sin(x + turns pi / 2).  The part of x beyond whole quarters is exact to 1e-7 up to the limit, since
+   the first two terms of pi / 2 have few digits; beyond it the C library computes each lane.
+   Source of the coefficients: Cephes, sinf.c (Moshier 1992). */
+#define LARGEST_ANGLE 8192.0f
+INLINE vec sine_of_quarters(vec x, const bits turns) {
+  const vec shift = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
+  vec t = x * splat(0.636619772367581f) + shift;
+  vec whole = t - shift;
+  ivec quarter = (ivec)t + turns;
+  vec r = x - whole * splat(1.5703125f);
+  r -= whole * splat(4.837512969970703125e-4f);
+  r -= whole * splat(7.549789948768648e-8f);
+  vec z = r * r;
+  vec sine = splat(-1.9515295891e-4f);
+  sine = sine * z + splat(8.3321608736e-3f);
+  sine = (sine * z + splat(-1.6666654611e-1f)) * (z * r) + r;
+  vec cosine = splat(2.443315711809948e-5f);
+  cosine = cosine * z + splat(-1.388731625493765e-3f);
+  cosine = (cosine * z + splat(4.166664568298827e-2f)) * (z * z);
+  cosine += splat(1.0f) - splat(0.5f) * z;
+  vec y = select((quarter & 1) == 1, cosine, sine);
+  return (vec)((ivec)y ^ ((quarter & 2) << 30));
+}
+INLINE long has_large_angles(vec x) {
+  ivec large = ~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE)));
+  bits any = 0;
+  UNROLL for (long i = 0; i < LANES; i++) any |= large[i];
+  return any;
+}
+#define SINE(name, turns)                                         \
+  INLINE vec v_##name(vec x) {                                    \
+    if (!has_large_angles(x)) return sine_of_quarters(x, turns);  \
+    for (long i = 0; i < LANES; i++) x[i] = name##f(x[i]);        \
+    return x;                                                     \
+  }
+SINE(sin, 0)
+SINE(cos, 1)

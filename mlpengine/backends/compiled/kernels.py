@@ -15,7 +15,10 @@ Form = Literal["forward", "input_gradient", "weight_gradient"]
 
 @dataclass(eq=False)
 class Map:
-    """An element-wise rule on values of one shape; ``names`` maps the rule's names to values."""
+    """An element-wise rule; ``names`` maps the rule's names to values.
+
+    The values have one shape, but those it reads may also be vectors, the same for every row.
+    """
 
     rule: Rule
     op: GradOp
@@ -38,6 +41,7 @@ class Product:
     """A matrix product c = a b of one of three forms, and the maps fused into its last pass.
 
     forward: y = x w^T (+ bias); input_gradient: dx = dy w; weight_gradient: dw = dy^T x.
+    Each product is multiplied by `factor`, before the bias is added.
     """
 
     form: Form
@@ -47,6 +51,7 @@ class Product:
     bias: Value | None
     text: str
     epilogue: list[Map] = field(default_factory=list)
+    factor: float = 1.0
 
     @property
     def rows(self) -> int:
@@ -142,15 +147,67 @@ class Draw:
         return [self.out]
 
 
-Kernel = Map | Product | ColumnSum | LossRows | Draw
+@dataclass(eq=False)
+class Embedding:
+    """The forward rule of `PeriodicEmbedding`; `weight` and `bias` may be None."""
+
+    x: Value
+    frequency: Value
+    phase: Value
+    weight: Value | None
+    bias: Value | None
+    y: Value
+    text: str
+
+    @property
+    def reads(self) -> list[Value]:
+        """What it reads."""
+        mixing = [v for v in (self.weight, self.bias) if v is not None]
+        return [self.x, self.frequency, self.phase, *mixing]
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes."""
+        return [self.y]
+
+
+@dataclass(eq=False)
+class EmbeddingSums:
+    """The gradients of the parameters of a `PeriodicEmbedding`, summed over the rows."""
+
+    dy: Value
+    x: Value
+    frequency: Value
+    phase: Value
+    weight: Value | None
+    d_frequency: Value
+    d_phase: Value
+    d_weight: Value | None
+    d_bias: Value | None
+    text: str
+
+    @property
+    def reads(self) -> list[Value]:
+        """What it reads."""
+        mixing = [self.weight] if self.weight else []
+        return [self.dy, self.x, self.frequency, self.phase, *mixing]
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes."""
+        mixing = [v for v in (self.d_weight, self.d_bias) if v is not None]
+        return [self.d_frequency, self.d_phase, *mixing]
+
+
+Kernel = Map | Product | ColumnSum | LossRows | Draw | Embedding | EmbeddingSums
 
 
 def read_by_vectors(kernel: Kernel, lanes: int) -> list[Value]:
     """Return the values that `kernel` reads by whole vectors, for every length of the rows."""
-    if isinstance(kernel, LossRows | ColumnSum | Draw):
-        return []
     if isinstance(kernel, Map):
         return kernel.reads
+    if not isinstance(kernel, Product):
+        return []
     vectors = [v for m in kernel.epilogue for v in m.reads]
     if kernel.bias is not None:
         vectors.append(kernel.bias)

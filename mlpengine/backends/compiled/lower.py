@@ -7,6 +7,8 @@ from typing import Any, Protocol
 from mlpengine.backends.compiled.kernels import (
     ColumnSum,
     Draw,
+    Embedding,
+    EmbeddingSums,
     Kernel,
     LossRows,
     Map,
@@ -94,17 +96,19 @@ def _any_length(kernels: list[Kernel], lanes: int) -> list[Value]:
 def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:
     op = instruction.op
     if op is None:
-        raise UnsupportedError(instruction.kind)
+        return [_column_sum(instruction, values)]
     direction: Direction = "backward" if instruction.kind == "backward" else "forward"
     if instruction.kind == "loss":
         return [_loss(instruction, op, values)]
     if op.name == "linear":
         rule = _linear_backward if direction == "backward" else _linear_forward
-        return rule(instruction, values)
+        return rule(instruction, values, op.factor)  # type: ignore[attr-defined]
     if isinstance(op, Dropout) and direction == "forward":
         draw = Draw(op, values.write(instruction.work["mask"], "mask_"), "")
         draw.out.mask, draw.text = op, f"{draw.out.name} of dropout"
         return [draw, _map(instruction, op, direction, values)]
+    if op.name == "periodic_embedding":
+        return [_embedding(instruction, values, direction)]
     return [_map(instruction, op, direction, values)]
 
 
@@ -124,31 +128,68 @@ def _loss(instruction: InstructionLike, op: GradOp, values: Values) -> LossRows:
     return LossRows(op, output, target, weight, d_output, total, f"{op.name}, and its gradient")
 
 
-def _linear_forward(instruction: InstructionLike, values: Values) -> list[Kernel]:
+def _column_sum(instruction: InstructionLike, values: Values) -> ColumnSum:
+    """Return the sum over rows that undoes the broadcast of a vector along them."""
+    arrays = [*instruction.reads, *instruction.writes]
+    if (
+        instruction.kind != "reduce"
+        or arrays[0].ndim != 2
+        or arrays[0].shape[1:] != arrays[1].shape
+    ):
+        raise UnsupportedError(instruction.kind)
+    x, y = values.read(arrays[0]), values.write(arrays[1], "d_vector_")
+    return ColumnSum(x, y, f"{y.name} = columns of {x.name} summed")
+
+
+def _embedding(
+    instruction: InstructionLike, values: Values, direction: Direction
+) -> Embedding | EmbeddingSums:
+    given: list[Any] = [None if r is None else values.read(r) for r in instruction.reads]
+    writes = instruction.writes
+    if direction == "backward":
+        mixes = given[-1] is not None
+        if [w is not None for w in writes] != [False, True, True, mixes, mixes]:
+            raise UnsupportedError("the gradient of embedded numbers")
+    made: list[Any] = [None if w is None else values.write(w, "embedding_") for w in writes]
+    if direction == "forward":
+        x, frequency, phase, weight, bias = given
+        text = f"{made[0].name} = {x.name} embedded"
+        return Embedding(x, frequency, phase, weight, bias, made[0], text)
+    dy, x, frequency, phase, weight = given
+    _, d_frequency, d_phase, d_weight, d_bias = made
+    return EmbeddingSums(
+        dy, x, frequency, phase, weight, d_frequency, d_phase, d_weight, d_bias, "embedding, summed"
+    )
+
+
+def _linear_forward(instruction: InstructionLike, values: Values, factor: float) -> list[Kernel]:
     x, w, b = (None if r is None else values.read(r) for r in instruction.reads)
     (out,) = instruction.writes
     assert out is not None
     assert x is not None
     assert w is not None
     y = values.write(out, "linear_")
-    return [Product("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T")]
+    return [Product("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T", factor=factor)]
 
 
-def _linear_backward(instruction: InstructionLike, values: Values) -> list[Kernel]:
+def _linear_backward(instruction: InstructionLike, values: Values, factor: float) -> list[Kernel]:
     dy, x, w = (values.read(r) for r in instruction.reads)
     dx, dw, db = instruction.writes
     kernels: list[Kernel] = []
     if dw is not None:
         c = values.write(dw, "d_weight_")
         kernels.append(
-            Product("weight_gradient", dy, x, c, None, f"{c.name} = {dy.name}^T {x.name}")
+            Product(
+                "weight_gradient", dy, x, c, None, f"{c.name} = {dy.name}^T {x.name}", factor=factor
+            )
         )
     if db is not None:
         out = values.write(db, "d_bias_")
         kernels.append(ColumnSum(dy, out, f"{out.name} = columns of {dy.name} summed"))
     if dx is not None:
         c = values.write(dx, "d_x_")
-        kernels.append(Product("input_gradient", dy, w, c, None, f"{c.name} = {dy.name} {w.name}"))
+        text = f"{c.name} = {dy.name} {w.name}"
+        kernels.append(Product("input_gradient", dy, w, c, None, text, factor=factor))
     return kernels
 
 
@@ -163,8 +204,10 @@ def _map(instruction: InstructionLike, op: GradOp, direction: Direction, values:
     written = {n: a for n, a in zip(slots, instruction.writes, strict=True) if a is not None}
     arrays |= written
     rule = rule.limited_to(arrays)
-    shapes = {arrays[name].shape for name in (*rule.reads, *rule.writes)}
-    if len(shapes) != 1 or () in shapes:
+    shapes = {arrays[name].shape for name in rule.writes}
+    shape = min(shapes)
+    along_rows = {shape, shape[-1:]} if len(shape) == 2 else {shape}
+    if len(shapes) != 1 or () in shapes or {arrays[n].shape for n in rule.reads} - along_rows:
         raise UnsupportedError(f"{op.name} {direction} of several shapes")
     names = {name: values.read(arrays[name]) for name in rule.reads}
     role = f"d_{op.name}_" if backward else f"{op.name}_"

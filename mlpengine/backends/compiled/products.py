@@ -22,6 +22,7 @@ from mlpengine.backends.compiled.statements import (
 )
 from mlpengine.backends.compiled.tiling import Tiling
 from mlpengine.backends.compiled.values import Value
+from mlpengine.formula import c_number
 
 TILE_PARAMETERS = (
     "const int rows, const int wide, const int part, const long i, const long j, "
@@ -181,7 +182,9 @@ def _epilogue(product: Product, layout: Layout) -> Sequence[Statement]:
     """Return the statements applied to each vector of c before it is stored."""
     known = {product.c: f"at_{product.c.name}"}
     bias = f" + {load(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
-    lines: list[Statement] = [f"const vec {known[product.c]} = sum[r][v]{bias};"]
+    factor = c_number(product.factor, layout.itemsize)
+    scaled = "sum[r][v]" if product.factor == 1 else f"sum[r][v] * splat({factor})"
+    lines: list[Statement] = [f"const vec {known[product.c]} = {scaled}{bias};"]
     for step in product.epilogue:
         lines += map_statements(step, layout, "(i + r)", "j + v * LANES", known)
     stored = [value for value in product.writes if value.stored]
@@ -201,7 +204,8 @@ def map_statements(
         value = step.names[name]
         if value not in known:
             known[value] = f"at_{value.name}"
-            lines.append(f"const vec {known[value]} = {layout.load(value, row, column)};")
+            at = row if value.rows > 1 else "0"
+            lines.append(f"const vec {known[value]} = {layout.load(value, at, column)};")
     for name in step.rule.writes:
         known[step.names[name]] = f"at_{step.names[name].name}"
     names = {name: known[value] for name, value in step.names.items()}

@@ -48,8 +48,6 @@ INLINE vec v_normal_cdf(vec x) {
   }
 LANE_BY_LANE(log1p)
 LANE_BY_LANE(log2)
-LANE_BY_LANE(sin)
-LANE_BY_LANE(cos)
 INLINE vec v_pow(vec x, real n) {
   for (long i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? powf(x[i], n) : pow(x[i], n);
   return x;

@@ -1,0 +1,139 @@
+"""Periodic embeddings of numbers, row by row, and the sums that are their gradients."""
+
+from collections.abc import Sequence
+from math import pi
+
+from mlpengine.backends.compiled.kernels import Embedding, EmbeddingSums
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
+from mlpengine.backends.compiled.values import Value, padded_length
+
+
+def embedding_rows(kernel: Embedding, layout: Layout) -> Sequence[Statement]:
+    """Return the loop over rows `first` to `last`: the features, then the embedded numbers."""
+    features, waves = kernel.x.columns, kernel.frequency.columns
+    outputs = _outputs(kernel.weight, kernel.frequency)
+    vectors = padded_length(waves, layout.lanes) // layout.lanes
+    body: list[Statement] = [f"real *restrict to = y + {features} + j * {outputs};"]
+    angle = _angle(kernel.frequency, kernel.phase, "x[j]")
+    if kernel.weight is None or kernel.bias is None:
+        body += _vectors(waves, layout, [store("to + k", f"v_cos({angle})", "n")])
+    else:
+        weight, bias = kernel.weight.name, kernel.bias.name
+        row = f"{weight} + (j * {outputs} + q) * {waves} + k"
+        body += [
+            f"vec wave[{vectors}];",
+            *_vectors(waves, layout, [f"wave[k / LANES] = v_cos({angle});"]),
+            Loop(
+                "q",
+                0,
+                outputs,
+                [
+                    "vec sum = {0};",
+                    *_vectors(waves, layout, [f"sum += wave[k / LANES] * {load(row, 'n')};"]),
+                    f"to[q] = {bias}[j * {outputs} + q] + sum_lanes(sum);",
+                ],
+            ),
+        ]
+    copy = f"memcpy(y, x, {features} * sizeof(real));"
+    rows: list[Statement] = [
+        f"const real *restrict x = {layout.at(kernel.x, 'i', '0')};",
+        f"real *restrict y = {layout.at(kernel.y, 'i', '0')};",
+        copy,
+        Loop("j", 0, kernel.frequency.rows, body),
+    ]
+    return [Loop("i", "first", "last", rows)]
+
+
+def embedding_sums(kernel: EmbeddingSums, layout: Layout) -> Sequence[Statement]:
+    """Return the loop over features `first` to `last`; rows `begin` to `end` are added."""
+    features, waves = kernel.x.columns, kernel.frequency.columns
+    outputs = _outputs(kernel.weight, kernel.frequency)
+    vectors = padded_length(waves, layout.lanes) // layout.lanes
+    zeros: list[Statement] = [
+        f"vec by_frequency[{vectors}] = {{{{0}}}}, by_phase[{vectors}] = {{{{0}}}};"
+    ]
+    terms: list[Statement] = [
+        f"const vec angle = {_angle(kernel.frequency, kernel.phase, 'x')};",
+    ]
+    each_row: list[Statement] = []
+    ends: list[Statement] = []
+    if kernel.weight is None or kernel.d_weight is None or kernel.d_bias is None:
+        terms.append(f"const vec slope = -{load('dy + k', 'n')} * v_sin(angle);")
+    else:
+        row = f"(j * {outputs} + q) * {waves} + k"
+        mine = f"by_weight[q * {vectors} + k / LANES]"
+        zeros.append(
+            f"vec by_weight[{outputs * vectors}] = {{{{0}}}}; real by_bias[{outputs}] = {{0}};"
+        )
+        mixed: list[Statement] = [
+            f"{mine} += splat(dy[q]) * wave;",
+            f"through += splat(dy[q]) * {load(f'{kernel.weight.name} + {row}', 'n')};",
+        ]
+        terms += [
+            "const vec wave = v_cos(angle);",
+            "vec through = {0};",
+            Loop("q", 0, outputs, mixed),
+            "const vec slope = -through * v_sin(angle);",
+        ]
+        each_row.append(Loop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
+        added = _added(f"{kernel.d_weight.name} + {row}", mine)
+        bias = f"{kernel.d_bias.name}[j * {outputs} + q]"
+        ends = [
+            Loop(
+                "q",
+                0,
+                outputs,
+                [*_vectors(waves, layout, added), f"{bias} = by_bias[q] + (begin ? {bias} : 0);"],
+            )
+        ]
+    terms += ["by_phase[k / LANES] += slope;", "by_frequency[k / LANES] += slope * splat(x);"]
+    rows: list[Statement] = [
+        f"const real x = *({layout.at(kernel.x, 'i', 'j')});",
+        f"const real *restrict dy = {layout.at(kernel.dy, 'i', str(features))} + j * {outputs};",
+        *_vectors(waves, layout, terms),
+        *each_row,
+    ]
+    place = f"j * {waves} + k"
+    turns = f"by_frequency[k / LANES] * splat((real){2 * pi!r})"
+    stores = [
+        *_added(f"{kernel.d_phase.name} + {place}", "by_phase[k / LANES]"),
+        *_added(f"{kernel.d_frequency.name} + {place}", turns),
+    ]
+    body = [*zeros, Loop("i", "begin", "end", rows), *_vectors(waves, layout, stores), *ends]
+    return [Loop("j", "first", "last", body)]
+
+
+def _outputs(weight: Value | None, frequency: Value) -> int:
+    return frequency.columns if weight is None else int(weight.array.shape[1])
+
+
+def _angle(frequency: Value, phase: Value, x: str) -> str:
+    """Return the angles of the vector `k` of feature `j` at `x`."""
+    place = f"j * {frequency.columns} + k"
+    period = f"splat({x}) * {load(f'{frequency.name} + {place}', 'n')}"
+    return f"{period} * splat((real){2 * pi!r}) + {load(f'{phase.name} + {place}', 'n')}"
+
+
+def _added(place: str, value: str) -> list[Statement]:
+    """Return the statements that store a vector, added to what is there unless `begin` is 0."""
+    return [
+        Block(
+            [
+                f"vec total = {value};",
+                If("begin", [f"total += {load(place, 'n')};"]),
+                store(place, "total", "n"),
+            ]
+        )
+    ]
+
+
+def _vectors(count: int, layout: Layout, body: Sequence[Statement]) -> list[Statement]:
+    """Return a loop over the vectors from ``k`` of `count` numbers, of ``n`` lanes each."""
+    whole = count // layout.lanes * layout.lanes
+    parts: list[Statement] = []
+    if whole:
+        parts.append(Loop("k", 0, whole, ["const long n = LANES;", *body], step="LANES"))
+    if count % layout.lanes:
+        parts.append(Block([f"const long k = {whole}, n = {count % layout.lanes};", *body]))
+    return parts

@@ -1,0 +1,119 @@
+"""The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
+
+from dataclasses import asdict, dataclass
+from math import pi, sqrt
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from mlpengine.errors import UsageError
+from mlpengine.ops import Mul, PeriodicEmbedding
+from mlpengine.spec import Array, Spec
+from mlpengine.tape.tape import Node, Tape
+
+Embedding = Literal["none", "periodic", "pbld"]
+
+EMBEDDING, SCALE = "front.embedding", "front.scale"
+"""Names of the parameters: the first is a prefix."""
+
+
+@dataclass(frozen=True)
+class Front:
+    """Learned functions of the features, which a network's first layer reads in their place.
+
+    Attributes:
+        embedding: ``pbld`` adds to each feature ``outputs - 1`` linear functions of `frequencies`
+            cosines of it; ``periodic`` adds the cosines themselves; or none.
+        embedded: number of features, the first ones, that are embedded; None for all.
+        frequencies: cosines of each feature.
+        outputs: numbers that stand for a feature with ``pbld``, itself included.
+        sigma: deviation of the initial frequencies, normal numbers in periods per unit.
+        scaling: whether all numbers are then multiplied by learned factors, which start at 1.
+
+    Raises: UsageError for values out of range.
+    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
+    """
+
+    embedding: Embedding = "none"
+    embedded: int | None = None
+    frequencies: int = 16
+    outputs: int = 4
+    sigma: float = 0.1
+    scaling: bool = False
+
+    def __post_init__(self) -> None:
+        known = get_args(Embedding)
+        if self.embedding not in known:
+            raise UsageError(
+                f"front: embedding must be one of {', '.join(known)} (got {self.embedding!r})"
+            )
+        counts = {"frequencies": self.frequencies, "outputs": self.outputs - 1}
+        for name, value in {**counts, "embedded": self.embedded or 0}.items():
+            if value < (name in counts):
+                raise UsageError(f"front: {name} is too small ({self})")
+        if not 0 < self.sigma < float("inf"):
+            raise UsageError(f"front: sigma must be above zero (got {self.sigma})")
+
+    def count(self, in_dim: int) -> int:
+        """Return how many of `in_dim` features are embedded.
+
+        Raises: UsageError if there are fewer than `embedded`.
+        """
+        if self.embedding == "none":
+            return 0
+        if self.embedded is None:
+            return in_dim
+        if self.embedded > in_dim:
+            raise UsageError(f"front: embeds {self.embedded} features, of which there are {in_dim}")
+        return self.embedded
+
+    def out_dim(self, in_dim: int) -> int:
+        """Return how many numbers the first layer reads."""
+        added = self.outputs - 1 if self.embedding == "pbld" else self.frequencies
+        return in_dim + self.count(in_dim) * added
+
+    def specs(self, in_dim: int, dtype: np.dtype[Any]) -> dict[str, Spec]:
+        """Return the specs of the parameters by name."""
+        embedded, waves, mixed = self.count(in_dim), self.frequencies, self.outputs - 1
+        shapes: dict[str, tuple[int, ...]] = {}
+        if embedded:
+            shapes[f"{EMBEDDING}.frequency"] = shapes[f"{EMBEDDING}.phase"] = embedded, waves
+            if self.embedding == "pbld":
+                shapes[f"{EMBEDDING}.weight"] = embedded, mixed, waves
+                shapes[f"{EMBEDDING}.bias"] = embedded, mixed
+        if self.scaling:
+            shapes[SCALE] = (self.out_dim(in_dim),)
+        return {name: Spec(shape, dtype) for name, shape in shapes.items()}
+
+    def initialize(self, views: dict[str, Array], rng: np.random.Generator) -> None:
+        """Fill the front's parameters among `views`, drawing from `rng` in float64.
+
+        Frequencies are normal, phases uniform in -pi to pi; weight and bias are uniform in
+        -b to b with b = 1 / sqrt(frequencies).
+        """
+        bound = 1 / sqrt(self.frequencies)
+        for name, view in views.items():
+            match name:
+                case "front.embedding.frequency":
+                    view[...] = rng.normal(0, self.sigma, view.shape)
+                case "front.embedding.phase":
+                    view[...] = rng.uniform(-pi, pi, view.shape)
+                case "front.embedding.weight" | "front.embedding.bias":
+                    view[...] = rng.uniform(-bound, bound, view.shape)
+                case "front.scale":
+                    view[...] = 1
+
+    def record(self, tape: Tape, x: Node) -> Node:
+        """Record the front on `tape`, over parameters of its names; return what layer 0 reads."""
+        nodes = {
+            name: tape.parameter(tape.params.views[name], name=name)
+            for name in self.specs(x.spec.shape[1], x.spec.dtype)
+        }
+        scale = nodes.pop(SCALE, None)
+        if nodes:
+            x = tape.apply(PeriodicEmbedding(), x, *nodes.values())
+        return x if scale is None else tape.apply(Mul(), x, scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-able data."""
+        return asdict(self)

@@ -1,0 +1,169 @@
+"""Fronts, learned activations and the neural-tangent parametrization of networks."""
+
+import numpy as np
+import pytest
+
+from mlpengine import CheckpointError, Front, MeanSquaredError, Mlp, UsageError
+from mlpengine.ops import LearnedActivation
+from mlpengine.optim import Adam
+from mlpengine.train.step import TrainingStep
+
+RECIPE = {
+    "front": Front("pbld", 3, frequencies=6, outputs=3, scaling=True),
+    "activation": "mish",
+    "learned_activation": True,
+    "parametrization": "neural_tangent",
+    "dtype": "float64",
+}
+
+
+def recipe(**changes) -> Mlp:
+    mlp = Mlp([4, 8, 5, 2], seed=3, **RECIPE | changes)
+    for view in mlp.params.views.values():
+        view += np.random.default_rng(1).normal(0, 0.1, view.shape)
+    return mlp
+
+
+def rows(count: int = 20) -> np.ndarray:
+    return np.random.default_rng(2).standard_normal((count, 4))
+
+
+def by_hand(mlp: Mlp, x: np.ndarray) -> np.ndarray:
+    """Return the outputs of `recipe` by its formula, with another layout of the embedding."""
+    p = mlp.params.views
+    frequency, phase, weight, bias = (
+        p[f"front.embedding.{name}"] for name in ("frequency", "phase", "weight", "bias")
+    )
+    waves = np.cos(2 * np.pi * x[:, :3, None] * frequency + phase)
+    mixed = np.stack([waves[:, j] @ weight[j].T + bias[j] for j in range(3)], 1)
+    h = np.concatenate([x, mixed.reshape(len(x), 6)], 1) * p["front.scale"]
+    for layer in mlp.layers:
+        z = h @ p[layer.weight_name].T / np.sqrt(layer.in_dim) + p[layer.bias_name]
+        f = z * np.tanh(np.log1p(np.exp(z)))
+        h = z if layer.alpha_name is None else z + p[layer.alpha_name] * (f - z)
+    return h
+
+
+def test_the_parts_compute_their_formulas():
+    mlp = recipe()
+    np.testing.assert_allclose(mlp.predict(rows()), by_hand(mlp, rows()), rtol=1e-12, atol=1e-12)
+
+
+def test_parameters_lie_in_one_vector_by_name_and_group():
+    mlp = recipe()
+    assert [*mlp.params.views][:5] == [
+        *(f"front.embedding.{name}" for name in ("frequency", "phase", "weight", "bias")),
+        "front.scale",
+    ]
+    assert [*mlp.params.views][5:] == [
+        *("0.weight", "0.bias", "1.alpha", "2.weight", "2.bias", "3.alpha", "4.weight", "4.bias")
+    ]
+    groups = mlp.groups
+    assert sorted(n for names in groups.values() for n in names) == sorted(mlp.params.views)
+    assert groups["alphas"] == ("1.alpha", "3.alpha")
+    assert groups["scaling"] == ("front.scale",)
+
+
+def test_every_part_starts_as_published():
+    mlp = Mlp([200, 30, 40, 1], **RECIPE | {"front": Front("pbld", scaling=True)}, seed=1)
+    p = mlp.params.views
+    assert p["front.embedding.frequency"].std() == pytest.approx(0.1, rel=0.05)
+    assert np.abs(p["front.embedding.phase"]).max() == pytest.approx(np.pi, rel=0.01)
+    for name in ("weight", "bias"):
+        assert np.abs(p[f"front.embedding.{name}"]).max() == pytest.approx(0.25, rel=0.01)
+    assert (p["front.scale"] == 1).all()
+    assert (p["1.alpha"] == 1).all()
+    assert p["0.weight"].std() == pytest.approx(1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        RECIPE,
+        {"front": Front("periodic", frequencies=3)},
+        {"front": Front(scaling=True)},
+        {"learned_activation": True},
+        {"parametrization": "neural_tangent"},
+    ],
+    ids=str,
+)
+def test_a_file_holds_all_of_it(parts, tmp_path):
+    mlp = Mlp([4, 6, 2], seed=5, **parts)
+    mlp.save(tmp_path / "mlp.safetensors")
+    other = Mlp.load(tmp_path / "mlp.safetensors")
+    assert other.to_dict() == mlp.to_dict()
+    np.testing.assert_array_equal(other.predict(rows()), mlp.predict(rows()))
+
+
+def test_networks_without_parts_are_described_as_before():
+    assert Mlp([4, 6, 2]).to_dict().keys() == {"sizes", "activations", "dropout", "dtype"}
+
+
+def test_the_gradient_of_the_input_passes_the_front():
+    mlp, x, step = recipe(), rows(1), 1e-6
+    scratch, grads = mlp.scratch(1), mlp.gradients(1, input_gradient=True)
+    mlp.forward(x, scratch)
+    grads.d_output[...] = [[1.0, -2.0]]
+    mlp.backward(scratch, grads)
+    for j in range(4):
+        ends = [by_hand(mlp, x + s * step * np.eye(4)[j]) @ [1.0, -2.0] for s in (1, -1)]
+        slope = (ends[0] - ends[1]).item() / (2 * step)
+        assert grads.d_input[0, j] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+
+
+def test_the_front_is_frozen_with_layer_0():
+    mlp = recipe()
+    mlp.freeze([0])
+    before = mlp.state_dict()
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 20)
+    step(rows(), rows()[:, :2])
+    moved = {name for name, view in mlp.params.views.items() if (view != before[name]).any()}
+    assert moved == {"2.weight", "2.bias", "3.alpha", "4.weight", "4.bias"}
+
+
+def test_a_network_like_another_has_its_parts():
+    mlp = recipe()
+    other = mlp.like(seed=9)
+    assert other.to_dict() == mlp.to_dict()
+    assert (other.params.flat != mlp.params.flat).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"embedding": "wavelets"}, "embedding must be one of none, periodic, pbld"),
+        ({"frequencies": 0}, "frequencies is too small"),
+        ({"outputs": 1}, "outputs is too small"),
+        ({"sigma": 0.0}, "sigma must be above zero"),
+        ({"embedding": "pbld", "embedded": 9}, "embeds 9 features, of which there are 4"),
+    ],
+)
+def test_a_front_out_of_range_is_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        Mlp([4, 2], front=Front(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"activation": "softmax", "learned_activation": True}, "must be element-wise"),
+        ({"parametrization": "muP"}, "parametrization must be one of standard, neural_tangent"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        Mlp([4, 3, 2], **options)
+
+
+def test_learned_activations_take_element_wise_ops_of_one_operand():
+    for name in ("add", "softmax", "unheard"):
+        with pytest.raises(UsageError, match="element-wise"):
+            LearnedActivation(name)
+
+
+@pytest.mark.parametrize(
+    "change", [{"front": {"embedding": 3}}, {"front": 3}, {"parametrization": "other"}]
+)
+def test_a_wrong_description_is_refused(change):
+    with pytest.raises((CheckpointError, UsageError)):
+        Mlp.from_dict({**recipe().to_dict(), **change})
