@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from mlpengine.config import ConfigFile, load_config, parse_override
-from mlpengine.config.build import loss_and_task
+from mlpengine.config.build import check_size, loss_and_task
 from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
 from mlpengine.data import profile
 from mlpengine.data.checks import Profile, more_features
@@ -54,6 +54,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     tables = read_tables(file, (table, targets))
     with Meter("reading every cell as training does") as meter:
         _, task = loss_and_task(file, tables.preprocessor)
+        check_size(file, tables.preprocessor, task.outputs)
         require_usable(tables, task, meter)
     fitted = after(tables, task)
     if fitted["features"] > tables.rows["train"]:

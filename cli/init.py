@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.config.proposal import propose
 from mlpengine.data import DATASETS, Profile, profile
-from mlpengine.data.checks import KEEP_IF, more_features
+from mlpengine.data.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
 from mlpengine.errors import UsageError
@@ -94,6 +94,7 @@ def remarks(facts: Profile) -> list[str]:
         if leak.is_target
     ]
     lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
+    lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]
     if facts.target_missing:
         lines.append(
             f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} have no target and are "

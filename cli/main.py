@@ -7,10 +7,11 @@ from contextlib import suppress
 from errno import ENOSPC
 from importlib import import_module
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
+from .stopping import EXIT_CODES, handled
 from .streams import keep_streams, say
 
 COMMANDS = {
@@ -41,7 +42,8 @@ Shell completion: add the line for your shell to its start file
   fish   _MLPENGINE_COMPLETE=fish_source mlpengine | source
 """
 
-SIGINT_CODE, SIGTERM_CODE = 130, 143
+CLOSED_PIPE = 141
+"""The exit code where the reader of our output has gone, as shells report it."""
 
 
 class LazyGroup(click.Group):
@@ -69,6 +71,13 @@ class LazyGroup(click.Group):
             hint = suggestion(name, COMMANDS) or f" ({', '.join(COMMANDS)})"
             raise click.UsageError(f"no such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; end quietly where the reader of our output has gone."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would exit with 1, which says that the run failed
+            ctx.exit(CLOSED_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
@@ -106,14 +115,16 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     keep_streams()
     code = run(list(sys.argv[1:] if args is None else args))
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in EXIT_CODES:
         signal.signal(number, signal.SIG_IGN)  # the result is complete: its exit code stands
     sys.exit(code)
 
 
 def run(args: list[str]) -> int:
     """Run the command line and return its exit code; an expected error prints no traceback."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in handled():
+        if number != signal.SIGINT:  # which raises KeyboardInterrupt
+            signal.signal(number, _terminate)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]  # --debug may be given anywhere
     try:
@@ -121,10 +132,10 @@ def run(args: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
-        return 1  # quietly: the reader of our output has gone, as in ``| head``
+        return CLOSED_PIPE  # quietly, as in ``| head``
     except (click.Abort, KeyboardInterrupt):
         _say("interrupted")
-        return SIGINT_CODE
+        return EXIT_CODES[signal.SIGINT]
     except click.ClickException as error:
         _say(_usage(error))
         return error.exit_code
@@ -174,8 +185,8 @@ def _say(text: str) -> None:
         say(text, err=True)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(SIGTERM_CODE)
+def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(EXIT_CODES[signal.Signals(number)])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from mlpengine.config.build import Experiment
-from mlpengine.config.columns import column_verdicts
+from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.measure import DEVIATION, ONE_NETWORK, Measured, measure
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict
@@ -137,7 +137,7 @@ class Session:
     ) -> None:
         self.directory, self.resumed, self.progress = directory, checkpoint, progress
         self.measured = Measured()
-        self.column_verdicts: list[Verdict] = []
+        self.column_verdicts = cell_verdicts(experiment.file, experiment.tables)
         if checkpoint:
             experiment = replace(experiment, threads=checkpoint.header["environment"]["threads"])
         self.experiment = experiment
@@ -181,7 +181,7 @@ class Session:
                 progress.close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts of the diagnostics, preceded after the end by those about columns."""
+        """Return what is odd about cells and, after the end, columns; then the diagnostics'."""
         return [*self.column_verdicts, *(self.diagnostics.verdicts() if self.diagnostics else [])]
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class Session:
         else:
             self.measured = measure(experiment, self.loop)
             measured = self.measured.metrics
-            self.column_verdicts = column_verdicts(experiment.file, experiment.tables)
+            self.column_verdicts += column_verdicts(experiment.file, experiment.tables)
         outcome = {
             "run_dir": str(directory.path),
             "parameters": experiment.model.params.size,

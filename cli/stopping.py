@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM during training: the first ends it after the step, the second at once."""
+"""Signals that end training: the first ends it after the step, the second at once."""
 
 import os
 import signal
@@ -9,6 +9,15 @@ from types import FrameType
 import click
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+if hasattr(signal, "SIGHUP"):  # of a closed terminal; Windows has none
+    EXIT_CODES[signal.SIGHUP] = 129
+
+
+def handled() -> list[signal.Signals]:
+    """Return the signals that end a command; a SIGHUP that is ignored, as by nohup, does not."""
+    hangup = getattr(signal, "SIGHUP", None)
+    ignored = hangup is not None and signal.getsignal(hangup) is signal.SIG_IGN
+    return [number for number in EXIT_CODES if not (ignored and number == hangup)]
 
 
 class Stopping:
@@ -40,9 +49,9 @@ class Stopping:
 
 @contextmanager
 def stops(*, quiet: bool = False) -> Iterator[Stopping]:
-    """Handle SIGINT and SIGTERM within the context; restore the handlers after it."""
+    """Handle the signals of `EXIT_CODES` within the context; restore the handlers after it."""
     state = Stopping(quiet=quiet)
-    before = {number: signal.signal(number, state.handle) for number in EXIT_CODES}
+    before = {number: signal.signal(number, state.handle) for number in handled()}
     try:
         yield state
     finally:

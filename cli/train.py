@@ -173,6 +173,7 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
     ]
     lines[1:1] = [f"         {line}" for line in experiment.tables.remarks]
     if session:
+        lines[1:1] = [f"         warning: {verdict}" for verdict in session.column_verdicts]
         lines.append(f"run      {session.directory.path}")
     if session and session.resumed:
         done = len(session.loop.history.rows)

@@ -68,4 +68,4 @@ class Uncopyable:
     _instead: ClassVar[str] = "is bound to its buffers; copy what it was made from"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TapeError(f"{type(self).__name__}: cannot be copied or pickled ({self._instead})")
+        raise TapeError(f"{type(self).__name__}: cannot be copied or pickled (it {self._instead})")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from pathlib import Path
 
-from mlpengine.errors import MlpEngineError, RunError
+from mlpengine.errors import MlpEngineError, RunError, UsageError
 from mlpengine.wording import nearest
 
 TEMPORARY = ".tmp-"
@@ -28,6 +28,13 @@ def writing(path: str | Path, what: str = "written") -> Iterator[None]:
         advice = "; make room and start again" if error.errno == ENOSPC else ""
         cause = error.strerror or error
         raise RunError(f"{path}: cannot be {what} ({cause}){advice}") from error
+
+
+def checked_path(path: object, where: str) -> Path:
+    """Return what a caller gave as a path.  Raises: UsageError if it is no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{where}: needs the path of a file (got {path!r:.60})")
+    return Path(path)
 
 
 def read_file(path: Path) -> bytes:

@@ -8,8 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from mlpengine import Mlp, RunError
+from mlpengine import Mlp, RunError, UsageError
+from mlpengine.config import load_config
+from mlpengine.data import read_blocks, read_table
+from mlpengine.export import export
 from mlpengine.files import TEMPORARY, write_atomically
+from mlpengine.train.model import Model, load
 
 
 def test_eight_threads_write_one_path(tmp_path):
@@ -96,3 +100,21 @@ def test_a_disk_that_holds_something_else_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(RunError, match="the disk does not hold what was written"):
         write_atomically(tmp_path / "a", b"bytes")
     assert os.listdir(tmp_path) == []
+
+
+NO_PATHS = {
+    "load": load,
+    "Model.load": Model.load,
+    "Mlp.load": Mlp.load,
+    "Mlp.save": lambda path: Mlp([2, 1]).save(path),
+    "load_config": load_config,
+    "export": lambda path: export(Mlp([2, 1]), path),
+    "read_table": read_table,
+    "read_blocks": lambda path: next(read_blocks(path)),
+}
+
+
+@pytest.mark.parametrize("name", NO_PATHS)
+def test_what_is_no_path_is_refused_in_one_line(name):
+    with pytest.raises(UsageError, match=r"needs (the path of a file|a path).*\(got None\)$"):
+        NO_PATHS[name](None)

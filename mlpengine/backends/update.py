@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mlpengine.formula import Expr
 from mlpengine.spec import Array
 
@@ -40,3 +42,11 @@ class Update:
     flush_every: int
     floors: Mapping[str, float]
     threshold: float
+
+
+def largest_update(dtype: "np.dtype[np.floating]") -> float:
+    """Return the largest product of learning rate and gradient norm of a step in that dtype.
+
+    A step beyond it is refused: weights, or momentum that grows a hundredfold, would overflow.
+    """
+    return float(np.finfo(dtype).max) / 1024

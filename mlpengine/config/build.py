@@ -13,6 +13,7 @@ from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.errors import UsageError
 from mlpengine.nn import Front, Mlp
+from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import REGISTRY
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
@@ -42,6 +43,7 @@ from mlpengine.optim import (
     StepSchedule,
 )
 from mlpengine.spec import Array
+from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.executors import choose_backend
@@ -277,21 +279,37 @@ def _check_monitor(file: ConfigFile, task: Task) -> None:
         raise file.wrong(("training", "early_stopping", "monitor"), text)
 
 
-def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
-    model = file.config.model
-    embedding = model.front.embedding
-    front = None
+def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> None:
+    """Check that the parameters of the network fit into memory, without drawing them.
+
+    Raises: ConfigError if they do not.
+    """
+    front, in_dim = _front(file, preprocessor), preprocessor.n_features
+    sizes = [in_dim, *file.config.model.hidden, out_dim]
+    try:
+        layers = plan_layers(sizes, [None] * (len(sizes) - 1), 0.0, front=front)
+        Flat(parameter_specs(layers, np.dtype(file.config.training.dtype), front, in_dim))
+    except UsageError as error:
+        raise file.wrong(("model",), str(error)) from error
+
+
+def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
+    front = file.config.model.front
+    embedding = front.embedding
     if embedding is not None:
-        front = Front(
+        return Front(
             embedding.kind,
             preprocessor.n_numbers,
             embedding.frequencies,
             embedding.outputs,
             embedding.sigma,
-            model.front.scaling,
+            front.scaling,
         )
-    elif model.front.scaling:
-        front = Front(scaling=True)
+    return Front(scaling=True) if front.scaling else None
+
+
+def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
+    model = file.config.model
     activation = model.activation
     if len(activation) == 1:
         activation = activation * len(model.hidden)
@@ -303,7 +321,7 @@ def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
             initializer=model.initializer,
             seed=file.config.seed,
             dtype=file.config.training.dtype,
-            front=front,
+            front=_front(file, preprocessor),
             learned_activation=model.learned_activation,
             parametrization=model.parametrization,
         )

@@ -1,16 +1,30 @@
-"""Columns that explain nearly all of the target, as verdicts at the end of a run."""
+"""What is odd about the columns of a run: single cells, and columns that tell the target."""
 
 import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.data import Leak
-from mlpengine.data.checks import KEEP_IF
+from mlpengine.data.checks import CORRECT, KEEP_IF
 from mlpengine.data.leaks import ANSWER, find_leak, find_leaks
+from mlpengine.data.outliers import FAR, find_outliers
 from mlpengine.diagnostics.verdict import Verdict
 
 SAMPLE_ROWS = 10_000
 """Number of evenly spaced training rows that are examined, to limit the time at a run's end."""
+
+
+def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
+    """Return a verdict for each column of numbers with a training cell far from all others."""
+    if file.config.data.stream:
+        return []  # to read a column of such a table is to read the whole file
+    table, rows = tables.parts["train"]
+    target = tables.preprocessor.target
+    names = [*tables.preprocessor.kinds, *(target.columns if target else [])]
+    return [
+        Verdict("outlier", None, o.text, o.times, FAR, f"{CORRECT}, or leave the row out")
+        for o in find_outliers(tables.preprocessor.with_computed(table), names, rows)
+    ]
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:

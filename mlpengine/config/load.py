@@ -16,6 +16,7 @@ from mlpengine.config.renamed import rename_keys
 from mlpengine.config.schema import Config
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
+from mlpengine.files import checked_path
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigF
     Raises: ConfigError listing every problem with its file and line, key path and, where a name
     was misspelled, the nearest valid one.
     """
-    path = Path(path)
+    path = checked_path(path, "config")
     document = read_document(path)
     for override in overrides:
         _apply(override, document)

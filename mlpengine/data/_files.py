@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mlpengine.data.progress import Progress
-from mlpengine.errors import DataError
+from mlpengine.errors import DataError, UsageError
 from mlpengine.files import similar_file
 
 Opener = Callable[[], BinaryIO]
@@ -139,6 +139,13 @@ def _unpacked(packed: BinaryIO) -> BinaryIO:
         stream.close()
         raise
     return stream  # type: ignore[return-value]
+
+
+def checked_stream(source: BinaryIO) -> BinaryIO:
+    """Return an open file that a caller gave.  Raises: UsageError if it is none."""
+    if not hasattr(source, "read"):
+        raise UsageError(f"read: needs a path, a data set or an open file (got {source!r:.60})")
+    return source
 
 
 def buffered(stream: BinaryIO, encoding: str = "utf-8") -> Opener:

@@ -9,6 +9,7 @@ import numpy as np
 from mlpengine.data.duplicates import duplicate_rows, same_columns
 from mlpengine.data.kinds import FeatureKind, Task, kind_of, task_of
 from mlpengine.data.leaks import Leak, find_leaks
+from mlpengine.data.outliers import Outlier, find_outliers
 from mlpengine.data.progress import Progress, section, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
@@ -24,6 +25,8 @@ LEAK_ROWS = 100_000
 """Number of evenly spaced rows of a longer table in which leaks are searched."""
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
+
+CORRECT = "correct or empty the cell"
 
 _SHOWN = 5
 
@@ -60,6 +63,7 @@ class Profile:
     same: dict[str, str] = field(default_factory=dict)
     target_missing: int = 0
     variants: dict[str, list[str]] = field(default_factory=dict)
+    outliers: list[Outlier] = field(default_factory=list)
 
     @property
     def suspects(self) -> list[Leak]:
@@ -86,6 +90,7 @@ class Profile:
             if name not in dropped
         ]
         lines += [f"column {n!r}: {t}" for n, t in self.variant_texts().items() if n not in dropped]
+        lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
         if self.target_missing:
             lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
         if self.duplicates:
@@ -174,6 +179,7 @@ def profile(
         same=same_columns(table.drop(targets)),
         target_missing=int((~complete).sum()),
         variants=_variants(table),
+        outliers=find_outliers(table, table.names),
     )
 
 

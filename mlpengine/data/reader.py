@@ -18,6 +18,7 @@ from mlpengine.data._csv import CsvOptions, read_csv, read_csv_blocks
 from mlpengine.data._files import (
     BINARY_BYTES,
     buffered,
+    checked_stream,
     opener,
     readable,
     refuse_bomb,
@@ -67,7 +68,7 @@ def read_table(
         options = replace(options, missing=frozenset(map(str.strip, missing)) | {""})
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
-        return read_csv(buffered(source, encoding), "standard input", options)
+        return read_csv(buffered(checked_stream(source), encoding), "standard input", options)
     name = os.fspath(source)
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
@@ -97,7 +98,9 @@ def read_blocks(
     options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
-        yield from read_csv_blocks(transcoded(source, encoding), "standard input", options)
+        yield from read_csv_blocks(
+            transcoded(checked_stream(source), encoding), "standard input", options
+        )
         return
     name = os.fspath(source)
     if os.path.isfile(name) and os.path.splitext(name)[1].lower() not in READERS:

@@ -166,7 +166,7 @@ def part_sizes(count: int, shares: Array) -> Array:
         sizes[part] += 1
     for part in np.flatnonzero(shares > 0)[:count]:
         if sizes[part] == 0:
-            sizes[np.argmax(sizes)] -= 1
+            sizes[len(sizes) - 1 - np.argmax(sizes[::-1])] -= 1  # of equal parts the last
             sizes[part] = 1
     return sizes
 

@@ -12,7 +12,7 @@ from mlpengine.errors import UsageError
 from mlpengine.export._feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
-from mlpengine.files import write_atomically
+from mlpengine.files import checked_path, write_atomically
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import export_c
 from mlpengine.train.model import Model
@@ -52,7 +52,7 @@ def format_of(path: str | Path, format: str | None = None) -> str:
 
     Raises: UsageError for an unknown format or suffix, or if the two contradict each other.
     """
-    suffix = Path(path).suffix
+    suffix = checked_path(path, "export").suffix
     named = suffix[1:].lower()
     *others, last = sorted(FORMATS)
     if format is None and named not in FORMATS:

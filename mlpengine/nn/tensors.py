@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from mlpengine.errors import CheckpointError
-from mlpengine.files import write_atomically
+from mlpengine.files import checked_path, write_atomically
 from mlpengine.spec import Array
 
 METADATA_KEY = "mlpengine"
@@ -43,7 +43,7 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
     The file appears whole or not at all.
     Raises: CheckpointError for arrays that are not contiguous; RunError naming file and cause.
     """
-    path = Path(path)
+    path = checked_path(path, "save")
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     if not all(array.flags.c_contiguous for array in contiguous.values()):
         raise CheckpointError(f"{path}: arrays must be C-contiguous")  # stored wrongly otherwise
@@ -58,7 +58,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
     Raises: CheckpointError if it is missing, damaged, or was not written by `write_tensors`.
     """
-    path = Path(path)
+    path = checked_path(path, "load")
     if not path.is_file():
         raise CheckpointError(f"{path}: there is no such file")
     try:

@@ -15,7 +15,7 @@ from mlpengine.data import Preprocessor, Table, read_table
 from mlpengine.data.frames import as_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError, UsageError
-from mlpengine.files import similar_file
+from mlpengine.files import checked_path, similar_file
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -273,7 +273,7 @@ def load(run: str | Path) -> Model:
     A run that was killed has the best weights of its newest checkpoint.
     Raises: RunError if there is no model; CheckpointError if it is damaged.
     """
-    run = Path(run)
+    run = checked_path(run, "load")
     if not run.exists():
         raise CheckpointError(f"{run}: there is no such run or model file{similar_file(run)}")
     if not run.is_dir():

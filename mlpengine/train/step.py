@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.backends import BackendName
+from mlpengine.backends.update import largest_update
 from mlpengine.buffers import quiet_runner, replay, write_into
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError, UsageError
@@ -98,6 +99,7 @@ class TrainingStep:
         self._update = tuple(self.optimizer.calls(grads.flat))
         self._clip = self._bind_clip()
         self._quietly = quiet_runner()
+        self._largest_update = largest_update(self.mlp.dtype)
         self.scratch, self.grads = scratch, grads
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -148,7 +150,9 @@ class TrainingStep:
         self.loss_value = value = float(bound.loss.value)
         norm, self.clipped_norm = self._clip()
         self.grad_norm = norm
-        if not (isfinite(value) and isfinite(norm)):
+        optimizer = self.optimizer
+        update = optimizer.scheduled_lr(optimizer.steps) * self.clipped_norm
+        if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
             self._raise_nonfinite(bound)
         replay(self._update)
         return value
@@ -269,7 +273,12 @@ class TrainingStep:
         return norm
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
-        step = self.optimizer.steps + 1
+        step, norm = self.optimizer.steps + 1, self.clipped_norm
+        if isfinite(self.loss_value) and isfinite(norm):
+            lr = self.optimizer.scheduled_lr(self.optimizer.steps)
+            raise NumericalError(
+                f"step {step}: the update must be finite (lr {lr:g}, gradient norm {norm:g})"
+            )
         quiet_runner()(replay, bound.loss.forward)  # raises where a label or target is the reason
         place = locate_nonfinite(bound.scratch, bound.grads)
         raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")

@@ -166,6 +166,24 @@ def test_a_number_that_is_not_finite_updates_nothing(bad):
     assert step.optimizer.steps == 1
 
 
+@pytest.mark.parametrize("clip_norm", [None, 1e-2])
+@pytest.mark.parametrize("backend", ["compiled", "numpy"])
+def test_an_update_that_overflows_is_refused(backend, clip_norm):
+    mlp = Mlp([4, 8, 1], seed=0)
+    optimizer = Sgd(mlp, lr=3e38)
+    step = TrainingStep(mlp, MeanSquaredError(), optimizer, 6, backend=backend, clip_norm=clip_norm)
+    x, y, _ = StepCase("x", (4, 8, 1), 6, loss=MeanSquaredError()).data(6)
+    before = mlp.params.flat.copy()
+    with pytest.raises(
+        NumericalError, match=r"^step 1: the update must be finite \(lr 3e\+38, gra"
+    ):
+        step(x, y)
+    assert mlp.params.flat.tobytes() == before.tobytes()
+    assert optimizer.steps == 0
+    optimizer.lr = 1e-2
+    assert np.isfinite(step(x, y))
+
+
 def test_many_steps_stop_at_the_first_that_is_not_finite():
     step = CASES[1].step("compiled")
     x, y, _ = CASES[1].data(96)

@@ -8,13 +8,14 @@ import pytest
 from small import SMALL
 
 from mlpengine_cli.main import run
+from mlpengine_cli.stopping import EXIT_CODES
 
 
 @pytest.fixture
 def mlpengine(capsys, tmp_path, monkeypatch) -> Callable[..., SimpleNamespace]:
     """Call as ``mlpengine("train", ...)`` in an empty directory; gives code, out, err."""
     monkeypatch.chdir(tmp_path)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in EXIT_CODES}
 
     def call(*args):
         capsys.readouterr()

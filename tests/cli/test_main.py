@@ -122,7 +122,7 @@ FAILURES = {
     "memory": (MemoryError(), 1, "not enough memory"),
     "Ctrl-C": (KeyboardInterrupt(), 130, "interrupted"),
     "SIGTERM": (SystemExit(143), 143, ""),
-    "closed pipe": (BrokenPipeError(), 1, ""),
+    "closed pipe": (BrokenPipeError(), 141, ""),
 }
 
 
@@ -147,15 +147,22 @@ def test_debug_shows_the_traceback_of_an_expected_error(mlpengine):
         mlpengine("train", "none.yaml", "--debug")
 
 
-def test_sigterm_ends_any_command(mlpengine):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_any_command(number, code, mlpengine):
     mlpengine("--version")
     with pytest.raises(SystemExit) as ending:
-        signal.raise_signal(signal.SIGTERM)
-    assert ending.value.code == 143
+        signal.raise_signal(number)
+    assert ending.value.code == code
+
+
+def test_a_hangup_that_is_ignored_stays_so(mlpengine):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    mlpengine("--version")
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_a_closed_pipe_is_no_error_message(tmp_path):
-    script = "import sys; from mlpengine_cli.main import main; main(['--help'])"
+    script = "import sys; from mlpengine_cli.main import main; main(['schema'])"
     with subprocess.Popen(
         [sys.executable, "-u", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -163,3 +170,4 @@ def test_a_closed_pipe_is_no_error_message(tmp_path):
         error = process.stderr.read()
     assert b"Traceback" not in error
     assert b"Exception" not in error
+    assert process.returncode == 141

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM, before and while something can be stopped."""
+"""Signals, before and while something can be stopped."""
 
 import signal
 from contextlib import suppress

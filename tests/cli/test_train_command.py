@@ -227,3 +227,21 @@ def test_a_learning_rate_beyond_the_dtype_is_no_model(lr, code, mlpengine, confi
     assert "must be" in found.err
     assert "Traceback" not in found.err
     assert not Path("run", "model.safetensors").exists()
+
+
+def test_a_cell_far_from_all_others_is_a_warning_and_a_verdict(mlpengine, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.4f},{b:.4f},{a - b:.4f}" for a, b in rng.normal(size=(300, 2))]
+    rows[40] = "1e25" + rows[40][rows[40].index(",") :]
+    (tmp_path / "t.csv").write_text("a,b,t\n" + "\n".join(rows) + "\n")
+    text = "data: {source: t.csv, target: t, split: {time: b}}\ntraining: {epochs: 2}\n"
+    (tmp_path / "c.yaml").write_text(text + "report: false\n")
+    odd = "t.csv: line 42, column 'a' holds 1e+25, "
+    trained = mlpengine("train", "c.yaml", "--out", "run")
+    assert trained.code == 0
+    assert any(odd in line for line in trained.err.splitlines() if "warning: " in line)
+    assert odd in trained.out
+    told = json.loads(Path("run/result.json").read_text())["verdicts"]
+    assert [v["name"] for v in told if odd in v["finding"]] == ["outlier"]
+    assert odd in mlpengine("check", "c.yaml").out
+    assert odd in mlpengine("init", "t.csv", "--target", "t", "-o", "i.yaml").err

@@ -192,7 +192,7 @@ def test_steps_that_are_not_finite_may_be_skipped(mlpengine, tmp_path):
     assert result["skipped_steps"] == 2
 
 
-@pytest.mark.parametrize("command", ["train", "summary"])
+@pytest.mark.parametrize("command", ["check", "train", "summary"])
 def test_a_network_beyond_the_address_space_is_refused(command, mlpengine, config):
     found = mlpengine(command, config, "--set", "model.hidden=[1000000000000, 1000000000]")
     assert found.code == 2

@@ -13,6 +13,7 @@ from mlpengine.data.leaks import (
     share_of_classes,
     share_of_squares,
 )
+from mlpengine.data.outliers import find_outliers
 from mlpengine.errors import DataError
 
 N = 600
@@ -275,3 +276,30 @@ def test_profiles_without_and_with_odd_targets():
         profile(table, "z")
     twice = Table({name: column.take(np.arange(N) // 2) for name, column in table.columns.items()})
     assert "300 of 600 rows repeat an earlier row" in "\n".join(profile(twice).warnings())
+
+
+OUTLIERS = {
+    "one cell": (lambda x: x, 1e25, True),
+    "negative": (lambda x: x, -1e9, True),
+    "far, but not impossible": (lambda x: x, 1e5, False),
+    "nine in ten are equal": (lambda x: x * (np.arange(1000) % 30 == 0), 1e12, True),
+    "whole numbers": (np.round, 1e15, True),
+    "a heavy tail": (lambda x: np.exp(3 * x), np.exp(3 * 4.9), False),
+    "a missing cell": (lambda x: x, np.nan, False),
+    "constant but for one": (np.ones_like, 1e9, False),
+}
+
+
+@pytest.mark.parametrize("name", OUTLIERS)
+def test_a_cell_far_from_all_others_is_named(name):
+    shape, cell, far = OUTLIERS[name]
+    values = shape(np.random.default_rng(0).normal(size=1000))
+    values[700] = cell
+    values[3] = np.nan
+    table = Table({"a": Column(values), "t": Column(np.arange(1000.0) % 7)}, "t.csv", first_line=2)
+    warning = next((line for line in profile(table, "t").warnings() if " holds " in line), "")
+    assert warning.startswith(f"t.csv: line 702, column 'a' holds {cell:g}") == far
+    odd = find_outliers(table, table.names, np.arange(600, 1000))
+    assert [(o.column, o.text.split(", ")[:2]) for o in odd] == (
+        [("a", warning.split(", ")[:2])] if far else []
+    )

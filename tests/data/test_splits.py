@@ -62,6 +62,15 @@ def test_small_classes_reach_as_many_parts_as_they_can(count, sizes):
         assert found == sizes
 
 
+@pytest.mark.parametrize("shares", [(0.7, 0.1, 0.2), (0.6, 0.2, 0.2), (0.34, 0.33, 0.33)])
+def test_a_class_is_in_training_before_it_is_in_any_other_part(shares):
+    for count in range(1, 12):
+        sizes = part_sizes(count, np.array(shares))
+        assert sizes.sum() == count
+        assert sizes[0] >= 1
+        assert (sizes >= 1).sum() == min(count, 3)
+
+
 def test_groups_stay_together():
     groups = np.random.default_rng(0).integers(0, 40, 500)
     split = split_rows(500, (0.6, 0.2, 0.2), groups=groups)

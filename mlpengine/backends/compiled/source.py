@@ -14,7 +14,7 @@ from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, print_function
 from mlpengine.backends.compiled.target import MANY_ROWS, Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
-from mlpengine.backends.update import Update
+from mlpengine.backends.update import Update, largest_update
 from mlpengine.spec import Array
 
 CHUNK = 8192
@@ -118,6 +118,7 @@ def _step_defines(
         yield f"#define GRADS ({layout.pointer('grads')})"
         yield f"#define CHUNK_SUMS ({layout.pointer('chunk_sums')})"
         yield f"#define SMALLEST_SUM {float(info.tiny) * CHUNK / float(info.eps)!r}"
+        yield f"#define LARGEST_UPDATE {largest_update(dtype)!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
 
 
