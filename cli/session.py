@@ -38,7 +38,7 @@ from mlpengine.train.diagnose import DIAGNOSTICS_FILE, LoopDiagnostics
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Callback, Loop, Result
-from mlpengine.train.model import MODEL_FILE, restored_model
+from mlpengine.train.model import MODEL_FILE, Model, restored_model
 from mlpengine.train.run_directory import RunDirectory, environment
 from mlpengine.train.task import Split
 
@@ -46,6 +46,9 @@ from .progress import Progress
 from .streams import say
 
 GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
+START = "start.safetensors"
+"""The model that training started from, where it did not start from random weights."""
+
 ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
 DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
 """Keys of the environment that may change the last bits of a result."""
@@ -112,6 +115,7 @@ class CheckpointHeader(TypedDict):
     environment: CheckpointEnvironment
     data: dict[str, int]
     config_sha256: NotRequired[str]
+    epochs: NotRequired[int]
 
 
 MAX_THREADS = 1_024
@@ -124,6 +128,7 @@ class Session:
     Attributes:
         loop: the training loop, before `run`.
         resumed: the checkpoint that it was loaded from, if any.
+        start: the model whose weights training starts from, if any.
         measured: the metrics of all parts, after `finish`.
         draws: whether pictures are drawn in the end.
     """
@@ -134,7 +139,9 @@ class Session:
         directory: RunDirectory,
         progress: list[Progress],
         checkpoint: Checkpoint | None = None,
+        start: Model | None = None,
     ) -> None:
+        self.start = start
         self.directory, self.resumed, self.progress = directory, checkpoint, progress
         self.measured = Measured()
         self.column_verdicts = cell_verdicts(experiment.file, experiment.tables)
@@ -163,6 +170,8 @@ class Session:
     def write_inputs(self) -> None:
         """Write config and environment; the resolved config is last, since resuming requires it."""
         file = self.experiment.file
+        if self.start is not None:
+            self.start.save(self.directory.path / START)
         self.directory.write(GIVEN, file.document.raw)
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
         self.directory.write_json(ENVIRONMENT, {**self.environment, **digest, "command": sys.argv})
@@ -268,6 +277,7 @@ class Session:
             CONFIG_DIGEST: sha256(self._config).hexdigest(),
             "environment": self.environment,
             "data": fingerprints(self.experiment.parts),
+            "epochs": self.experiment.file.config.training.epochs,
         }
         store = Checkpoints(self.directory.path / CHECKPOINTS)
         return [Checkpointer(store, header, **settings.model_dump())]
@@ -322,6 +332,8 @@ def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
     conform(checkpoint.header, CheckpointHeader, str(checkpoint.path))
     if not 1 <= checkpoint.header["environment"]["threads"] <= MAX_THREADS:
         raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")
+    if checkpoint.header.get("epochs", 1) < 1:
+        raise CheckpointError(f"{checkpoint.path}: epochs must be at least 1")
     return restored_model(checkpoint).preprocessor
 
 

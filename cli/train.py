@@ -9,6 +9,8 @@ import click
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.errors import RunError, UsageError
+from mlpengine.train.checkpoint import Checkpoint
+from mlpengine.train.model import Model, load
 from mlpengine.train.run_directory import RunDirectory
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
@@ -17,7 +19,7 @@ from .pictures import pictures
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .report import report
-from .session import RESOLVED, Session, check_config, find_checkpoint, saved_preprocessor
+from .session import RESOLVED, START, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
 from .streams import say
 
@@ -28,6 +30,8 @@ Examples:
   mlpengine train configs/digits.yaml --out runs/first --seed 7 --json
   mlpengine train configs/digits.yaml --dry-run
   mlpengine train --resume runs/first
+  mlpengine train --resume runs/first --epochs 200
+  mlpengine train --from runs/first --set data.source=new.csv --set training.epochs=20
 """
 
 
@@ -46,6 +50,13 @@ Examples:
     help="Go on with a run that was stopped or killed, bit for bit; takes no CONFIG.",
 )
 @click.option(
+    "--from",
+    "origin",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Start from the weights and the preprocessing of RUN; without CONFIG with its config.",
+)
+@click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
 )
 @click.option("--epochs", type=click.IntRange(1), help="Short for --set training.epochs=N.")
@@ -62,6 +73,7 @@ def command(
     config: Path | None,
     out: Path | None,
     resume: Path | None,
+    origin: Path | None,
     settings: tuple[str, ...],
     epochs: int | None,
     seed: int | None,
@@ -76,7 +88,13 @@ def command(
 
     Progress goes to stderr, the result to stdout, and everything else into the run directory.
     Ctrl-C ends training after the current step and saves it; --resume goes on from there.
+    --resume RUN --epochs N trains a run on to N epochs, from its last weights and optimizer state:
+    from there on the learning rate is that of a run of N epochs, and early stopping starts to wait
+    anew.
     """
+    other = (config, out, origin, seed, seeds)
+    if resume is not None and (settings or dry_run or any(value is not None for value in other)):
+        raise UsageError("--resume: a run goes on as it began; give --epochs or nothing else")
     overrides = [parse_override(text) for text in settings]
     if epochs is not None:
         overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
@@ -84,46 +102,62 @@ def command(
         overrides.append(Override("--seed", ("seed",), str(seed)))
     if seeds is not None:
         overrides.append(Override("--seeds", ("training", "seeds"), str(seeds)))
-    if resume is not None and (config or out or overrides or dry_run):
-        raise UsageError("--resume: a run goes on as it began; give the run directory alone")
     callbacks = progress(quiet, verbose)
     with stops() as state:
         if resume is not None:
-            session = resumed_session(resume, callbacks)
-        elif config is None:
-            raise UsageError("train: give a CONFIG, or --resume RUN (mlpengine train --help)")
+            session = resumed_session(resume, callbacks, epochs)
         else:
-            experiment = build(load_config(config, overrides))
+            start = None if origin is None else load(origin)
+            if config is None and origin is None:
+                raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
+            experiment = build(load_config(config or _config_of(origin), overrides), start=start)
             if dry_run:
                 say(dry_run_report(experiment, as_json))
                 return
-            session = new_session(experiment, out, callbacks)
+            session = new_session(experiment, out, callbacks, start)
         run(session, state, profile=profile, quiet=quiet, as_json=as_json)
     leave(state)
 
 
-def new_session(experiment: Experiment, out: Path | None, callbacks: list[Progress]) -> Session:
+def _config_of(run: Path | None) -> Path:
+    """Return the config of a run."""
+    if run is None or not (run / RESOLVED).is_file():
+        raise UsageError(f"--from: {run} holds no {RESOLVED}; give a CONFIG, too")
+    return run / RESOLVED
+
+
+def new_session(
+    experiment: Experiment,
+    out: Path | None,
+    callbacks: list[Progress],
+    start: Model | None = None,
+) -> Session:
     """Return the session of a new run, in a directory of its own."""
     directory = RunDirectory.create(out or Path("runs") / experiment.file.name)
     with ExitStack() as on_failure:
         on_failure.callback(directory.close)
-        session = Session(experiment, directory, callbacks)
+        session = Session(experiment, directory, callbacks, start=start)
         session.write_inputs()
         on_failure.pop_all()
     return session
 
 
-def resumed_session(path: Path, callbacks: list[Progress]) -> Session:
-    """Return the session of an earlier run, at its newest checkpoint or at its start."""
+def resumed_session(path: Path, callbacks: list[Progress], epochs: int | None = None) -> Session:
+    """Return the session of an earlier run, at its newest checkpoint or at its start.
+
+    `epochs` replaces its number of epochs.
+    """
     with ExitStack() as on_failure:
         directory = RunDirectory.open(path)
         on_failure.callback(directory.close)
-        session = session_in(directory, callbacks)
+        session = session_in(directory, callbacks, epochs)
         on_failure.pop_all()
     return session
 
 
-def session_in(directory: RunDirectory, callbacks: list[Progress]) -> Session:
+def session_in(
+    directory: RunDirectory, callbacks: list[Progress], epochs: int | None = None
+) -> Session:
     """Return the session that goes on in a directory which this process has opened."""
     if not (directory.path / RESOLVED).is_file():
         raise RunError(
@@ -133,8 +167,45 @@ def session_in(directory: RunDirectory, callbacks: list[Progress]) -> Session:
     checkpoint = find_checkpoint(directory)
     check_config(directory, checkpoint)
     preprocessor = saved_preprocessor(checkpoint) if checkpoint else None
-    experiment = build(load_config(directory.path / RESOLVED), preprocessor)
-    return Session(experiment, directory, callbacks, checkpoint)
+    overrides = _longer(directory, checkpoint, epochs)
+    start = directory.path / START
+    experiment = build(
+        load_config(directory.path / RESOLVED, overrides),
+        preprocessor,
+        start=Model.load(start) if checkpoint is None and start.is_file() else None,
+    )
+    session = Session(experiment, directory, callbacks, checkpoint)
+    if epochs is not None:
+        done = len(session.loop.history.rows)
+        if epochs <= done:
+            session.logs.close()
+            text = f"the run has {plural(done, 'epoch')} already (got {epochs})"
+            raise UsageError(f"--epochs: {text}")
+        for loop in getattr(session.loop, "members", [session.loop]):
+            loop.best.waited = 0
+    return session
+
+
+def _longer(
+    directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
+) -> list[Override]:
+    """Return the overrides for a run that goes on to another number of epochs than its config's.
+
+    Raises: UsageError if it has no checkpoint.
+    """
+    if checkpoint is None:
+        if epochs is None:
+            return []
+        raise UsageError(f"--epochs: {directory.path} holds no checkpoint to go on from")
+    overrides = []
+    number = epochs or checkpoint.header.get("epochs")
+    if number is not None:
+        overrides.append(Override("--epochs", ("training", "epochs"), str(number)))
+    executor = checkpoint.header["environment"]["executor"]
+    backend = load_config(directory.path / RESOLVED).config.training.backend
+    if epochs is not None and backend == "auto":  # which is chosen by the number of steps
+        overrides.append(Override("--epochs", ("training", "backend"), executor))
+    return overrides
 
 
 def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_json: bool) -> None:

@@ -151,17 +151,23 @@ class Experiment:
 
 
 def build(
-    file: ConfigFile, preprocessor: Preprocessor | None = None, tables: Tables | None = None
+    file: ConfigFile,
+    preprocessor: Preprocessor | None = None,
+    tables: Tables | None = None,
+    start: Model | None = None,
 ) -> Experiment:
     """Read the data of a config and create everything that trains on it.
 
     A fitted `preprocessor`, that of a model or checkpoint, replaces a new one; `tables` are what
-    `read_tables` returned, if it was called before.
+    `read_tables` returned, if it was called before. Training starts from the weights of `start`,
+    whose preprocessing it uses, if one is given.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
     config = file.config
     if tables is None:
+        if start is not None:
+            preprocessor = start.preprocessor
         tables = read_tables(file, preprocessor=preprocessor)
     loss, task = loss_and_task(file, tables.preprocessor)
     _check_monitor(file, task)
@@ -177,11 +183,15 @@ def build(
     }
     loss = _balanced(file, loss, parts["train"], task)
     mlp = _network(file, tables.preprocessor, task.outputs)
+    _freeze(file, mlp)
     seeds = _seeds(config)
     population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
     mlp = population[0] if population else mlp
     model = Model(mlp, tables.preprocessor, loss.name, options, population)
+    if start is not None:
+        for k, network in enumerate(model.networks):
+            _copy_weights(file, start.networks[k % len(start.networks)], network)
     given = config.training.threads
     threads = min(cores(), len(seeds)) if given == "auto" else given
     builder = _StepBuilder(file, loss, model, parts, 1 if population else threads)
@@ -327,6 +337,24 @@ def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
         )
     except UsageError as error:
         raise file.wrong(("model",), str(error)) from error
+
+
+def _copy_weights(file: ConfigFile, start: Mlp, mlp: Mlp) -> None:
+    theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (start, mlp))
+    for key, name in (("sizes", "hidden"), ("activations", "activation"), ("dtype", "dtype")):
+        if theirs[key] != own[key]:
+            section = "training" if name == "dtype" else "model"
+            text = f"must be as in the model that training starts from ({theirs[key]}, {own[key]})"
+            raise file.wrong((section, name), text)
+    for view, weights in zip(mlp.params.views.values(), start.params.views.values(), strict=True):
+        view[...] = weights  # names depend on dropout
+
+
+def _freeze(file: ConfigFile, mlp: Mlp) -> None:
+    try:
+        mlp.freeze(file.config.training.freeze)
+    except UsageError as error:
+        raise file.wrong(("training", "freeze"), str(error)) from error
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:

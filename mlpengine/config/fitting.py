@@ -18,7 +18,7 @@ from mlpengine.data import Table
 from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.errors import UsageError
 from mlpengine.train.loop import Callback, Result
-from mlpengine.train.model import Model
+from mlpengine.train.model import Model, load
 from mlpengine.train.threads import pinned
 
 NAME = "fit"
@@ -47,6 +47,7 @@ def fit(
     *,
     validation: Any = None,
     test: Any = None,
+    start: Model | str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     **config: Any,
 ) -> tuple[Model, FitResult]:
@@ -61,6 +62,7 @@ def fit(
         target: the column to predict, or several.
         validation: a table of its own in place of a share of `table`.
         test: the same for the test.
+        start: a model, or a run, whose weights and preprocessing training starts from.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
             ``optimizer="adamw"`` or ``training={"epochs": 20}``.
@@ -76,8 +78,10 @@ def fit(
     """
     given = {"validation": validation, "test": test}
     file, tables = _config(table, target, given, config)
-    source = read_source(file, table=tables.pop("train", None))
-    experiment = build(file, tables=read_tables(file, source, own=tables))
+    model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
+    fitted = model.preprocessor if model else None
+    source = read_source(file, table=tables.pop("train", None), fitted=fitted)
+    experiment = build(file, tables=read_tables(file, source, fitted, tables), start=model)
     loop = experiment.loop(callbacks)
     with pinned(experiment.blas_threads):
         result = loop.run()

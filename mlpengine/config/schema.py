@@ -309,6 +309,9 @@ class TrainingSection(Section):
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
+    freeze: list[int] = Field(
+        default=[], description="Layers that stay as they are, counted from 0 or, back, from -1."
+    )
     clip_norm: Positive | None = Field(default=None, description="Largest global gradient norm.")
     clip: ClipSection | None = Field(
         default=None, description="Another rule for large gradients, in place of clip_norm."

@@ -79,12 +79,14 @@ def read_tables(
     Raises: ConfigError for a file or column that does not exist; DataError for data that cannot be
     learned from.
     """
-    table, target = read_source(file) if source is None else source
+    table, target = read_source(file, fitted=preprocessor) if source is None else source
+    if preprocessor is not None:
+        _check_target(file, preprocessor, target)
     tables = {"train": table, **(own or {})}
     for part in ("validation", "test"):
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
-            tables[part] = _read(file, f"{part}_source", path)
+            tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
     usable = {
         name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
     }
@@ -97,6 +99,13 @@ def read_tables(
     parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]
     return Tables(preprocessor, parts, remarks, _folds(file, table, target, rows["train"]))
+
+
+def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> None:
+    known = fitted.target.columns if fitted.target else []
+    if known != target:
+        text = f"the model that training starts from predicts {', '.join(map(repr, known))}"
+        raise file.wrong(("data", "target"), f"{text} (got {', '.join(map(repr, target))})")
 
 
 def profiled_table(file: ConfigFile, table: Table) -> Table:
@@ -157,24 +166,34 @@ def reading_of(file: ConfigFile) -> Reading:
 
 
 def read_source(
-    file: ConfigFile, progress: Progress | None = None, table: Table | None = None
+    file: ConfigFile,
+    progress: Progress | None = None,
+    table: Table | None = None,
+    fitted: Preprocessor | None = None,
 ) -> tuple[Table, list[str]]:
     """Return the table that a config trains on and the names of its target columns.
 
     `progress` is called with the share of the file that is read; a `table` in memory is used as
-    it is.
+    it is, and a `fitted` preprocessor says which columns are texts.
 
     Raises: ConfigError for a file or column that does not exist; DataError.
     """
     if table is None:
-        table = _read(file, "source", file.config.data.source, progress)
-    target = file.config.data.target or _own_target(file, table)
+        table = _read(file, "source", file.config.data.source, progress, fitted)
+    known = list(fitted.target.columns) if fitted and fitted.target else None
+    target = file.config.data.target or known or _own_target(file, table)
     _check_columns(file, table)
     _check_formulas(file, table, target)
     return table, target
 
 
-def _read(file: ConfigFile, key: str, source: str, progress: Progress | None = None) -> Table:
+def _read(
+    file: ConfigFile,
+    key: str,
+    source: str,
+    progress: Progress | None = None,
+    fitted: Preprocessor | None = None,
+) -> Table:
     if source in DATASETS:
         return load_dataset(source)
     path = file.find(source)
@@ -184,7 +203,8 @@ def _read(file: ConfigFile, key: str, source: str, progress: Progress | None = N
         known = ", ".join(sorted(DATASETS))
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
         raise file.wrong(("data", key), text + suggestion(source, DATASETS))
-    return read_table(path, progress=progress, **reading_of(file).to_dict())
+    how = fitted.read_arguments if fitted else {}
+    return read_table(path, progress=progress, **{**how, **reading_of(file).to_dict()})
 
 
 def _own_target(file: ConfigFile, table: Table) -> list[str]:
