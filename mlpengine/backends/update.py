@@ -1,12 +1,29 @@
-"""An optimizer's step as data, for executors other than NumPy."""
+"""Clipping and an optimizer's step as data, for executors other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
 
 import numpy as np
 
 from mlpengine.formula import Expr
 from mlpengine.spec import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Clipping:
+    """The result of `Clip.describe`.
+
+    Attributes:
+        rule: one of those of ``clip.h``; ``norm`` with an infinite maximum does not clip.
+        numbers: its settings, up to two, which may differ between calls of one program.
+        arrays: its memory, and constants, by their names in C.
+    """
+
+    rule: Literal["norm", "percentile", "unit"] = "norm"
+    numbers: tuple[float, ...] = (inf,)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

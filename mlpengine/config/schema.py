@@ -267,7 +267,9 @@ class ClipSection(Section):
     percentile: Annotated[float, Field(gt=0, le=100)] | None = Field(
         default=None, description="Largest norm, as a percentile of recent norms (AutoClip)."
     )
-    history: Count = Field(default=1000, description="Norms that percentile remembers.")
+    history: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=1000, description="Norms that percentile remembers."
+    )
     agc: Positive | None = Field(
         default=None,
         description="Largest norm of a unit's gradient, as a share of the norm of its weights.",

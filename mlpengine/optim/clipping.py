@@ -11,8 +11,6 @@ changed, and the caller decides what to do with the step.
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
-from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from math import isfinite, sqrt
@@ -20,8 +18,9 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from mlpengine.backends.update import Clipping
 from mlpengine.buffers import Uncopyable
-from mlpengine.errors import CheckpointError, ShapeError
+from mlpengine.errors import CheckpointError, ShapeError, UsageError
 from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
 from mlpengine.spec import Array, Call, call
@@ -31,6 +30,10 @@ from mlpengine.wording import plural
 
 Apply: TypeAlias = Callable[[], tuple[float, float]]
 """A function that clips and returns the norms before and after."""
+
+
+LONGEST_HISTORY = 1_000_000
+"""Maximum of `PercentileClip.history`: 16 MB of norms."""
 
 
 class FlatViews(Protocol):
@@ -49,6 +52,13 @@ class Clip(ABC):
     @abstractmethod
     def bind(self, params: Flat, grads: FlatViews) -> Apply:
         """Return a function that clips `grads` in place and allocates no memory that grows."""
+
+    def describe(self, params: Flat) -> Clipping | None:
+        """Return the rule for gradients laid out as `params`, for executors other than NumPy.
+
+        None stands for a rule that only NumPy has; then no step is compiled as a whole.
+        """
+        return None
 
     def state_dict(self) -> State:
         """Return copies of the values that the next step depends on; most rules have no state."""
@@ -95,6 +105,10 @@ class NormClip(_ScaledByNorm):
     def __init__(self, max_norm: float) -> None:
         self.max_norm = positive("NormClip", "max_norm", max_norm)
 
+    def describe(self, params: Flat) -> Clipping:
+        """Return the rule for executors other than NumPy."""
+        return Clipping("norm", (self.max_norm,))
+
     def _coefficient(self, norm: float) -> float:
         return clip_coefficient(norm, self.max_norm)
 
@@ -106,7 +120,7 @@ class PercentileClip(_ScaledByNorm):
     step, with linear interpolation as in `numpy.percentile`.
 
     State: ``norms``, oldest first.
-    Raises: UsageError unless 0 <= percentile <= 100 and history >= 1.
+    Raises: UsageError unless 0 <= percentile <= 100 and 1 <= history <= 1,000,000.
     Source: Seetharaman et al. 2020, arXiv 2007.14469, section 3, which uses all norms.
     """
 
@@ -115,45 +129,67 @@ class PercentileClip(_ScaledByNorm):
             "PercentileClip", "percentile", percentile, minimum=0.0, maximum=100.0
         )
         self.history = count("PercentileClip", "history", history, minimum=1)
-        self._norms: deque[float] = deque()
-        self._sorted: list[float] = []
+        if self.history > LONGEST_HISTORY:
+            raise UsageError(
+                f"PercentileClip: history must be at most {LONGEST_HISTORY:,} (got {history:,})"
+            )
+        self._norms = np.zeros(self.history)  # a ring
+        self._sorted = np.zeros(self.history)
+        self._counts = np.zeros(2, np.int64)  # of the norms, and the place of the oldest
+
+    def describe(self, params: Flat) -> Clipping:
+        """Return the rule for executors other than NumPy, which continue its history."""
+        arrays = {"norms": self._norms, "sorted": self._sorted, "counts": self._counts}
+        memory = {f"clip_{name}": array for name, array in arrays.items()}
+        return Clipping("percentile", (self.percentile,), memory)
 
     def state_dict(self) -> State:
         """Return the last `history` norms, oldest first."""
-        return {"norms": np.array(self._norms, np.float64)}
+        n, oldest = self._counts.tolist()
+        return {"norms": np.roll(self._norms, -oldest)[:n]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
         norms = state.get("norms")
         kept = np.zeros(len(norms) if isinstance(norms, np.ndarray) and norms.ndim else 0)
         check_state("PercentileClip", {"norms": kept}, state)
-        values = state["norms"].tolist()
-        if len(values) > self.history or not all(isfinite(v) and v >= 0.0 for v in values):
+        values = state["norms"]
+        n = len(values)
+        if n > self.history or not all(isfinite(v) and v >= 0.0 for v in values.tolist()):
             raise CheckpointError(
                 f"PercentileClip: saved 'norms' must be at most "
                 f"{plural(self.history, 'finite number')} of at least 0 "
-                f"(got {plural(len(values), 'number')})"
+                f"(got {plural(n, 'number')})"
             )
-        self._norms, self._sorted = deque(values), sorted(values)
+        self._counts[:] = n, 0
+        self._norms[:n] = values
+        self._sorted[:n] = np.sort(values)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_norms": deque(self._norms), "_sorted": [*self._sorted]}
+        memory = ("_norms", "_sorted", "_counts")
+        return {**vars(self), **{name: getattr(self, name).copy() for name in memory}}
 
     def _coefficient(self, norm: float) -> float:
-        # A sorted list in addition to the queue: insertion is faster than sorting.
-        if len(self._norms) == self.history:
-            del self._sorted[bisect_left(self._sorted, self._norms.popleft())]
-        self._norms.append(norm)
-        insort(self._sorted, norm)
-        limit = self._limit()
+        n, oldest = self._counts.tolist()
+        place = (oldest + n) % self.history
+        if n == self.history:
+            n -= 1
+            i = int(self._sorted.searchsorted(self._norms[place]))
+            self._sorted[i:n] = self._sorted[i + 1 :]
+            self._counts[1] = (place + 1) % self.history
+        i = int(self._sorted[:n].searchsorted(norm, "right"))
+        self._sorted[i + 1 : n + 1] = self._sorted[i:n]
+        self._sorted[i] = self._norms[place] = norm
+        self._counts[0] = n + 1
+        limit = self._limit(n + 1)
         return limit / norm if norm > limit else 1.0
 
-    def _limit(self) -> float:
-        """Return the percentile of the last `history` norms."""
-        place = (len(self._sorted) - 1) * self.percentile / 100.0
+    def _limit(self, n: int) -> float:
+        """Return the percentile of the last `n` norms."""
+        place = (n - 1) * self.percentile / 100.0
         low = int(place)
-        high = min(low + 1, len(self._sorted) - 1)
-        return self._sorted[low] + (place - low) * (self._sorted[high] - self._sorted[low])
+        below, above = (self._sorted.item(i) for i in (low, min(low + 1, n - 1)))
+        return float(below + (place - low) * (above - below))
 
 
 class AdaptiveClip(Clip):
@@ -170,6 +206,13 @@ class AdaptiveClip(Clip):
     def __init__(self, ratio: float = 0.01, *, eps: float = 1e-3) -> None:
         self.ratio = positive("AdaptiveClip", "ratio", ratio)
         self.eps = positive("AdaptiveClip", "eps", eps)
+
+    def describe(self, params: Flat) -> Clipping:
+        """Return the rule for executors other than NumPy."""
+        shapes = [_units(view).shape for view in params.views.values()]
+        starts = accumulate((count * length for count, length in shapes), initial=0)
+        units = [(start, *shape) for start, shape in zip(starts, shapes, strict=False)]
+        return Clipping("unit", (self.ratio, self.eps), {"clip_units": np.array(units).reshape(-1)})
 
     def bind(self, params: Flat, grads: FlatViews) -> Apply:
         """Return a function that clips each unit of `grads` by the weights in `params`.

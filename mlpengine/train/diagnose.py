@@ -116,8 +116,7 @@ class LoopDiagnostics(Callback):
     def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
         """Count the gradient norms of skipped steps."""
         self._pending += norms
-        if loop.step.clip is not None:
-            self.core.clipped += sum(loop.step.clipped(norm) < norm for norm in norms)
+        self.core.clipped += loop.step.clipped_steps
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Add the losses of an epoch."""

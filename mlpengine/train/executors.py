@@ -20,12 +20,13 @@ from mlpengine.backends.compiled import (
 )
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.backends.update import Clipping
 from mlpengine.buffers import address_of, replay
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
-from mlpengine.optim import Clip, NormClip, Optimizer
+from mlpengine.optim import Clip, Optimizer
 from mlpengine.spec import Call
 from mlpengine.tape.binding import Instruction
 from mlpengine.train.bound_step import BoundStep
@@ -83,20 +84,20 @@ class StepBuilder:
 
     def _compiled(self, scratch: Scratch, grads: Gradients, loss: BoundLoss) -> BoundStep:
         parts = _StepParts(scratch, grads, self.loss, loss, self.threads)
-        if self.clip is None or isinstance(self.clip, NormClip):
-            try:
-                fused = parts.compile(
-                    parts.instructions,
-                    update=self.optimizer.describe_update(),
-                    grads=grads.flat,
-                    gathered=(scratch.input, loss.target, loss.sample_weight),
-                )
-            except UnsupportedError as reason:
-                _log.debug("compiled: the step is split (%s)", reason)
-            else:
-                if self.clip is not None:
-                    fused.call.clip_norm = self.clip.max_norm
-                return BoundStep(scratch, grads, loss, (), fused)
+        clipping = self.clip.describe(scratch.mlp.params) if self.clip else Clipping()
+        try:
+            if clipping is None:
+                raise UnsupportedError(type(self.clip).__name__)
+            fused = parts.compile(
+                parts.instructions,
+                update=self.optimizer.describe_update(),
+                clipping=clipping,
+                grads=grads.flat,
+                gathered=(scratch.input, loss.target, loss.sample_weight),
+            )
+            return BoundStep(scratch, grads, loss, (), fused)
+        except UnsupportedError as reason:
+            _log.debug("compiled: the step is split (%s)", reason)
         return BoundStep(scratch, grads, loss, tuple(parts.calls()))
 
 

@@ -19,7 +19,7 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim.clipping import Apply
 from mlpengine.spec import Array
-from mlpengine.tape.norm import GlobalNorm, clip_coefficient
+from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.train.bound_step import BoundStep, Data
 from mlpengine.train.nonfinite import locate_nonfinite
@@ -54,6 +54,7 @@ class TrainingStep:
         scratch, grads: the buffers of the last step.
         loss_value: of the last step, mean over its rows.
         grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
+        clipped_steps: number of steps of the last `run_fused` whose gradients were clipped.
 
     Raises: NumericalError from a call whose loss or gradient is not finite; the parameters and
     the optimizer are as before that step.
@@ -88,6 +89,7 @@ class TrainingStep:
             raise UsageError(f"backend: must be one of {', '.join(BACKENDS)} (got {backend!r})")
         self.executor = "compiled" if backend == "compiled" else "numpy"
         self.loss_value = self.grad_norm = self.clipped_norm = nan
+        self.clipped_steps = 0
         rules = "auto" if backend == "compiled" else backend
         scratch = mlp.scratch(batch_size, backend=rules, rematerialization=rematerialization)
         self._start(scratch, mlp.gradients(batch_size))
@@ -193,7 +195,7 @@ class TrainingStep:
         if bound.fused is not None and order.flags.c_contiguous:
             done = self.run_fused(bound, data, order, losses, norms)
             if done < len(losses):
-                self.record_result(losses.item(done), norms.item(done))
+                self.record_result(losses.item(done), norms.item(done), norms.item(done))
                 self._raise_nonfinite(bound)
             return
         for i in range(len(losses)):
@@ -228,9 +230,11 @@ class TrainingStep:
         )
         self.scratch, self.grads = bound.scratch, bound.grads
         optimizer.steps += done
+        self.clipped_steps = fused.call.clips
         if done:
             optimizer.current_lr = rates.item(done - 1)
-            self.record_result(losses.item(done - 1), norms.item(done - 1))
+            clipped = fused.call.clipped
+            self.record_result(losses.item(done - 1), norms.item(done - 1), clipped)
         return done
 
     def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
@@ -238,7 +242,7 @@ class TrainingStep:
         lr = optimizer.scheduled_lr(optimizer.steps)
         self.mlp.rng.step = optimizer.steps
         loss, norm, status = fused.make_step(lr, optimizer.steps)
-        self.record_result(loss, norm)
+        self.record_result(loss, norm, norm if status else fused.call.clipped)
         if status:
             self._raise_nonfinite(bound)
         optimizer.current_lr = lr
@@ -257,20 +261,14 @@ class TrainingStep:
         """
         if self._full.fused is None:
             raise CompileError(
-                "emit: the step must be compiled as a whole; softmax activations or a missing "
-                "compiler split it"
+                "emit: the step must be compiled as a whole; a part that only NumPy has, or a "
+                "missing compiler, splits it"
             )
         return self._full.fused.source.text
 
-    def record_result(self, loss: float, norm: float) -> None:
+    def record_result(self, loss: float, norm: float, clipped: float) -> None:
         """Set the attributes that describe the last step, after a fused step."""
-        self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, self.clipped(norm)
-
-    def clipped(self, norm: float) -> float:
-        """Return the norm of the gradients after the clipping of a fused step."""
-        if isinstance(self.clip, NormClip) and isfinite(norm):
-            return norm * clip_coefficient(norm, self.clip.max_norm)
-        return norm
+        self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, clipped
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
         step, norm = self.optimizer.steps + 1, self.clipped_norm
@@ -309,7 +307,7 @@ class TrainingStep:
         A shallow copy shares network, loss, optimizer and clipping rule, and has its own buffers.
         """
         names = ("mlp", "loss", "optimizer", "clip", "batch_size", "weighted", "threads")
-        results = ("executor", "loss_value", "grad_norm", "clipped_norm")
+        results = ("executor", "loss_value", "grad_norm", "clipped_norm", "clipped_steps")
         return {
             **{name: getattr(self, name) for name in (*names, *results)},
             "buffers": (copy(self._full.scratch), copy(self._full.grads)),

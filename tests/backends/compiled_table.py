@@ -1,6 +1,8 @@
 """What the compiled executor is tested on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.optim import CosineSchedule
+from mlpengine.optim import AdaptiveClip, Clip, CosineSchedule, PercentileClip
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class StepCase:
     optimizer: object = Adam
     options: dict[str, object] = field(default_factory=dict)
     clip_norm: float | None = None
+    clip: Callable[[], Clip] | None = None
     weighted: bool = False
     dropout: float = 0.0
     dtype: str = "float32"
@@ -61,6 +64,7 @@ class StepCase:
             self.optimizer(mlp, **self.options),
             self.batch,
             clip_norm=self.clip_norm,
+            clip=self.clip() if self.clip else None,
             weighted=self.weighted,
             backend=backend,
             threads=threads,
@@ -127,7 +131,12 @@ CASES = (
     StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
     StepCase("quantiles", (6, 12, 3), loss=Quantile((0.1, 0.5, 0.9)), dtype="float64"),
     StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),
-    StepCase("softmax inside", activation="softmax", fused=False),
+    StepCase("percentile clip", clip=partial(PercentileClip, 40, history=3), dropout=0.1),
+    StepCase(
+        "unit clip", (5, 9, 33, 3), clip=partial(AdaptiveClip, 0.02), dtype="float64", short=True
+    ),
+    StepCase("softmax inside", (5, 20, 9, 3), activation="softmax"),
+    StepCase("log_softmax", (5, 16, 33, 3), activation="log_softmax", dtype="float64"),
     StepCase("no hidden layer", (9, 4), 20),
     StepCase("scaled", parts={"front": Front(scaling=True)}, activation="relu"),
     StepCase("waves", (5, 9, 3), 7, parts={"front": Front("periodic", 3, frequencies=19)}),

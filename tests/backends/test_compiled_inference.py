@@ -14,7 +14,7 @@ from mlpengine import CompileError, Front, Mlp, UsageError
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.nn.export_c import export_c
 from mlpengine.nn.layers import ACTIVATIONS
-from mlpengine.ops import Gelu
+from mlpengine.ops import Gelu, Softmax
 
 NETS = [([4, 32, 32, 2], 1), ([7, 5, 3], 6), ([3, 2], 19)]
 
@@ -34,7 +34,7 @@ def test_a_compiled_network_predicts_the_same(sizes, batch, dtype):
 
 def test_a_layer_without_a_rule_cannot_be_compiled():
     with pytest.raises(CompileError, match="every layer needs a compiled rule"):
-        Mlp([3, 4, 2], activation="softmax").compile()
+        Mlp([3, 4, 2], activation=Softmax(0)).compile()
 
 
 def exported(networks, folder, **options):

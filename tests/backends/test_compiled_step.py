@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ from mlpengine import (
 )
 from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_program, executor
 from mlpengine.nn.layers import ACTIVATIONS
+from mlpengine.ops import FormulaLoss, Softmax
+from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
 from mlpengine.train.executors import choose_backend
 
 STEPS = 6
@@ -225,11 +228,53 @@ def test_a_row_whose_absolute_errors_exceed_the_dtype_together_has_a_loss():
 
 
 def test_a_layer_without_a_compiled_rule_splits_the_program():
-    mlp = Mlp([4, 8, 8, 2], activation="softmax", seed=0)
+    mlp = Mlp([4, 8, 8, 2], activation=Softmax(0), seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 6, backend="compiled")
     assert step.executor == "compiled"
     assert step.bound(6).fused is None
     assert len(step.bound(6).calls) > 3
+
+
+def test_a_clipping_rule_that_only_numpy_has_splits_the_program():
+    class Halved(NormClip):
+        def describe(self, params):
+            return None
+
+    mlp = Mlp([4, 8, 2], seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 6, clip=Halved(1), backend="compiled")
+    assert (step.executor, step.fused) == ("compiled", False)
+
+
+def test_the_history_of_a_percentile_goes_on_between_executors():
+    states = []
+    for backends in (("numpy", "numpy"), ("numpy", "compiled"), ("compiled", "numpy")):
+        case = StepCase("p", clip=partial(PercentileClip, 40, history=5), dtype="float64")
+        x, y, _ = case.data(case.batch * 7)
+        state = None
+        for backend in backends:
+            step = case.step(backend)
+            if state is not None:
+                step.clip.load_state_dict(state)
+            step.run_many(x, y, np.arange(len(x)))
+            state = step.clip.state_dict()
+        states.append(state["norms"])
+        assert len(state["norms"]) == 5
+    for norms in states[1:]:
+        np.testing.assert_allclose(norms, states[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-28, 1.0, 1e18, 1e28])
+def test_units_are_clipped_whatever_the_size_of_their_gradients(size):
+    results = []
+    for backend in ("numpy", "compiled"):
+        mlp = Mlp([4, 8, 2], seed=0)
+        loss = FormulaLoss(f"y * t * {size!r}")
+        step = TrainingStep(mlp, loss, Sgd(mlp, lr=1.0), 4, clip=AdaptiveClip(0.1), backend=backend)
+        step(np.ones((4, 4), "f4"), np.full((4, 2), 3, "f4"))
+        results.append((step.mlp.params.flat.copy(), step.grad_norm, step.clipped_norm))
+        assert step.fused == (backend == "compiled")
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 def test_auto_compiles_where_it_pays(monkeypatch):

@@ -19,11 +19,13 @@ from mlpengine.backends.compiled.kernels import (
     LossRows,
     Map,
     Product,
+    SoftmaxRows,
 )
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import loss_rows
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
 from mlpengine.backends.compiled.products import map_statements, product_statements, tile_function
+from mlpengine.backends.compiled.rows import softmax_rows
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, Statement, store
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.values import UnsupportedError, Value
@@ -96,6 +98,8 @@ class Emitter:
                 buffers = [v.name for v in (*kernel.reads, *kernel.writes)]
                 body = embedding_sums(kernel, self.layout)
                 self._add(name, "reduce", kernel.frequency.rows, kernel.text, body, buffers)
+            elif isinstance(kernel, SoftmaxRows):
+                self._row_kernel(name, kernel, softmax_rows(kernel, self.layout))
             else:
                 self._row_kernel(name, kernel, self._map(kernel))
         for value in self.values:

@@ -12,7 +12,7 @@ from mlpengine.backends.compiled.cache import known_target, load
 from mlpengine.backends.compiled.lower import InstructionLike
 from mlpengine.backends.compiled.source import Source, make_source
 from mlpengine.backends.compiled.target import Target, compiler_command
-from mlpengine.backends.update import Update
+from mlpengine.backends.update import Clipping, Update
 from mlpengine.buffers import address_of
 from mlpengine.errors import CompileError
 from mlpengine.spec import Array
@@ -56,12 +56,15 @@ class Call(ctypes.Structure):
         ("done", ctypes.c_int64),
         ("steps", ctypes.c_int64),
         ("status", ctypes.c_int64),
+        ("clips", ctypes.c_int64),
         ("lr", ctypes.c_double),
         ("weight_decay", ctypes.c_double),
-        ("clip_norm", ctypes.c_double),
+        ("clip", ctypes.c_double * 2),
+        ("limit", ctypes.c_double),
         ("max_norm", ctypes.c_double),
         ("loss", ctypes.c_double),
         ("norm", ctypes.c_double),
+        ("clipped", ctypes.c_double),
         ("hyper", ctypes.c_double * 8),
     )
 
@@ -77,7 +80,9 @@ class Executor:
             CompileError if its threads cannot be started.
     """
 
-    def __init__(self, source: Source, target: Target, update: Update | None) -> None:
+    def __init__(
+        self, source: Source, target: Target, update: Update | None, clipping: Clipping
+    ) -> None:
         self.source = source
         self.library = library = load(source.text, target, functions=FUNCTIONS)
         workspace = np.zeros(source.nbytes + 64, np.uint8)
@@ -88,9 +93,9 @@ class Executor:
             table=address_of(table),
             workspace=-(-address_of(workspace) // 64) * 64,
             count=1,
-            clip_norm=inf,
             max_norm=inf,
         )
+        call.clip[: len(clipping.numbers)] = clipping.numbers
         if update is not None:
             call.weight_decay = update.weight_decay
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
@@ -151,16 +156,17 @@ def compile_program(
     batch: int,
     threads: int = 1,
     update: Update | None = None,
+    clipping: Clipping | None = None,
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     names: Mapping[int, str] | None = None,
 ) -> Executor:
-    """Return `instructions`, and the optimizer's `update` from `grads` after them, as machine code.
+    """Return `instructions`, and `clipping` and the optimizer's `update` of `grads` after them.
 
     `gathered` are the buffers that `Executor.run` fills by rows.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
-    target = native_target()
+    target, clipping = native_target(), clipping or Clipping()
     source = make_source(
         instructions,
         target=target,
@@ -168,8 +174,9 @@ def compile_program(
         batch=batch,
         threads=threads,
         update=update,
+        clipping=clipping,
         grads=grads,
         gathered=gathered,
         names=names,
     )
-    return Executor(source, target, update)
+    return Executor(source, target, update, clipping)

@@ -199,7 +199,28 @@ class EmbeddingSums:
         return [self.d_frequency, self.d_phase, *mixing]
 
 
-Kernel = Map | Product | ColumnSum | LossRows | Draw | Embedding | EmbeddingSums
+@dataclass(eq=False)
+class SoftmaxRows:
+    """Softmax of each row of x or its `logarithm`; with `dy` the gradient, and x is the value."""
+
+    x: Value
+    dy: Value | None
+    out: Value
+    logarithm: bool
+    text: str
+
+    @property
+    def reads(self) -> list[Value]:
+        """What it reads."""
+        return [self.x] + ([self.dy] if self.dy else [])
+
+    @property
+    def writes(self) -> list[Value]:
+        """What it writes."""
+        return [self.out]
+
+
+Kernel = Map | Product | ColumnSum | LossRows | Draw | SoftmaxRows | Embedding | EmbeddingSums
 
 
 def read_by_vectors(kernel: Kernel, lanes: int) -> list[Value]:

@@ -8,7 +8,8 @@ from math import isfinite, nan
 
 from mlpengine.backends.compiled.kernels import LossRows
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
+from mlpengine.backends.compiled.rows import columns, masked
+from mlpengine.backends.compiled.statements import If, Loop, Statement, load, store
 from mlpengine.backends.compiled.values import padded_length
 from mlpengine.formula import c_number, c_statements, where
 from mlpengine.ops import EntryLoss, GradOp
@@ -28,22 +29,6 @@ def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     return [*_column_scale(kernel, layout), Loop("i", "first", "last", row)]
 
 
-def _columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[Statement]:
-    """Return a loop over the vectors of a row, of `n` lanes each; the last one may be partial."""
-    whole = count // lanes * lanes
-    parts: list[Statement] = []
-    if whole:
-        parts.append(Loop("j", 0, whole, ["const long n = LANES;", *body], step="LANES"))
-    if count % lanes:
-        parts.append(Block([f"const long j = {whole}, n = {count % lanes};", *body]))
-    return parts
-
-
-def _masked(name: str, value: str) -> Statement:
-    """Return the statement that sets the lanes after the end of a row to a neutral value."""
-    return If("n < LANES", [f"{name} = select(first_lanes(n), {name}, splat({value}));"])
-
-
 def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[Statement]:
     """Return the statements of a row; a vector has a lane for each column of the target."""
     output, target, slot, count = kernel.output, kernel.target, kernel.d_output, loss.columns
@@ -53,30 +38,30 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[S
     value, t = f.entry, f.target
     if isfinite(loss.target_range[0]):  # NumPy then reports the target that makes the loss NaN
         value = where(loss.outside(t), nan, value)
-    columns = [(k, o, "j" if count == 1 else f"j * {count} + {k}") for k, o in enumerate(f.outputs)]
+    parts = [(k, o, "j" if count == 1 else f"j * {count} + {k}") for k, o in enumerate(f.outputs)]
     outputs = {"value": value}
     if slot is not None:
-        outputs |= {f"slope_{k}": f.slopes[k] for k, _, _ in columns}
-    names = {t: "t", **{o: f"o_{k}" for k, o, _ in columns}}
+        outputs |= {f"slope_{k}": f.slopes[k] for k, _, _ in parts}
+    names = {t: "t", **{o: f"o_{k}" for k, o, _ in parts}}
     body: list[Statement] = [
         *(
             f"const vec {names[o]} = {load(layout.at(output, 'i', column), 'n', count)};"
-            for _, o, column in columns
+            for _, o, column in parts
         ),
         f"const vec t = {load(layout.at(target, 'i', 'j'), 'n')};",
         *c_statements(outputs, names, layout.itemsize, prefix="e"),
         "vec entry = value;",
-        _masked("entry", "0"),
+        masked("entry", "0"),
         # Shares of the mean: no sum of entries that are near the largest number overflows.
         "row += (double)sum_lanes(entry * splat((real)1 / LANES))"
         f" * ({f.value_scale / entries!r} * LANES);",
     ]
     if slot is not None:
-        for k, _, column in columns:
+        for k, _, column in parts:
             scale = c_number(f.scales[k] / entries, layout.itemsize)
             scaled = f"slope_{k} * splat({scale}{share})"
             body.append(store(layout.at(slot, "i", column), scaled, "n", count))
-    loops = _columns(target.columns, layout.lanes, body)
+    loops = columns(target.columns, layout.lanes, body)
     return ["double row = 0;", *loops, f"row_loss[i] = row{share};"]
 
 
@@ -85,7 +70,7 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     share = f" * {weight.name}[i]" if weight else ""
     low: list[Statement] = [
         f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
-        _masked("o", "-INFINITY"),
+        masked("o", "-INFINITY"),
     ]
     wanted = _target_rows(kernel, layout)
     sums: list[Statement] = [
@@ -93,8 +78,8 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
         "const vec e = v_exp(o - splat(top));",
         "sum += e;",
         wanted,
-        _masked("q", "0"),
-        _masked("o", "0"),
+        masked("q", "0"),
+        masked("o", "0"),
         "mass += q;",
         "picked += q * (o - splat(top));",
     ]
@@ -106,20 +91,20 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
         slope = f"({load(at, 'n')} * splat(weighed / total) - q){weighted}"
         slopes = [wanted, store(at, slope, "n")]
 
-    def columns(body: Sequence[Statement]) -> Sequence[Statement]:
-        return _columns(output.columns, layout.lanes, body) if body else ()
+    def loop(body: Sequence[Statement]) -> Sequence[Statement]:
+        return columns(output.columns, layout.lanes, body) if body else ()
 
     return [
         "vec highest = splat(-INFINITY);",
-        *columns([*low, "highest = vmax(o, highest);"]),
+        *loop([*low, "highest = vmax(o, highest);"]),
         "const real top = max_lanes(highest);",
         "vec sum = {0}, mass = {0}, picked = {0};",
         *_check_label(kernel),
-        *columns(sums),
+        *loop(sums),
         "const real total = sum_lanes(sum), weighed = sum_lanes(mass);",
         "const double whole = (double)v_log(splat(total))[0] * (double)weighed;",
         f"row_loss[i] = (whole - (double)sum_lanes(picked)){share};",
-        *columns(slopes),
+        *loop(slopes),
     ]
 
 

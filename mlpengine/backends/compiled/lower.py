@@ -13,6 +13,7 @@ from mlpengine.backends.compiled.kernels import (
     LossRows,
     Map,
     Product,
+    SoftmaxRows,
     fuse,
     mark_stored,
     read_by_vectors,
@@ -22,6 +23,7 @@ from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
 from mlpengine.ops import Dropout
 from mlpengine.ops._op import Direction, GradOp
+from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Array
 
 
@@ -80,7 +82,8 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
     reads = [value for kernel in kernels for value in kernel.reads]
     for kernel in kernels:
         if isinstance(kernel, Draw):
-            if reads.count(kernel.out) < len(("forward", "backward")):
+            alone = not any(isinstance(k, LossRows) for k in kernels)
+            if alone and reads.count(kernel.out) < len(("forward", "backward")):
                 raise UnsupportedError("dropout without its backward")
             kernel.out.final = False
             yield kernel
@@ -103,6 +106,8 @@ def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:
     if op.name == "linear":
         rule = _linear_backward if direction == "backward" else _linear_forward
         return rule(instruction, values, op.factor)  # type: ignore[attr-defined]
+    if isinstance(op, AlongAxis):
+        return [_softmax(instruction, op, values)]
     if isinstance(op, Dropout) and direction == "forward":
         draw = Draw(op, values.write(instruction.work["mask"], "mask_"), "")
         draw.out.mask, draw.text = op, f"{draw.out.name} of dropout"
@@ -191,6 +196,18 @@ def _linear_backward(instruction: InstructionLike, values: Values, factor: float
         text = f"{c.name} = {dy.name} {w.name}"
         kernels.append(Product("input_gradient", dy, w, c, None, text, factor=factor))
     return kernels
+
+
+def _softmax(instruction: InstructionLike, op: AlongAxis, values: Values) -> SoftmaxRows:
+    (out,) = instruction.writes
+    assert out is not None
+    if op.axis % out.ndim != out.ndim - 1 or op.name not in ("softmax", "log_softmax"):
+        raise UnsupportedError(f"{op.name} along axis {op.axis}")
+    *dy, x = (values.read(array) for array in instruction.reads)
+    backward = instruction.kind == "backward"
+    y = values.write(out, f"{'d_' if backward else ''}{op.name}_")
+    text = f"{y.name} = {op.name} {'backward' if backward else 'forward'}"
+    return SoftmaxRows(x, dy[0] if dy else None, y, op.name == "log_softmax", text)
 
 
 def _map(instruction: InstructionLike, op: GradOp, direction: Direction, values: Values) -> Map:

@@ -8,13 +8,13 @@ from math import prod
 import numpy as np
 
 from mlpengine.backends.compiled.emitter import Emitter, useful_threads
-from mlpengine.backends.compiled.kernels import Draw
+from mlpengine.backends.compiled.kernels import Draw, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, print_function
 from mlpengine.backends.compiled.target import MANY_ROWS, Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
-from mlpengine.backends.update import Update, largest_update
+from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.spec import Array
 
 CHUNK = 8192
@@ -46,11 +46,12 @@ def make_source(
     batch: int,
     threads: int = 1,
     update: Update | None = None,
+    clipping: Clipping,
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     names: Mapping[int, str] | None = None,
 ) -> Source:
-    """Return the C text of `instructions` and, after them, of the optimizer.
+    """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
     `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` is the
     maximum number of threads, of which small shapes use fewer.
@@ -69,6 +70,8 @@ def make_source(
     if update is not None and grads is not None:
         for name, array in update_vectors(update, grads).items():
             layout.add_array(name, array)
+        for name, array in clipping.arrays.items():
+            layout.add_array(name, array)
         layout.reserve("chunk_sums", -(-max(grads.size, 1) // CHUNK), "double", ("update",))
         functions += update_functions(update, dtype.itemsize)
     chunked = emitter.chunk < batch
@@ -78,8 +81,8 @@ def make_source(
         f"#define THREADS {threads}",
         f"#define BATCH {batch}L",
         f"#define CHUNK_ROWS {emitter.chunk}L",
-        *_step_defines(layout, update, dtype, gathers=bool(gathered)),
-        *_headers(dtype, threads, draws=any(isinstance(k, Draw) for k in lowered.kernels)),
+        *_step_defines(layout, update, clipping, dtype, gathers=bool(gathered)),
+        *map(_header, _headers(layout, threads, lowered.kernels, update)),
         *_printed(functions, layout),
         _header("step"),
     ]
@@ -102,9 +105,14 @@ def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
 
 
 def _step_defines(
-    layout: Layout, update: Update | None, dtype: "np.dtype[np.floating]", *, gathers: bool
+    layout: Layout,
+    update: Update | None,
+    clipping: Clipping,
+    dtype: "np.dtype[np.floating]",
+    *,
+    gathers: bool,
 ) -> Iterator[str]:
-    """Yield the definitions that step.h requires."""
+    """Yield the definitions that step.h and clip.h require."""
     if gathers:
         yield "#define GATHERS"
     if layout.knows("row_loss"):
@@ -120,13 +128,24 @@ def _step_defines(
         yield f"#define SMALLEST_SUM {float(info.tiny) * CHUNK / float(info.eps)!r}"
         yield f"#define LARGEST_UPDATE {largest_update(dtype)!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
+        yield f"#define TINY {float(info.tiny)!r}"
+        yield f"#define PARAMS ({layout.pointer('params')})"
+        yield f"#define CLIP {clipping.rule.upper()}_CLIP"
+        for name, array in clipping.arrays.items():
+            yield f"#define {name.upper()} ({layout.pointer(name)})"
+            yield f"#define {name.upper()}_LENGTH {array.size}L"
 
 
-def _headers(dtype: "np.dtype[np.floating]", threads: int, *, draws: bool) -> Iterator[str]:
-    yield from map(_header, ("prelude", "float_math" if dtype.itemsize == 4 else "double_math"))
-    yield from map(_header, ("rules", "product", *(["philox"] if draws else []), "step_loop"))
-    yield _header("thread_pool" if threads > 1 else "single_thread")
-    yield _header("norm")
+def _headers(
+    layout: Layout, threads: int, kernels: Sequence[Kernel], update: Update | None
+) -> Iterator[str]:
+    yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
+    yield from ("rules", "product")
+    if any(isinstance(kernel, Draw) for kernel in kernels):
+        yield "philox"
+    yield from ("step_loop", "thread_pool" if threads > 1 else "single_thread", "norm")
+    if update is not None:
+        yield "clip"
 
 
 def _header(name: str) -> str:

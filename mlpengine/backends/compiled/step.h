@@ -7,14 +7,7 @@
 /* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
 static long apply(struct call *call, const int64_t number, const double lr, const double loss,
                   const long thread) {
-  void *const *table = call->table;
-  char *const workspace = call->workspace;
-  real *restrict grads = GRADS;
-  double *restrict chunk_sums = CHUNK_SUMS;
-  for (long c = thread; c * CHUNK < PARAMETERS; c += THREADS)
-    chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
-  barrier();
-  const double norm = norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM);
+  const double norm = gradient_norm(call, thread);
   if (thread == 0) call->norm = norm;
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
   if (lr * MIN(norm, call->clip_norm) > LARGEST_UPDATE) return NOT_FINITE;
@@ -22,10 +15,13 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
   const long from = PARAMETERS * thread / THREADS / 64 * 64;
   const long to = thread == THREADS - 1 ? PARAMETERS
                                         : PARAMETERS * (thread + 1) / THREADS / 64 * 64;
-  const double clip = call->clip_norm;
-  if (norm + 1e-6 > clip) scale(grads, (real)(clip / (norm + 1e-6)), from, to);
-  if (number > 1 && (number - 1) % FLUSH_EVERY == 0) flush(table, workspace, from, to);
-  update(table, workspace, call, (double)number, lr, from, to);
+  const double clipped = clip_gradients(call, norm, thread, from, to);
+  if (thread == 0) {
+    call->clips += clipped < norm;
+    call->clipped = clipped;
+  }
+  if (number > 1 && (number - 1) % FLUSH_EVERY == 0) flush(call->table, call->workspace, from, to);
+  update(call->table, call->workspace, call, (double)number, lr, from, to);
   return FINISHED;
 }
 #endif
@@ -73,7 +69,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 long mlpengine_run(struct call *call) {
   enter();
   const unsigned long old = flush_denormals();
-  call->done = 0;
+  call->done = call->clips = 0;
   run(call);
   restore_denormals(old);
   leave();

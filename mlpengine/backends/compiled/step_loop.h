@@ -12,9 +12,13 @@ struct call {
   int64_t done;         /* steps that were finished */
   int64_t steps;        /* updates that the optimizer has made */
   int64_t status;       /* of the last step */
-  double lr, weight_decay, clip_norm;
+  int64_t clips;        /* finished steps whose gradients were clipped */
+  double lr, weight_decay;
+  double clip[2];       /* settings of the clipping */
+  double limit;         /* of the percentile clipping in this step */
   double max_norm;      /* a step whose norm exceeds it is not finished */
   double loss, norm;    /* of the last step */
+  double clipped;       /* norm after clipping, of the last finished step */
   double hyper[8];      /* of the optimizer */
 };
 

@@ -1,0 +1,102 @@
+/* Clipping of the gradients.  Defined before this: PARAMS, TINY, what step.h requires for an
+   update, CLIP, the rule, and its arrays: for PERCENTILE_CLIP CLIP_NORMS, CLIP_SORTED and
+   CLIP_COUNTS, for UNIT_CLIP CLIP_UNITS.  `call->clip` holds the settings of the rule. */
+#define NORM_CLIP 0
+#define PERCENTILE_CLIP 1
+#define UNIT_CLIP 2
+
+/* The norm of the gradients; all threads take part. */
+static double gradient_norm(struct call *call, const long thread) {
+  void *const *table = call->table;
+  char *const workspace = call->workspace;
+  (void)table, (void)workspace;
+  const real *restrict grads = GRADS;
+  double *restrict chunk_sums = CHUNK_SUMS;
+  for (long c = thread; c * CHUNK < PARAMETERS; c += THREADS)
+    chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
+  barrier();
+  return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM);
+}
+
+#if CLIP == NORM_CLIP
+/* Multiply the gradients first to last by min(1, limit / (norm + 1e-6)); return the norm after. */
+static double clip_gradients(struct call *call, const double norm, const long thread,
+                             const long first, const long last) {
+  void *const *table = call->table;
+  (void)table, (void)thread;
+  const double limit = call->clip[0];
+  if (norm + 1e-6 <= limit) return norm;
+  const double factor = limit / (norm + 1e-6);
+  scale(GRADS, (real)factor, first, last);
+  return norm * factor;
+}
+
+#elif CLIP == PERCENTILE_CLIP
+/* The number of sorted values that are smaller than x, or with `equal` not larger. */
+static long rank_of(const double *sorted, const long n, const double x, const int equal) {
+  long low = 0, high = n;
+  while (low < high) {
+    const long middle = (low + high) / 2;
+    if (sorted[middle] < x || (equal && sorted[middle] == x)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/* Add a norm to the history and return the percentile of it, as PercentileClip does. */
+UNFUSED static double next_limit(struct call *call, const double norm) {
+  void *const *table = call->table;
+  double *norms = CLIP_NORMS, *sorted = CLIP_SORTED;
+  int64_t *counts = CLIP_COUNTS; /* norms in the history, and the place of the oldest */
+  long n = counts[0], place = (counts[1] + n) % CLIP_NORMS_LENGTH;
+  if (n == CLIP_NORMS_LENGTH) {
+    const long i = rank_of(sorted, n, norms[place], 0);
+    memmove(sorted + i, sorted + i + 1, (size_t)(--n - i) * sizeof(double));
+    counts[1] = (place + 1) % CLIP_NORMS_LENGTH;
+  }
+  norms[place] = norm;
+  const long i = rank_of(sorted, n, norm, 1);
+  memmove(sorted + i + 1, sorted + i, (size_t)(n++ - i) * sizeof(double));
+  sorted[i] = norm;
+  counts[0] = n;
+  const double at = (double)(n - 1) * call->clip[0] / 100.0;
+  const long low = (long)at, high = MIN(low + 1, n - 1);
+  return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+static double clip_gradients(struct call *call, const double norm, const long thread,
+                             const long first, const long last) {
+  void *const *table = call->table;
+  (void)table;
+  if (thread == 0) call->limit = next_limit(call, norm);
+  barrier();
+  const double limit = call->limit;
+  if (norm <= limit) return norm;
+  scale(GRADS, (real)(limit / norm), first, last);
+  return norm * (limit / norm);
+}
+
+#else
+/* Multiply the gradient of each unit by min(1, ratio max(norm(w), eps) / norm(g)).  Squares of
+   large gradients would overflow. */
+static double clip_gradients(struct call *call, const double norm, const long thread,
+                             const long first, const long last) {
+  void *const *table = call->table;
+  (void)first, (void)last;
+  const double ratio = call->clip[0], eps = call->clip[1];
+  const int large = !(norm < sqrt(LARGEST_SUM) / 2);
+  const int64_t *units = CLIP_UNITS; /* for each view its start, its units and their length */
+  for (long v = 0; v < CLIP_UNITS_LENGTH / 3; v++, units += 3)
+    for (long u = thread; u < units[1]; u += THREADS) {
+      const long n = units[2], at = units[0] + u * n;
+      real *restrict g = GRADS + at;
+      const real *restrict w = PARAMS + at;
+      const double weights = large ? careful_norm(w, n) : sqrt(chunk_squares(w, n));
+      const double gradient = large ? careful_norm(g, n) : sqrt(chunk_squares(g, n));
+      const double factor = ratio * MAX(eps, weights) / MAX(sqrt(TINY), gradient);
+      if (factor < 1) scale(g, (real)factor, 0, n);
+    }
+  barrier();
+  return gradient_norm(call, thread);
+}
+#endif
