@@ -1,7 +1,7 @@
 /* A step, made of the program's functions, and the entry that Python calls.  Defined before this:
    GATHERS if rows are gathered; ROW_LOSS and LOSS_VALUE if there is a loss, LABEL_ERROR if it has
-   labels; PARAMETERS, GRADS, CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and
-   FLUSH_EVERY if there is an update. */
+   labels; PARAMETERS, GRADS, CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if there is
+   an update. */
 
 #ifdef PARAMETERS
 /* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
@@ -10,12 +10,12 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
   const double norm = gradient_norm(call, thread);
   if (thread == 0) call->norm = norm;
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
-  if (lr * MIN(norm, call->clip_norm) > LARGEST_UPDATE) return NOT_FINITE;
   if (norm > call->max_norm) return LARGE_NORM;
   const long from = PARAMETERS * thread / THREADS / 64 * 64;
   const long to = thread == THREADS - 1 ? PARAMETERS
                                         : PARAMETERS * (thread + 1) / THREADS / 64 * 64;
   const double clipped = clip_gradients(call, norm, thread, from, to);
+  if (lr * clipped > LARGEST_UPDATE) return NOT_FINITE;
   if (thread == 0) {
     call->clips += clipped < norm;
     call->clipped = clipped;
