@@ -16,7 +16,7 @@ from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.errors import UsageError
 from mlpengine.export.device import export_training
 from mlpengine.formula import constant, evaluate, power, variable
-from mlpengine.optim import AdamW, Lion, NAdam, RmsProp
+from mlpengine.optim import AdamW, Group, Lion, NAdam, RmsProp
 from mlpengine.train.model import Model
 from mlpengine.train.task import task_for
 
@@ -372,12 +372,18 @@ def test_comments_cannot_be_left(text):
         ({"freeze": [2]}, "layers count from 0 to 1"),
         ({"name": "two words.c"}, "must be an identifier"),
         ({"activation": "softmax"}, "softmax"),
+        ({"parts": {"learned_activation": True}}, "no C is known for training fronts"),
+        (
+            {"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(lr=2.0)})},
+            "no C is known for groups",
+        ),
         ({"loss": ops.SoftmaxCrossEntropy(ignore_index=0)}, "softmax_cross_entropy"),
     ],
 )
 def test_what_has_no_c_is_refused(tmp_path, options, message):
     options = {"loss": ops.MeanSquaredError(), "activation": "relu", "name": "net.c"} | options
-    mlp = Mlp([3, 4, 2], activation=options.pop("activation"))
+    parts = options.pop("parts", {})
+    mlp = Mlp([3, 4, 2], activation=options.pop("activation"), **parts)
     with pytest.raises(UsageError, match=message):
         export_training(mlp, tmp_path / options.pop("name"), **options)
     assert [*tmp_path.iterdir()] == []

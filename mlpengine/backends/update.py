@@ -11,6 +11,19 @@ from mlpengine.formula import Expr
 from mlpengine.spec import Array
 
 
+@dataclass(frozen=True)
+class Run:
+    """A range of the flat vector whose parameters are updated alike.
+
+    `lr` and `weight_decay` are factors of the step's learning rate and weight decay.
+    """
+
+    start: int
+    stop: int
+    lr: float
+    weight_decay: float
+
+
 @dataclass(frozen=True, eq=False)
 class Clipping:
     """The result of `Clip.describe`.
@@ -39,8 +52,9 @@ class Update:
         hyper: hyper-parameters by name.
         carried: names of the numbers that a step reads from the previous step.
         carried_values: their values, those of step t in row ``t % 2``.
-        weight_decay: factor of the decay of the parameters in the ranges `decayed`.
-        trained: the ranges of parameters that are updated; the others are frozen.
+        weight_decay: of a step whose schedule does not change it.
+        is_scheduled: whether a schedule changes the weight decay.
+        runs: of the parameters that are updated, in order; the others are frozen.
         flush_every: steps between two flushes of entries near zero.
         floors: the minimum of the moments that are squares; in the others, entries smaller than
             `threshold` become zero.
@@ -54,11 +68,22 @@ class Update:
     carried: Sequence[str]
     carried_values: Array
     weight_decay: float
-    decayed: Sequence[tuple[int, int]]
-    trained: Sequence[tuple[int, int]]
+    is_scheduled: bool
+    runs: Sequence[Run]
     flush_every: int
     floors: Mapping[str, float]
     threshold: float
+
+    @property
+    def decayed(self) -> list[tuple[int, int]]:
+        """The ranges of parameters that decay."""
+        return [(run.start, run.stop) for run in self.runs if run.weight_decay]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all parameters have one learning rate, and those that decay one weight decay."""
+        factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.runs)
+        return factors and not self.is_scheduled
 
 
 def largest_update(dtype: "np.dtype[np.floating]") -> float:

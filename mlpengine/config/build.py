@@ -1,6 +1,6 @@
 """Construction of the network, loss, optimizer and loop from a checked config."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import cast
 
@@ -33,6 +33,7 @@ from mlpengine.optim import (
     CosLogSchedule,
     ExponentialSchedule,
     FlatCosineSchedule,
+    Group,
     LinearSchedule,
     NormClip,
     OneCycleSchedule,
@@ -63,6 +64,14 @@ from mlpengine.train.task import (
     task_for,
 )
 from mlpengine.train.threads import cores
+
+DECAY_SCHEDULES: dict[str, Callable[[int], Schedule] | None] = {
+    "constant": None,
+    "flat_cosine": FlatCosineSchedule,
+    "cosine": CosineSchedule,
+    "linear": lambda total: LinearSchedule(total, 0.0),
+}
+"""How the weight decay falls over a number of steps."""
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
@@ -375,7 +384,11 @@ def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
 
 
 def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
-    settings = file.config.optimizer.model_dump(exclude={"name"})
+    given = file.config.optimizer
+    settings = given.model_dump(exclude={"name", "groups", "decay_schedule"})
+    groups = {str(n): Group(g.lr, g.weight_decay) for n, g in given.groups.items()}
+    decay = DECAY_SCHEDULES[given.decay_schedule]
+    total = file.config.training.epochs * steps_per_epoch
     if "betas" in settings:
         settings["betas"] = tuple(settings["betas"])
     try:
@@ -383,8 +396,8 @@ def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
     except UsageError as error:
         raise file.wrong(("schedule",), str(error)) from error
     try:
-        kind = OPTIMIZERS[file.config.optimizer.name]
-        return kind(mlp, schedule=schedule, **settings)
+        settings["decay_schedule"] = decay and decay(total)
+        return OPTIMIZERS[given.name](mlp, schedule=schedule, groups=groups, **settings)
     except UsageError as error:
         raise file.wrong(("optimizer",), str(error)) from error
 

@@ -252,6 +252,15 @@ Loss = Annotated[
 ]
 
 
+class GroupSection(Section):
+    """Factors for a group of parameters."""
+
+    lr: NonNegative = Field(default=1.0, description="Factor of the learning rate.")
+    weight_decay: NonNegative | None = Field(
+        default=None, description="Factor of the weight decay; by default 1 for weights, else 0."
+    )
+
+
 class _Optimizer(Section):
     lr: Positive = Field(default=1e-3, description="Learning rate.")
     weight_decay: NonNegative = Field(
@@ -259,6 +268,12 @@ class _Optimizer(Section):
     )
     decay_biases: bool = Field(
         default=False, description="Whether weight decay acts on biases, too."
+    )
+    decay_schedule: Literal["constant", "flat_cosine", "cosine", "linear"] = Field(
+        default="constant", description="How the weight decay falls to zero over the epochs."
+    )
+    groups: dict[Literal["weights", "biases", "alphas", "embedding", "scaling"], GroupSection] = (
+        Field(default={}, description="Factors for groups of parameters, by name.")
     )
 
 

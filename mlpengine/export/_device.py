@@ -122,7 +122,10 @@ class DeviceStep:
     @cached_property
     def update(self) -> UpdateCode:
         """The C of the optimizer."""
-        return UpdateCode(self.optimizer.describe_update(), f"{self.name}_state")
+        update = self.optimizer.describe_update()
+        if not update.is_plain:
+            raise UsageError("export: no C is known for groups of parameters or decay schedules")
+        return UpdateCode(update, f"{self.name}_state")
 
     @cached_property
     def table(self) -> TableCode | None:

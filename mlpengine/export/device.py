@@ -127,6 +127,10 @@ def device_step(
         raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
+    if mlp.front is not None or mlp.learned_activation or mlp.parametrization != "standard":
+        raise UsageError(
+            "export: no C is known for training fronts, learned activations or scaled weights"
+        )
     plain = Mlp.from_dict({**mlp.to_dict(), "dropout": 0.0})
     plain.params.flat[...] = mlp.params.flat
     plain.freeze(mlp.frozen if freeze is None else freeze)

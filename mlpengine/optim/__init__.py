@@ -1,5 +1,6 @@
 """Optimizers, learning-rate schedules and gradient clipping over flat vectors."""
 
+from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam
 from mlpengine.optim.clipping import AdaptiveClip, Clip, NormClip, PercentileClip
@@ -39,6 +40,7 @@ __all__ = [
     "CosineSchedule",
     "ExponentialSchedule",
     "FlatCosineSchedule",
+    "Group",
     "LinearSchedule",
     "Lion",
     "NAdam",

@@ -8,9 +8,10 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from mlpengine.backends.update import Update
+from mlpengine.backends.update import Run, Update
 from mlpengine.buffers import quiet_runner, replay
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
+from mlpengine.formula import variables
 from mlpengine.optim._checks import number
 from mlpengine.optim._denormals import (
     floor,
@@ -20,6 +21,7 @@ from mlpengine.optim._denormals import (
     threshold,
 )
 from mlpengine.optim._formulas import UpdateFormulas
+from mlpengine.optim._groups import Group, find_runs
 from mlpengine.optim._state import State, check_state
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.spec import Array, Call, Calls, call
@@ -41,7 +43,7 @@ BOUND_AT_ONCE = 8
 """Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
 
 
-BOUND = ("_formulas", "_constants", "_cells", "_work", "_masks", "_flushes", "_bound")
+BOUND = ("_formulas", "_constants", "_keeps", "_work", "_masks", "_flushes", "_bound")
 """Attributes that a copy makes for itself."""
 
 
@@ -86,7 +88,8 @@ class Optimizer(ABC):
     * Weight decay is decoupled from the gradient: before the update a weight is multiplied by
       ``1 - lr * weight_decay``, with the scheduled rate as in PyTorch's AdamW.  It applies to
       weights, the views with two or more dimensions, and to the others (biases, scales) only with
-      ``decay_biases=True``.  Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
+      ``decay_biases=True``, or as `groups` say.  Its schedule, `decay_schedule`, is one of its own.
+      Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
     * Frozen parameters (`Flat.frozen`) are neither updated nor decayed.
     * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
 
@@ -100,6 +103,9 @@ class Optimizer(ABC):
     read.
 
     Args:
+        groups: factors by the names of the model's groups (`Mlp.groups`: weights, biases, alphas,
+            embedding, scaling); the others have factor 1.
+        decay_schedule: a function from the number of completed steps to a factor of `weight_decay`.
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients, by name, each with the factor by which it
             decays at a step.
@@ -118,6 +124,8 @@ class Optimizer(ABC):
         weight_decay: float = 0.0,
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
+        decay_schedule: ScheduleLike | None = None,
+        groups: Mapping[str, Group] | None = None,
         hyper: Mapping[str, float] | None = None,
         signed: Mapping[str, float] | None = None,
         squares: Mapping[str, float] | None = None,
@@ -130,12 +138,29 @@ class Optimizer(ABC):
         self.weight_decay = number(
             self._where, "weight_decay", weight_decay, minimum=0.0, maximum=largest
         )
-        self._largest_lr = largest / max(1.0, self.weight_decay)
+        self.groups = dict(groups or {})
+        self.runs = find_runs(
+            self._where,
+            self.params,
+            self.groups,
+            getattr(model, "groups", {}),
+            decays=bool(self.weight_decay),
+            decay_biases=decay_biases,
+        )
+        fastest = max((run.lr * max(1.0, run.weight_decay) for run in self.runs), default=1.0)
+        self._largest_lr = largest / max(1.0, self.weight_decay) / max(1.0, fastest)
         self.lr = lr
         self.decay_biases = decay_biases
         if schedule is not None and not callable(schedule):
             raise UsageError(f"{self._where}: schedule must be callable (got {schedule!r})")
         self.schedule = schedule
+        is_function = callable(decay_schedule) and not isinstance(decay_schedule, PlateauSchedule)
+        if decay_schedule is not None and not is_function:
+            raise UsageError(
+                f"{self._where}: decay_schedule must be a function of the step alone "
+                f"(got {decay_schedule!r})"
+            )
+        self.decay_schedule = decay_schedule
         self.steps = 0
         self.current_lr = self.scheduled_lr(0)
         self.moments: dict[str, Array] = {
@@ -145,21 +170,26 @@ class Optimizer(ABC):
         self._signed, self._squares = tuple(signed or {}), tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
-        self._frozen, self.trained = self.params.frozen, self.params.ranges()
-        self._blocks = _blocks(flat, self.trained)
-        decayed = self.params.ranges(weights_only=not decay_biases)
-        self.decayed = decayed if weight_decay else []
-        self.keep = self._constant(1.0)
+        self._frozen = self.params.frozen
         self.flush_every = flush_interval([*(signed or {}).values(), *(squares or {}).values()])
         self._bind_buffers()
 
     def _bind_buffers(self) -> None:
         """Allocate the workspace and bind the calls that use it, for a new optimizer or a copy."""
         self._formulas = f = UpdateFormulas.of(self, self._hyper, self.moments, self._carried)
-        self._constants = {name: self._constant(self._hyper.get(name, 0.0)) for name in f.constants}
-        self._cells = [(name, self._constants[name]) for name in f.numbers if name in f.constants]
-        self._lr_of_constants: float | None = None
-        length = max((b.stop - b.start for b in self._blocks), default=0)
+        if self.groups and "lr" in variables(*(f.numbers[n] for n in self._carried)):
+            raise UsageError(f"{self._where}: with groups, carried numbers must not depend on lr")
+        self._set_by_step = [name for name in f.numbers if name in f.constants]
+        self._constants = {
+            run.lr: {name: self._constant(self._hyper.get(name, 0.0)) for name in f.constants}
+            for run in self.runs
+        }
+        self._keeps = {
+            (run.lr, run.weight_decay): self._constant(1.0) for run in self.runs if run.weight_decay
+        }
+        self._factors_of_constants: tuple[float, float] | None = None
+        self._blocks = _blocks(self.params.flat, self.runs)
+        length = max((b.stop - b.start for b, _ in self._blocks), default=0)
         dtype = self.params.flat.dtype
         self._work = [np.empty(length, dtype) for _ in range(max(1, f.plan.floats))]
         self._masks = [np.empty(length, np.bool_) for _ in range(max(1, f.plan.masks))]
@@ -186,6 +216,21 @@ class Optimizer(ABC):
     @lr.setter
     def lr(self, value: float) -> None:
         self._lr = number(self._where, "lr", value, minimum=0.0, maximum=self._largest_lr)
+
+    def scheduled_decay(self, step: int) -> float:
+        """Return the weight decay after `step` steps.
+
+        Raises: UsageError if it is negative or above the constructor's.
+        """
+        if self.decay_schedule is None:
+            return self.weight_decay
+        factor = self.decay_schedule(step)
+        if not 0.0 <= factor <= 1.0:
+            raise UsageError(
+                f"{self._where}: decay_schedule must lie in 0 to 1 "
+                f"(got {factor:g} after {plural(step, 'step')})"
+            )
+        return self.weight_decay * factor
 
     def scheduled_lr(self, step: int) -> float:
         """Return the learning rate after `step` steps.
@@ -225,9 +270,9 @@ class Optimizer(ABC):
         if self.params.frozen != self._frozen:
             raise UsageError(f"{self._where}: must be made after layers are frozen")
         calls: list[Call] = [self.advance]
-        for block in self._blocks:
+        for block, lr in self._blocks:
             calls.extend(self._decay(block))
-            calls.extend(self._update(block, grads_flat[block]))
+            calls.extend(self._update(block, grads_flat[block], self._constants[lr]))
         return calls
 
     def advance(self) -> None:
@@ -236,17 +281,20 @@ class Optimizer(ABC):
             for run in self._flushes:
                 run()
         lr = self.current_lr = self.scheduled_lr(self.steps)
+        decay = self.scheduled_decay(self.steps)
         self.steps += 1
-        if lr != self._lr_of_constants:
-            self._lr_of_constants = lr
-            self.keep[()] = 1.0 - lr * self.weight_decay
+        if (lr, decay) != self._factors_of_constants:
+            self._factors_of_constants = lr, decay
+            for (factor, share), keep in self._keeps.items():
+                keep[()] = 1.0 - lr * factor * (decay * share)
         elif not self._formulas.timed:
             return
         before = self.carried[(self.steps - 1) % 2].tolist() if self._carried else ()
-        numbers = self.numbers(lr, self.steps, *self._hyper.values(), *before)
-        for name, cell in self._cells:
-            cell[()] = numbers[name]
-        if self._carried:
+        for factor, cells in self._constants.items():
+            numbers = self.numbers(lr * factor, self.steps, *self._hyper.values(), *before)
+            for name in self._set_by_step:
+                cells[name][()] = numbers[name]
+        if self._carried and self._constants:
             self.carried[self.steps % 2] = [numbers[name] for name in self._carried]
 
     @abstractmethod
@@ -315,8 +363,8 @@ class Optimizer(ABC):
             self._carried,
             self.carried,
             self.weight_decay,
-            self.decayed,
-            self.trained,
+            self.decay_schedule is not None,
+            self.runs,
             self.flush_every,
             floors={name: floor(dtype) for name in self._squares},
             threshold=threshold(dtype),
@@ -335,18 +383,18 @@ class Optimizer(ABC):
 
     def _decay(self, block: slice) -> Calls:
         """Yield the calls that decay the weights in `block`."""
-        for start, stop in self.decayed:
-            part = self.params.flat[max(start, block.start) : min(stop, block.stop)]
-            if part.size:
-                yield call(np.multiply, part, self.keep, part)
+        for run in self.runs:
+            part = self.params.flat[max(run.start, block.start) : min(run.stop, block.stop)]
+            if part.size and run.weight_decay:
+                yield call(np.multiply, part, self._keeps[run.lr, run.weight_decay], part)
 
-    def _update(self, block: slice, grads: Array) -> Calls:
+    def _update(self, block: slice, grads: Array, constants: Mapping[str, Array]) -> Calls:
         """Yield the calls that update one block."""
         size, f = block.stop - block.start, self._formulas
         vectors = {name: moment[block] for name, moment in self.moments.items()}
         vectors |= {"p": self.params.flat[block], "g": grads}
         yield from f.plan.calls(
-            [(vectors | self._constants)[name] for name in f.given],
+            [{**vectors, **constants}[name] for name in f.given],
             [vectors[name] for name in f.outputs],
             [work[:size] for work in self._work],
             [mask[:size] for mask in self._masks],
@@ -355,9 +403,9 @@ class Optimizer(ABC):
     def _flush_calls(self) -> Calls:
         """Yield the calls that flush moments, and weights that only decay."""
         vectors = [self.moments[name] for name in self._signed]
-        if self.decayed:
+        if self._keeps:
             vectors.append(self.params.flat)
-        for block in self._blocks:
+        for block, _ in self._blocks:
             size = block.stop - block.start
             for vector in vectors:
                 yield from flush_signed(vector[block], self._work[0][:size], self._masks[0][:size])
@@ -365,13 +413,24 @@ class Optimizer(ABC):
                 yield flush_square(self.moments[name][block])
 
 
-def _blocks(flat: Array, ranges: Sequence[tuple[int, int]]) -> list[slice]:
-    """Return slices of `flat` of equal length, in whole cache lines, that are updated in turn."""
+def _blocks(flat: Array, runs: Sequence[Run]) -> list[tuple[slice, float]]:
+    """Return slices of `flat`, each with its factor of the learning rate, that are updated in turn.
+
+    They are of equal length in each range of one factor, in whole cache lines.
+    """
+    ranges: list[tuple[int, int, float]] = []
+    for run in runs:
+        start = run.start
+        if ranges and ranges[-1][1:] == (start, run.lr):
+            start = ranges.pop()[0]
+        ranges.append((start, run.stop, run.lr))
     blocks = []
     line = 64 // flat.itemsize
-    for first, last in ranges:
+    for first, last, lr in ranges:
         size = last - first
+        if not size:
+            continue
         length = line * ceil(size / ceil(size * flat.itemsize / BLOCK_BYTES) / line)
         bounds = [*range(first, last, length), last]
-        blocks += [slice(start, stop) for start, stop in pairwise(bounds)]
+        blocks += [(slice(start, stop), lr) for start, stop in pairwise(bounds)]
     return blocks

@@ -1,9 +1,11 @@
 """Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mlpengine import formula
 from mlpengine.optim._checks import fractions, number
+from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
 from mlpengine.optim.numbers import power, sqrt
 
@@ -33,6 +35,8 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
+        decay_schedule: ScheduleLike | None = None,
+        groups: Mapping[str, Group] | None = None,
     ) -> None:
         self.betas = beta1, beta2 = fractions(type(self).__name__, "betas", betas)
         self.eps = number(type(self).__name__, "eps", eps, minimum=0.0)
@@ -42,6 +46,8 @@ class Adam(Optimizer):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
+            decay_schedule=decay_schedule,
+            groups=groups,
             hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps},
             signed={"first": beta1},
             squares={"second": beta2},
@@ -88,6 +94,8 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
+        decay_schedule: ScheduleLike | None = None,
+        groups: Mapping[str, Group] | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -97,6 +105,8 @@ class AdamW(Adam):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
+            decay_schedule=decay_schedule,
+            groups=groups,
         )
 
 
@@ -125,6 +135,8 @@ class NAdam(Optimizer):
         weight_decay: float = 0.0,
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
+        decay_schedule: ScheduleLike | None = None,
+        groups: Mapping[str, Group] | None = None,
     ) -> None:
         self.betas = beta1, beta2 = fractions("NAdam", "betas", betas)
         self.eps = number("NAdam", "eps", eps, minimum=0.0)
@@ -135,6 +147,8 @@ class NAdam(Optimizer):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
+            decay_schedule=decay_schedule,
+            groups=groups,
             hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps, "psi": self.momentum_decay},
             signed={"first": beta1},
             squares={"second": beta2},

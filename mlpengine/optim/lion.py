@@ -1,9 +1,11 @@
 """Lion."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mlpengine import formula
 from mlpengine.optim._checks import fractions
+from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
 
 
@@ -28,6 +30,8 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
+        decay_schedule: ScheduleLike | None = None,
+        groups: Mapping[str, Group] | None = None,
     ) -> None:
         self.betas = beta1, beta2 = fractions("Lion", "betas", betas)
         super().__init__(
@@ -36,6 +40,8 @@ class Lion(Optimizer):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
+            decay_schedule=decay_schedule,
+            groups=groups,
             hyper={"beta1": beta1, "beta2": beta2},
             signed={"first": beta2},
         )

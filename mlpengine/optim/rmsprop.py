@@ -1,9 +1,11 @@
 """RMSprop."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mlpengine import formula
 from mlpengine.optim._checks import number
+from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
 from mlpengine.optim.numbers import sqrt
 
@@ -32,6 +34,8 @@ class RmsProp(Optimizer):
         weight_decay: float = 0.0,
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
+        decay_schedule: ScheduleLike | None = None,
+        groups: Mapping[str, Group] | None = None,
     ) -> None:
         self.alpha = number("RmsProp", "alpha", alpha, minimum=0.0, below=1.0)
         self.eps = number("RmsProp", "eps", eps, minimum=0.0)
@@ -42,6 +46,8 @@ class RmsProp(Optimizer):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
+            decay_schedule=decay_schedule,
+            groups=groups,
             hyper={"alpha": self.alpha, "eps": self.eps, "momentum": self.momentum},
             signed={"velocity": self.momentum} if momentum else {},
             squares={"square": self.alpha},

@@ -1,9 +1,11 @@
 """Stochastic gradient descent."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import number
+from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
 
 
@@ -28,6 +30,8 @@ class Sgd(Optimizer):
         weight_decay: float = 0.0,
         decay_biases: bool = False,
         schedule: ScheduleLike | None = None,
+        decay_schedule: ScheduleLike | None = None,
+        groups: Mapping[str, Group] | None = None,
     ) -> None:
         self.momentum = number("Sgd", "momentum", momentum, minimum=0.0, below=1.0)
         self.nesterov = nesterov
@@ -39,6 +43,8 @@ class Sgd(Optimizer):
             weight_decay=weight_decay,
             decay_biases=decay_biases,
             schedule=schedule,
+            decay_schedule=decay_schedule,
+            groups=groups,
             hyper={"momentum": self.momentum},
             signed={"velocity": self.momentum} if momentum else {},
         )

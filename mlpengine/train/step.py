@@ -225,8 +225,11 @@ class TrainingStep:
         rates = np.full(count, optimizer.lr)
         if optimizer.schedule is not None:
             rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
+        decays = np.full(count, optimizer.weight_decay)
+        if optimizer.decay_schedule is not None:
+            decays[:] = [optimizer.scheduled_decay(optimizer.steps + i) for i in range(count)]
         done = fused.run(
-            order, data, rates, losses, norms, steps=optimizer.steps, max_norm=max_norm
+            order, data, rates, decays, losses, norms, steps=optimizer.steps, max_norm=max_norm
         )
         self.scratch, self.grads = bound.scratch, bound.grads
         optimizer.steps += done
@@ -241,7 +244,8 @@ class TrainingStep:
         optimizer = self.optimizer
         lr = optimizer.scheduled_lr(optimizer.steps)
         self.mlp.rng.step = optimizer.steps
-        loss, norm, status = fused.make_step(lr, optimizer.steps)
+        decay = optimizer.scheduled_decay(optimizer.steps)
+        loss, norm, status = fused.make_step(lr, decay, optimizer.steps)
         self.record_result(loss, norm, norm if status else fused.call.clipped)
         if status:
             self._raise_nonfinite(bound)

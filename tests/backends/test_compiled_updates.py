@@ -22,7 +22,7 @@ from mlpengine import (
 )
 from mlpengine.backends.compiled import compile_program
 from mlpengine.formula import where
-from mlpengine.optim import Optimizer
+from mlpengine.optim import Group, Optimizer
 from mlpengine.optim.numbers import power, sqrt
 from mlpengine.spec import Spec
 from mlpengine.tape.flat import Flat
@@ -34,6 +34,8 @@ SIZES = (LANES - 1, LANES, LANES + 1)
 
 MAX_ULPS = 4
 
+GROUPS = {"weights": Group(lr=0.1), "biases": Group(lr=6.0, weight_decay=0.5)}
+
 OPTIMIZERS = {
     "adam": (Adam, {}),
     "adamw": (AdamW, {"weight_decay": 0.3, "lr": 0.01}),
@@ -44,6 +46,10 @@ OPTIMIZERS = {
     "nadam": (NAdam, {"momentum_decay": 0.1}),
     "rmsprop": (RmsProp, {"weight_decay": 0.1}),
     "rmsprop with momentum": (RmsProp, {"momentum": 0.9}),
+    **{
+        f"{kind.__name__.lower()} in groups": (kind, {"weight_decay": 0.3, "groups": GROUPS})
+        for kind in (Adam, Sgd, Lion, NAdam, RmsProp)
+    },
 }
 
 
@@ -54,6 +60,7 @@ class Model:
     size: int
     dtype: str
     params: Flat = field(init=False)
+    groups = {"weights": ("weight",), "biases": ("bias",)}  # noqa: RUF012
 
     def __post_init__(self):
         weights = self.size // 2
@@ -94,7 +101,7 @@ def test_one_step_agrees_on_every_entry(name, dtype, steps):
         executor = compile_program(
             [], dtype=np.dtype(dtype), batch=1, update=update, grads=same_grads
         )
-        assert executor.make_step(ours.lr, steps)[2] == 0
+        assert executor.make_step(ours.lr, ours.weight_decay, steps)[2] == 0
         vectors = {"params": (ours.params.flat, numpy.params.flat)}
         vectors |= {m: (ours.moments[m], numpy.moments[m]) for m in ours.moments}
         for what, (mine, theirs) in vectors.items():

@@ -186,6 +186,12 @@ SHORT_FORMS = {
         lambda c: c.model.front.embedding.sigma == 1
     ),
     "model: {hidden: [4]}": lambda c: c.model.front.embedding is None,
+    "optimizer: {groups: {biases: {lr: 0.1, weight_decay: 0}}}": (
+        lambda c: c.optimizer.groups["biases"].weight_decay == 0
+    ),
+    "optimizer: {decay_schedule: flat_cosine}": (
+        lambda c: c.optimizer.decay_schedule == "flat_cosine"
+    ),
     "training: {threads: 2}": lambda c: c.training.threads == 2,
 }
 

@@ -50,6 +50,7 @@ class Call(ctypes.Structure):
         ("order", ctypes.c_void_p),
         ("data", ctypes.c_void_p * 3),
         ("rates", ctypes.c_void_p),
+        ("decays", ctypes.c_void_p),
         ("losses", ctypes.c_void_p),
         ("norms", ctypes.c_void_p),
         ("count", ctypes.c_int64),
@@ -97,7 +98,6 @@ class Executor:
         )
         call.clip[: len(clipping.numbers)] = clipping.numbers
         if update is not None:
-            call.weight_decay = update.weight_decay
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
         call.memory = table, workspace, source.arrays
         run, pointer = library.mlpengine_run, ctypes.pointer(call)
@@ -113,10 +113,10 @@ class Executor:
 
         self.step: Callable[[], int] = step
 
-    def make_step(self, lr: float, steps: int) -> tuple[float, float, int]:
+    def make_step(self, lr: float, weight_decay: float, steps: int) -> tuple[float, float, int]:
         """Run the program as step number ``steps + 1``; return loss, norm and status."""
         call = self.call
-        call.lr, call.steps = lr, steps
+        call.lr, call.weight_decay, call.steps = lr, weight_decay, steps
         status = self.step()
         return call.loss, call.norm, status
 
@@ -125,6 +125,7 @@ class Executor:
         order: Array,
         data: Sequence[Array | None],
         rates: Array,
+        decays: Array,
         losses: Array,
         norms: Array,
         *,
@@ -133,19 +134,21 @@ class Executor:
     ) -> int:
         """Run a step for each of `rates`, each on the next rows of `order` of the arrays `data`.
 
-        `steps` is the number of steps that the optimizer has made.  Return the number of finished
-        steps: all, or those before one that failed or whose norm exceeds `max_norm`.
+        `decays` are their weight decays, `steps` is the number of steps that the optimizer has
+        made.  Return the number of finished steps: all, or those before one that failed or whose
+        norm exceeds `max_norm`.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(rates), steps, max_norm
         call.order = address_of(order)
         call.data[:] = [None if a is None else address_of(a) for a in data]
-        call.rates, call.losses, call.norms = map(address_of, (rates, losses, norms))
+        call.rates, call.decays = address_of(rates), address_of(decays)
+        call.losses, call.norms = address_of(losses), address_of(norms)
         try:
             self.step()
         finally:
             call.count, call.max_norm = 1, inf
-            call.order = call.rates = call.losses = call.norms = None
+            call.order = call.rates = call.decays = call.losses = call.norms = None
         return int(call.done)
 
 

@@ -5,8 +5,8 @@
 
 #ifdef PARAMETERS
 /* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
-static long apply(struct call *call, const int64_t number, const double lr, const double loss,
-                  const long thread) {
+static long apply(struct call *call, const int64_t number, const double lr, const double decay,
+                  const double loss, const long thread) {
   const double norm = gradient_norm(call, thread);
   if (thread == 0) call->norm = norm;
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
@@ -21,17 +21,17 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
     call->clipped = clipped;
   }
   if (number > 1 && (number - 1) % FLUSH_EVERY == 0) flush(call->table, call->workspace, from, to);
-  update(call->table, call->workspace, call, (double)number, lr, from, to);
+  update(call->table, call->workspace, call, (double)number, lr, decay, from, to);
   return FINISHED;
 }
 #endif
 
 /* The work of one thread in a step. */
 static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
-                 const long thread) {
+                 const double decay, const long thread) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
-  (void)order, (void)number, (void)lr;
+  (void)order, (void)number, (void)lr, (void)decay;
 #ifdef LABEL_ERROR
   if (thread == 0) LABEL_ERROR[0] = 0;
 #endif
@@ -58,7 +58,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
   if (thread == 0) call->loss = LOSS_VALUE[0] = loss;
 #endif
 #ifdef PARAMETERS
-  return apply(call, number, lr, loss, thread);
+  return apply(call, number, lr, decay, loss, thread);
 #else
   (void)loss;
   return FINISHED;

@@ -7,6 +7,7 @@ struct call {
   const int64_t *order; /* rows of the data for each step, or NULL if the buffers are filled */
   const char *data[3];
   const double *rates;  /* a learning rate for each step, or NULL for `lr` */
+  const double *decays; /* a weight decay for each step, or NULL for `weight_decay` */
   double *losses, *norms; /* of each step, or NULL */
   int64_t count;        /* steps to make */
   int64_t done;         /* steps that were finished */
@@ -26,7 +27,7 @@ enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM }; /* status of a
 
 static void barrier(void);
 static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
-                 const long thread);
+                 const double decay, const long thread);
 
 /* The work of one thread in a call.  All threads compute the same status, and no worker reads the
    call after the last barrier, because the caller may then change it. */
@@ -37,7 +38,8 @@ static void work(struct call *call, const long thread) {
   while (done < count && !status) {
     const int64_t *order = call->order ? call->order + done * BATCH : NULL;
     const double lr = call->rates ? call->rates[done] : call->lr;
-    status = step(call, order, before + done + 1, lr, thread);
+    const double decay = call->decays ? call->decays[done] : call->weight_decay;
+    status = step(call, order, before + done + 1, lr, decay, thread);
     if (thread == 0 && call->losses) {
       call->losses[done] = call->loss;
       call->norms[done] = call->norm;

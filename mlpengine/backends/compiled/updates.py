@@ -1,10 +1,17 @@
 """The update of a vector of parameters by an optimizer, generated from its formulas."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
-from mlpengine.backends.compiled.statements import Function, If, Loop, Statement, load, store
-from mlpengine.backends.update import Update
+from mlpengine.backends.compiled.statements import (
+    Block,
+    Function,
+    If,
+    Loop,
+    Statement,
+    load,
+    store,
+)
+from mlpengine.backends.update import Run, Update
 from mlpengine.formula import c_number, c_statements, variable, variables
 from mlpengine.spec import Array
 
@@ -20,8 +27,8 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
     """Return ``update`` and ``flush``, which work on the entries `first` to `last`."""
     vectors = ["params", "grads", *(f"moment_{name}" for name in update.moments)]
     parameters = (
-        "const struct call *call, const double t, const double lr, const long first, "
-        "const long last"
+        "const struct call *call, const double t, const double rate, const double decay, "
+        "const long first, const long last"
     )
     return (
         Function(
@@ -45,21 +52,34 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
 
 
 def _update(update: Update, itemsize: int) -> Sequence[Statement]:
-    lines: list[Statement] = [
-        "const real keep = (real)(1.0 - lr * call->weight_decay);",
-        "(void)t, (void)keep;",
-        *_numbers(update),
-    ]
+    lines: list[Statement] = ["(void)t, (void)rate, (void)decay;"]
     statements = _statements(update, itemsize)
-    for start, stop, decays in _ranges(update):
-        whole, partial = (_vector(update, statements, lanes, decays=decays) for lanes in ("", "n"))
-        body: list[Statement] = [
-            "const long n = MIN(LANES, end - i);",
-            If("n == LANES", whole, partial),
-        ]
-        loop = Loop("i", f"MAX({start}, first), end = MIN({stop}, last)", "end", body, "LANES")
-        lines.append(loop)
+    for factor in dict.fromkeys(run.lr for run in update.runs):
+        runs = [run for run in update.runs if run.lr == factor]
+        body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update)]
+        lines.append(Block([*body, _loop(update, statements, runs)]))
     return lines
+
+
+def _loop(update: Update, statements: Sequence[str], runs: Sequence[Run]) -> Block:
+    """Return the loops over the entries of runs of one learning rate."""
+    decays = any(run.weight_decay for run in runs)
+    whole, partial = (_vector(update, statements, lanes, decays=decays) for lanes in ("", "n"))
+    entries = Loop(
+        "i",
+        "MAX(bounds[r][0], first), end = MIN(bounds[r][1], last)",
+        "end",
+        ["const long n = MIN(LANES, end - i);", If("n == LANES", whole, partial)],
+        "LANES",
+    )
+    bounds = ", ".join(f"{{{run.start}, {run.stop}}}" for run in runs)
+    shares = ", ".join(repr(float(run.weight_decay)) for run in runs)
+    head: list[Statement] = [f"static const long bounds[{len(runs)}][2] = {{{bounds}}};"]
+    keep: list[Statement] = []
+    if decays:  # 1 where nothing decays, which changes no bit
+        head.append(f"static const double shares[{len(runs)}] = {{{shares}}};")
+        keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
+    return Block([*head, Loop("r", 0, len(runs), [*keep, entries])])
 
 
 def _numbers(update: Update) -> Iterator[str]:
@@ -104,28 +124,19 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
     if _decays(update):
         small = [_zero_small("params[i]", update, itemsize)]
         loops += [
-            Loop("i", f"MAX({start}, first)", f"MIN({stop}, last)", small)
-            for start, stop in update.trained
+            Loop("i", f"MAX({run.start}, first)", f"MIN({run.stop}, last)", small)
+            for run in update.runs
         ]
     return ["(void)first, (void)last;", *loops]
 
 
 def _decays(update: Update) -> bool:
-    return bool(update.weight_decay and update.decayed)
+    return bool(update.decayed)
 
 
 def _zero_small(at: str, update: Update, itemsize: int) -> str:
     limit = c_number(update.threshold, itemsize)
     return f"{at} = {at} < {limit} && {at} > -{limit} ? 0 : {at};"
-
-
-def _ranges(update: Update) -> Iterator[tuple[int, int, bool]]:
-    """Yield the runs of trained parameters that do, or do not, decay."""
-    decayed = update.decayed if update.weight_decay else ()
-    for first, last in update.trained:
-        inner = (b for pair in decayed for b in pair if first < b < last)
-        for start, stop in pairwise(sorted({first, *inner, last})):
-            yield start, stop, any(a <= start < b for a, b in decayed)
 
 
 def _vector(
@@ -134,7 +145,7 @@ def _vector(
     """Return what happens to one vector of entries, or to its first `lanes`."""
     places = {"p": "params + i", **{name: f"moment_{name} + i" for name in update.moments}}
     read = set(variables(*update.outputs.values()))
-    decayed = ["old_p = old_p * splat(keep);"] if decays else []
+    decayed = ["old_p = old_p * keep;"] if decays else []
     return [
         *(f"vec old_{n} = {load(at, lanes)};" for n, at in places.items() if n in read),
         *([f"const vec old_g = {load('grads + i', lanes)};"] if "g" in read else []),

@@ -46,7 +46,7 @@ class UpdateCode:
     @property
     def decays(self) -> bool:
         """Whether parameters decay."""
-        return bool(self.update.weight_decay and self.update.decayed)
+        return bool(self.update.decayed)
 
     @cached_property
     def _numbers(self) -> list[str]:

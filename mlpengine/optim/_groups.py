@@ -1,0 +1,67 @@
+"""Groups of parameters, with factors of the learning rate and of the weight decay."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlpengine.backends.update import Run
+from mlpengine.errors import UsageError
+from mlpengine.optim._checks import number
+from mlpengine.tape.flat import Flat
+from mlpengine.wording import suggestion
+
+
+@dataclass(frozen=True)
+class Group:
+    """Factors of the learning rate and the weight decay of a group of parameters.
+
+    Without `weight_decay` weights decay and others do not, as outside of groups.  The decay of a
+    step is the product of both, as in PyTorch's parameter groups.
+    """
+
+    lr: float = 1.0
+    weight_decay: float | None = None
+
+
+def find_runs(
+    where: str,
+    params: Flat,
+    groups: Mapping[str, Group],
+    members: Mapping[str, Sequence[str]],
+    *,
+    decays: bool,
+    decay_biases: bool,
+) -> list[Run]:
+    """Return the ranges of the trained parameters; `members` are the names in each group.
+
+    Raises: UsageError for an unknown group or a factor out of range.
+    """
+    factors: dict[str, Group] = {}
+    for name, group in groups.items():
+        if name not in members:
+            known = ", ".join(members) or "none"
+            raise UsageError(
+                f"{where}: groups must be of the model's, {known} (got {name!r})"
+                f"{suggestion(name, members)}"
+            )
+        number(f"{where}: group {name}", "lr", group.lr, minimum=0.0)
+        if group.weight_decay is not None:
+            number(f"{where}: group {name}", "weight_decay", group.weight_decay, minimum=0.0)
+        factors |= dict.fromkeys(members[name], group)
+    runs: list[Run] = []
+    for name, place in params.places.items():
+        if name in params.frozen:
+            continue
+        group, view = factors.get(name, Group()), params.views[name]
+        decay = group.weight_decay
+        if decay is None:
+            decay = float(decay_biases or view.ndim >= 2)
+        run = Run(place.start, place.stop, float(group.lr), decay if decays else 0.0)
+        last = runs[-1] if runs else None
+        if last and (last.stop, last.lr, last.weight_decay) == (
+            run.start,
+            run.lr,
+            run.weight_decay,
+        ):
+            run = Run(runs.pop().start, run.stop, run.lr, run.weight_decay)
+        runs.append(run)
+    return runs

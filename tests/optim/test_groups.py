@@ -1,0 +1,214 @@
+"""Groups of parameters: factors of learning rate and weight decay, in every executor."""
+
+import numpy as np
+import pytest
+from optimizer_table import CASES, gradient, make_grads, make_model
+
+from mlpengine import (
+    AdamW,
+    CosineSchedule,
+    FlatCosineSchedule,
+    Front,
+    MeanSquaredError,
+    Mlp,
+    NAdam,
+    PlateauSchedule,
+    Sgd,
+    UsageError,
+)
+from mlpengine.optim import Group, Optimizer
+from mlpengine.train.step import TrainingStep
+
+GROUPS = {"biases": Group(lr=0.25, weight_decay=0.5), "first": Group(lr=2.0)}
+MEMBERS = {"biases": ("0.bias", "2.bias"), "first": ("0.weight",), "none": ()}
+
+
+def grouped_model():
+    model = make_model()
+    model.groups = MEMBERS
+    return model
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_a_group_has_the_bits_of_an_optimizer_of_its_own(case):
+    """Bits of the whole model trained with that group's rate and decay."""
+    runs = {}
+    for lr, share in ((1.0, None), (0.25, 0.5), (2.0, None)):
+        model, grads = make_model(), make_grads(make_model())
+        options = {**case.options, "lr": lr * case.lr, "weight_decay": case.decay * (share or 1)}
+        optimizer = case.make(model, decay_biases=share is not None, **options)
+        for step in range(1, 60):
+            grads.flat[:] = gradient(model.params.flat, step)
+            optimizer.step(model, grads)
+        runs[lr] = model.params.views
+    model, grads = grouped_model(), make_grads(make_model())
+    optimizer = case.make(model, groups=GROUPS, **case.options)
+    for step in range(1, 60):
+        grads.flat[:] = gradient(model.params.flat, step)
+        optimizer.step(model, grads)
+    own = {"0.weight": 2.0, "0.bias": 0.25, "2.weight": 1.0, "2.bias": 0.25}
+    for name, lr in own.items():
+        np.testing.assert_array_equal(model.params.views[name], runs[lr][name])
+
+
+def test_the_decay_follows_its_schedule():
+    model, grads = make_model(), make_grads(make_model())
+    schedule = FlatCosineSchedule(10)
+    optimizer = Sgd(model, lr=0.1, weight_decay=0.5, decay_schedule=schedule)
+    expected = model.params.views["0.weight"].copy()
+    for step in range(14):
+        optimizer.step(model, grads)
+        expected *= 1 - 0.1 * 0.5 * schedule(step)
+    np.testing.assert_allclose(model.params.views["0.weight"], expected, rtol=1e-14)
+    assert optimizer.scheduled_decay(13) == 0.0
+
+
+RECIPE = {
+    "front": Front("pbld", 3, frequencies=5, outputs=3, scaling=True),
+    "activation": "mish",
+    "learned_activation": True,
+    "parametrization": "neural_tangent",
+}
+RECIPE_GROUPS = {
+    "embedding": Group(lr=0.1),
+    "scaling": Group(lr=6.0, weight_decay=1.0),
+    "biases": Group(lr=0.1, weight_decay=0.0),
+    "alphas": Group(lr=0.1, weight_decay=1.0),
+}
+
+
+def recipe_step(backend, dtype="float64"):
+    mlp = Mlp([4, 9, 6, 2], seed=1, dtype=dtype, **RECIPE)
+    optimizer = AdamW(
+        mlp,
+        lr=0.04,
+        betas=(0.9, 0.95),
+        weight_decay=0.02,
+        schedule=CosineSchedule(60),
+        decay_schedule=FlatCosineSchedule(60),
+        groups=RECIPE_GROUPS,
+    )
+    return TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend=backend)
+
+
+def data():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((64, 4))
+    return x, np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], 1), rng.permutation(960) % 64
+
+
+def test_compiled_steps_of_the_recipe_agree_with_numpy():
+    x, y, order = data()
+    numpy, ours = recipe_step("numpy"), recipe_step("compiled")
+    assert ours.fused
+    losses = [step.run_many(x, y, order)[0] for step in (numpy, ours)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-10)
+    np.testing.assert_allclose(ours.mlp.params.flat, numpy.mlp.params.flat, rtol=1e-8, atol=1e-10)
+    again = recipe_step("compiled")
+    for start in range(0, 960, 16):
+        again(x[order[start : start + 16]], y[order[start : start + 16]])
+    np.testing.assert_array_equal(again.mlp.params.flat, ours.mlp.params.flat)
+
+
+@pytest.mark.torch
+def test_200_steps_of_the_recipe_agree_with_pytorch():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: parity is NOT checked")
+    x, y, _ = data()
+    mlp = recipe_step("numpy").mlp
+    schedule, decays = CosineSchedule(200), FlatCosineSchedule(200)
+    optimizer = AdamW(
+        mlp,
+        lr=0.04,
+        betas=(0.9, 0.95),
+        weight_decay=0.02,
+        schedule=schedule,
+        decay_schedule=decays,
+        groups=RECIPE_GROUPS,
+    )
+    step = TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend="numpy")
+    p = {n: torch.tensor(v, requires_grad=True) for n, v in mlp.params.views.items()}
+
+    def forward(x):
+        embedding = "frequency", "phase", "weight", "bias"
+        frequency, phase, weight, bias = (p[f"front.embedding.{name}"] for name in embedding)
+        waves = torch.cos(2 * torch.pi * x[:, :3, None] * frequency + phase)
+        mixed = torch.einsum("njk,jqk->njq", waves, weight) + bias
+        h = torch.cat([x, mixed.flatten(1)], 1) * p["front.scale"]
+        for i in (0, 2, 4):
+            z = h @ p[f"{i}.weight"].T / h.shape[1] ** 0.5 + p[f"{i}.bias"]
+            h = z + p[f"{i + 1}.alpha"] * (torch.nn.functional.mish(z) - z) if i < 4 else z
+        return h
+
+    factors = dict.fromkeys(p, (1.0, 1.0))
+    for group, (lr, decay) in {
+        "embedding": (0.1, 1.0),
+        "scaling": (6.0, 1.0),
+        "biases": (0.1, 0.0),
+        "alphas": (0.1, 1.0),
+    }.items():
+        factors |= dict.fromkeys(mlp.groups[group], (lr, decay))
+    theirs = torch.optim.AdamW(
+        [{"params": [tensor], "name": name} for name, tensor in p.items()],
+        betas=(0.9, 0.95),
+        eps=1e-8,
+    )
+    for number in range(200):
+        rows = np.arange(number, number + 16) % 64
+        loss = torch.nn.functional.mse_loss(forward(torch.tensor(x[rows])), torch.tensor(y[rows]))
+        theirs.zero_grad()
+        loss.backward()
+        for group in theirs.param_groups:
+            lr, decay = factors[group["name"]]
+            group["lr"] = 0.04 * schedule(number) * lr
+            group["weight_decay"] = 0.02 * decays(number) * decay
+        ours = step(x[rows], y[rows])
+        assert ours == pytest.approx(loss.item(), rel=1e-9)
+        for name, tensor in p.items():
+            np.testing.assert_allclose(
+                step.grads.views[name], tensor.grad.numpy(), rtol=1e-9, atol=1e-9
+            )
+        theirs.step()
+    for name, tensor in p.items():
+        np.testing.assert_allclose(
+            mlp.params.views[name], tensor.detach().numpy(), rtol=1e-9, atol=1e-9, err_msg=name
+        )
+
+
+WRONG = {
+    "an unknown group": ({"groups": {"bias": Group()}}, "did you mean 'biases'"),
+    "a negative factor": ({"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite number"),
+    "a decay of words": ({"groups": {"biases": Group(weight_decay="no")}}, "must be a finite"),
+    "a schedule with a state": ({"decay_schedule": PlateauSchedule()}, "of the step alone"),
+    "a schedule that is none": ({"decay_schedule": 3}, "of the step alone"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_groups_are_refused(name):
+    options, text = WRONG[name]
+    with pytest.raises(UsageError, match=text):
+        Sgd(Mlp([3, 2]), weight_decay=0.1, **options)
+
+
+def test_a_factor_of_the_decay_beyond_1_is_refused():
+    model = make_model()
+    optimizer = Sgd(model, weight_decay=0.1, decay_schedule=lambda step: 2.0)
+    with pytest.raises(UsageError, match="decay_schedule must lie in 0 to 1"):
+        optimizer.step(model, make_grads(model))
+
+
+def test_carried_numbers_that_depend_on_the_rate_take_no_groups():
+    class Sum(Optimizer):
+        def __init__(self, model, **options):
+            super().__init__(model, lr=0.1, carried={"total": 0.0}, **options)
+
+        def numbers(self, lr, t, total):
+            return {"total": total + lr}
+
+        def update(self, p, g, total):
+            return {"p": p - g * total}
+
+    Sum(grouped_model())
+    with pytest.raises(UsageError, match="must not depend on lr"):
+        Sum(grouped_model(), groups=GROUPS)
+    NAdam(grouped_model(), groups=GROUPS)
