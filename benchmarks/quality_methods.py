@@ -37,7 +37,13 @@ def mlpengine(
         folder = Path(name)
         train.to_csv(folder / "train.csv", index=False)
         test.drop(columns=problem.target).to_csv(folder / "test.csv", index=False)
-        chosen = [f"seed={seed}", "training.threads=1", "data.split.test=0", *settings]
+        chosen = [
+            f"seed={seed}",
+            "training.threads=1",
+            "data.split.test=0",
+            "report=false",
+            *settings,
+        ]
         options = [word for setting in chosen for word in ("--set", setting)]
         commands = [
             ["init", "train.csv", "--target", problem.target, "-o", "config.yaml"],

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from mlpengine.config.proposal import propose
+from mlpengine.config.proposal import decisions, propose
 from mlpengine.data import DATASETS, Profile, profile
 from mlpengine.data.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
 from mlpengine.errors import UsageError
-from mlpengine.files import write_atomically
+from mlpengine.files import similar_file, write_atomically
 from mlpengine.wording import plural
 
 from .progress import Meter
@@ -25,6 +25,7 @@ Examples:
   mlpengine init diamonds.csv --target price -o diamonds.yaml
   mlpengine check diamonds.yaml
   mlpengine train diamonds.yaml
+  mlpengine init train.csv --test test.csv --target price
   mlpengine init sensors.csv --target left --target right -o -
 """
 
@@ -35,10 +36,20 @@ Examples:
 @click.option(
     "-o", "--out", metavar="FILE", help="The config; by default <data>.yaml; - is stdout."
 )
+@click.option(
+    "--test",
+    metavar="FILE",
+    help="Rows of their own for the final score, in place of a fifth of DATA (data.test_source).",
+)
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(
-    data: str, target: tuple[str, ...], out: str | None, force: bool, as_json: bool
+    data: str,
+    target: tuple[str, ...],
+    out: str | None,
+    test: str | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Look at DATA, a table, and write a commented config that predicts a column of it.
 
@@ -60,27 +71,46 @@ def command(
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
     source = data if data in DATASETS else _beside(Path(data), path)
-    if not _is_utf8(source):
-        name = data.encode(errors="backslashreplace").decode()
-        raise UsageError(f"{name}: a config, which is UTF-8, cannot name this file; rename it")
+    _check_name(data, source)
+    test_source = None
+    if test is not None:
+        if not Path(test).is_file():
+            raise UsageError(f"--test: there is no such file ({test}){similar_file(Path(test))}")
+        test_source = _beside(Path(test), path)
+        _check_name(test, test_source)
     names = list(dict.fromkeys(target))
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
-    text = propose(facts, names, source=source, schema=SCHEMA_FILE, reading=found.reading)
+    text = propose(
+        facts,
+        names,
+        source=source,
+        schema=SCHEMA_FILE,
+        test=test_source,
+        reading=found.reading,
+    )
+    decided = decisions(facts, names)
     shown_remarks = [*found.notes, *remarks(facts)]
     if path is not None:
         write_atomically(path, text.encode())
         write_schema(path.with_name(SCHEMA_FILE))
     if as_json:
-        shown = {"config": text, "dropped": facts.drop, "warnings": shown_remarks}
+        shown = {
+            "config": text,
+            "decided": decided,
+            "dropped": facts.drop,
+            "warnings": shown_remarks,
+        }
         click.echo(json.dumps(shown if path is None else {"out": str(path), **shown}))
         return
     if path is None:
         click.echo(text, nl=False)
     for line in shown_remarks:
         say(f"warning: {line}", err=True)
+    for line in decided:
+        say(f"decided: {line}", err=True)
     if path is not None:
         say(f"wrote {path} and {path.with_name(SCHEMA_FILE)}")
         say(f"next: mlpengine check {path}; mlpengine train {path}")
@@ -107,12 +137,14 @@ def remarks(facts: Profile) -> list[str]:
     return lines
 
 
-def _is_utf8(text: str) -> bool:
+def _check_name(given: str, source: str) -> None:
+    """Check that a config can name a file."""
     try:
-        text.encode()
+        source.encode()
     except UnicodeEncodeError:  # bytes of a path that are no characters
-        return False
-    return True
+        name = given.encode(errors="backslashreplace").decode()
+        text = f"{name}: a config, which is UTF-8, cannot name this file; rename it"
+        raise UsageError(text) from None
 
 
 def _beside(data: Path, config: Path | None) -> str:

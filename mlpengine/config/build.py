@@ -114,8 +114,9 @@ class Experiment:
 
     @property
     def blas_threads(self) -> int:
-        """Threads of BLAS: one beside a compiled step, which has its own threads."""
-        return 1 if self.step.executor == "compiled" else self.threads
+        """Threads of BLAS: one beside a compiled step or several networks, which have their own."""
+        alone = self.step.executor != "compiled" and len(self.members) == 1
+        return self.threads if alone else 1
 
     def loop(
         self, callbacks: Sequence[Callback] = (), *, of_first: Sequence[Callback] = ()

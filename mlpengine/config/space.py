@@ -51,6 +51,8 @@ def load_sweep(path: Path, settings: Iterable[Override] = ()) -> tuple[ConfigFil
             file.document.report(("sweep", "space", key), text)
     if not (file.config.validation_share or file.config.data.validation_source):
         text = "trials are compared on validation rows (data.split.validation is 0)"
+        if file.config.training.folds:
+            text = "trials are compared on validation rows; leave training.folds out"
         file.document.report(("sweep", "metric"), text)
     file.document.check()
     return file, sweep

@@ -7,6 +7,7 @@ import pytest
 
 from mlpengine.config import load_config
 from mlpengine.config.build import build
+from mlpengine.config.proposal import folds_for
 
 
 def yacht(seed, rows=308):
@@ -47,7 +48,8 @@ def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     assert "drop: []" in config
     checked = mlpengine("check", "yacht.yaml")
     assert "warning: column 'froude': alone it explains" in checked.out
-    trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--set", "report=false")
+    small = ["--set", "report=false", "--set", "model.hidden=[32]", "--set", "optimizer.lr=1e-2"]
+    trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--epochs", 30, *small)
     assert "column 'froude': alone it explains" in trained.out
     measured = json.loads(mlpengine("evaluate", "run", "--data", "new.csv", "--json").out)
     assert measured["data"]["r2"] > 0.95
@@ -263,3 +265,53 @@ def test_check_refuses_what_training_refuses_in_any_part(mlpengine, tmp_path):
         refused = mlpengine("check", config)
         assert refused.code == 2
         assert f"line {bad + 2}, column 'b': must be finite and within 1e+100" in refused.err
+
+
+@pytest.mark.parametrize(("rows", "folds"), [(15, None), (45, 4), (400, 8), (100_001, None)])
+def test_folds_where_they_pay(rows, folds):
+    assert folds_for(rows) == folds
+
+
+def test_init_says_what_it_decided(mlpengine, tmp_path):
+    lines = [f"{i % 6},{i * 0.1:.1f},{'xyz'[i % 3]},{i * 7919 % 977}" for i in range(200)]
+    (tmp_path / "t.csv").write_text("\n".join(["grade,a,kind,b", *lines]))
+    made = mlpengine("init", "t.csv", "--target", "grade", "--json")
+    shown = json.loads(made.out)
+    assert shown["decided"][:3] == [
+        "classification of grade (data.task): 6 different numbers, taken for classes; "
+        "data.task: regression predicts a number",
+        "8 networks of 256-256-256 units, up to 60 epochs "
+        "(training.folds, model.hidden, training.epochs)",
+        "numbers also by quantile bins (data.encoding)",
+    ]
+    assert "decided: 8 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
+    config = (tmp_path / "t.yaml").read_text()
+    assert "folds: 8\n" in config
+    assert "split: {test: 0.2}" in config
+    alone = mlpengine(
+        "train",
+        "t.yaml",
+        "-q",
+        "--epochs",
+        1,
+        "--set",
+        "training.folds=null",
+        "--set",
+        "report=false",
+    )
+    assert "validation" in alone.out  # which its own share of rows then measures
+
+
+def test_a_file_for_the_test(mlpengine, tmp_path):
+    rows = [f"{i},{i * i % 13},{i * 0.5 + i * i % 13}" for i in range(60)]
+    for name, part in (("a", rows[:45]), ("b", rows[45:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["p,q,y", *part]))
+    (tmp_path / "d").mkdir()
+    options = ["--target", "y", "-o", "d/c.yaml"]
+    assert mlpengine("init", "a.csv", "--test", "b.csv", *options).code == 0
+    assert "test_source: ../b.csv" in (tmp_path / "d/c.yaml").read_text().replace('"', "")
+    done = mlpengine("train", "d/c.yaml", "--epochs", 1, "--json", "--set", "report=false")
+    measured = json.loads(mlpengine("evaluate", json.loads(done.out)["run_dir"], "--json").out)
+    assert measured["rows"] == {"out_of_fold": 45, "test": 15}
+    wrong = mlpengine("init", "a.csv", "--test", "c.csv", *options, "--force")
+    assert (wrong.code, "error: --test: there is no such file (c.csv)" in wrong.err) == (2, True)
