@@ -10,7 +10,7 @@ import click
 from mlpengine.config import load_config
 from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.errors import RunError, UsageError
-from mlpengine.train.task import HIGHER_IS_BETTER
+from mlpengine.train.metrics import higher_is_better
 
 from .report import number, title
 from .session import RESOLVED, RESULT_FILE, read_result
@@ -89,7 +89,7 @@ def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[s
             one, other = metrics.get(f"{title(part)} {metric}", (None, None))
             if one is None or other is None:
                 continue
-            ahead = one - other if metric in HIGHER_IS_BETTER else other - one
+            ahead = one - other if higher_is_better(metric) else other - one
             better = None if not ahead else names[0] if ahead > 0 else names[1]
             return {"by": f"{title(part)} {metric}", "difference": abs(ahead), "better": better}
     return {"by": None, "difference": None, "better": None}

@@ -22,8 +22,8 @@ import numpy as np
 from mlpengine.config.sweep import JOURNAL, SpaceSection, SweepSection
 from mlpengine.errors import MissingExtraError, RunError, UsageError
 from mlpengine.files import writing
+from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
-from mlpengine.train.task import HIGHER_IS_BETTER
 
 try:
     import optuna
@@ -87,7 +87,7 @@ class Study:
         self, directory: Path, sweep: SweepSection, *, name: str, seed: int, epochs: int
     ) -> None:
         self.directory, self.sweep, self._seed = directory, sweep, seed
-        self.sign = -1.0 if sweep.metric in HIGHER_IS_BETTER else 1.0
+        self.sign = -1.0 if higher_is_better(sweep.metric) else 1.0
         self._errors: tuple[type[Exception], ...] = (OptunaError,)
         if sweep.storage != JOURNAL:
             from sqlalchemy.exc import SQLAlchemyError

@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from mlpengine.tape.gradcheck import gradcheck
     from mlpengine.train.best import EarlyStopping
     from mlpengine.train.loop import Callback, Loop
+    from mlpengine.train.metrics import metric
     from mlpengine.train.model import Model, load
     from mlpengine.train.population import Population, PopulationStep
     from mlpengine.train.step import TrainingStep
@@ -166,6 +167,7 @@ __all__ = [
     "fit",
     "gradcheck",
     "load",
+    "metric",
 ]
 
 _PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "backends", "spec")
@@ -173,7 +175,7 @@ _PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "backends", "spec")
 
 _MODULES = (
     "nn", "optim", "tape", "ops", "train.step", "train.loop", "train.model", "train.best",
-    "train.population", "diagnostics", "config.fitting",
+    "train.metrics", "train.population", "diagnostics", "config.fitting",
 )  # fmt: skip
 """Where the names above are defined, in the order of the search."""
 

@@ -19,8 +19,8 @@ from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 from mlpengine.train.history import History
-from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.task import HIGHER_IS_BETTER, Classification, Regression, Split, Task
+from mlpengine.train.metrics import confusion_matrix, higher_is_better
+from mlpengine.train.task import Classification, Regression, Split, Task
 
 try:
     from matplotlib import style
@@ -184,7 +184,7 @@ def plot_sweep(values: Mapping[int, float], metric: str, path: str | Path) -> No
     """Draw the metric of each trial by number, and the best so far."""
     numbers = np.array(sorted(values))
     measured = np.array([values[number] for number in numbers.tolist()])
-    best = np.maximum if metric in HIGHER_IS_BETTER else np.minimum
+    best = np.maximum if higher_is_better(metric) else np.minimum
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -194,7 +194,7 @@ def plot_sweep(values: Mapping[int, float], metric: str, path: str | Path) -> No
         axes.set_title(f"validation {_title(metric)}")
         axes.set_xlabel("trial")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        if metric not in HIGHER_IS_BETTER:
+        if not higher_is_better(metric):
             _by_powers(axes, measured)
         axes.legend(loc="best")
 

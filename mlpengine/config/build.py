@@ -292,11 +292,13 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
 
 
 def _check_monitor(file: ConfigFile, task: Task) -> None:
+    """Make the task compute the metric that early stopping watches."""
     rule = file.config.training.early_stopping
-    known = ("loss", *task.headline)
-    if rule and rule.monitor not in known:
-        text = f"this task has {', '.join(known)} (got {rule.monitor!r})"
-        raise file.wrong(("training", "early_stopping", "monitor"), text)
+    try:
+        task.watch(rule.monitor if rule else "loss")
+    except UsageError as error:
+        at = ("training", "early_stopping", "monitor")
+        raise file.wrong(at, str(error)) from error
 
 
 def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> None:

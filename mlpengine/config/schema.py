@@ -22,7 +22,7 @@ from mlpengine.config.options import (
     read_formula,
     rule,
 )
-from mlpengine.config.sweep import Metric, SweepSection
+from mlpengine.config.sweep import SweepSection
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import FormulaActivation
@@ -253,7 +253,9 @@ class ModelSection(Section):
 class EarlyStoppingSection(Section):
     """When to end before the last epoch."""
 
-    monitor: Metric = Field(default="loss", description="The validation metric to watch.")
+    monitor: str = Field(
+        default="loss", description="The validation metric to watch: any that evaluate shows."
+    )
     patience: Count = Field(
         default=20, description="Epochs without a better value before stopping."
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlpengine.errors import CheckpointError
 from mlpengine.spec import Array
-from mlpengine.train.task import HIGHER_IS_BETTER
+from mlpengine.train.metrics import higher_is_better
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Best:
 
     def __init__(self, params: Array, rule: EarlyStopping) -> None:
         self.weights = params.copy()
-        self.sign = -1.0 if rule.monitor in HIGHER_IS_BETTER else 1.0
+        self.sign = -1.0 if higher_is_better(rule.monitor) else 1.0
         self.rule = rule
         self.epoch = 0
         self.value = inf

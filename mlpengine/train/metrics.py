@@ -8,11 +8,71 @@ probabilities (rows, classes), (rows, labels) or (rows,) for the positive class 
 targets and predictions (rows,) or (rows, outputs).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from mlpengine.errors import UsageError
 from mlpengine.spec import Array
+
+Kind = Literal["labels", "probabilities", "numbers"]
+"""What a metric compares with the targets: class numbers (0 and 1 for several labels), their
+probabilities, or numbers in the units of the target."""
+
+Function = Callable[[Array, Array, Array | None], float]
+
+HIGHER_IS_BETTER = frozenset(
+    {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
+    | {"recall", "precision", "r2"}
+)
+"""First words of the names of metrics that are better when they are higher."""
+
+OWN: dict[str, "OwnMetric"] = {}
+"""The metrics that `metric` registered, by name."""
+
+
+@dataclass(frozen=True)
+class OwnMetric:
+    """A metric of one's own: a function of targets, predictions and weights."""
+
+    function: Function
+    of: Kind
+    higher_is_better: bool
+
+
+def metric(
+    *, of: Kind = "numbers", higher_is_better: bool = False
+) -> Callable[[Function], Function]:
+    """Register a function as a metric of its name, in this process.
+
+    It takes the targets of all rows, what is predicted for them (`of`), and the row weights or
+    None. Evaluations of tasks that predict that show it, and early stopping may watch it.
+
+    >>> @metric(of="numbers", higher_is_better=True)
+    ... def within_a_tenth(target, predicted, weight=None):
+    ...     return float(np.average(abs(predicted - target) < 0.1 * abs(target), weights=weight))
+
+    Raises: UsageError for a name that another metric has.
+    """
+
+    def register(function: Function) -> Function:
+        name = function.__name__
+        known = OWN.get(name)
+        same = known and known.function.__module__ == function.__module__
+        if not same and (known or name in HIGHER_IS_BETTER or name in globals() or name == "loss"):
+            raise UsageError(f"metric: another one has this name ({name!r})")
+        OWN[name] = OwnMetric(function, of, higher_is_better)
+        return function
+
+    return register
+
+
+def higher_is_better(name: str) -> bool:
+    """Return whether a metric is better when it is higher; the first word of a name tells which."""
+    own = OWN.get(name)
+    return own.higher_is_better if own else name.split(" ")[0] in HIGHER_IS_BETTER
 
 
 def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:
@@ -79,18 +139,91 @@ def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) ->
     With two classes the score is the positive class's probability.  A class or label with no row,
     or with every row, has no curve and is left out; nan if none is left.
     """
-    scores = np.asarray(probabilities, np.float64)
-    if scores.ndim == 2 and target.ndim == 1:
-        if scores.shape[1] == 2:
-            return _area(target == 1, scores[:, 1], weight)
-        columns = [(target == k, scores[:, k]) for k in range(scores.shape[1])]
-    elif target.ndim == 2:
-        columns = [(target[:, k] > 0, scores[:, k]) for k in range(target.shape[1])]
-    else:
-        return _area(target > 0, scores, weight)
+    columns = _one_against_rest(target, np.asarray(probabilities, np.float64))
     areas = [_area(positive, score, weight) for positive, score in columns]
     known = [area for area in areas if not np.isnan(area)]
     return float(np.mean(known)) if known else float("nan")
+
+
+def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
+    """Return for each class, or label, the share of its predictions that are right; 0 of none."""
+    hits, predictions, _ = _counts(target, predicted, weight)
+    return np.divide(hits, predictions, out=np.zeros_like(hits), where=predictions > 0)
+
+
+def recall(target: Array, predicted: Array, weight: Array | None = None) -> Array:
+    """Return for each class, or label, the share of its rows that are predicted; 0 of none."""
+    hits, _, actual = _counts(target, predicted, weight)
+    return np.divide(hits, actual, out=np.zeros_like(hits), where=actual > 0)
+
+
+def average_precision(target: Array, probabilities: Array, weight: Array | None = None) -> float:
+    """Return the sum of precision times the rise of recall over all thresholds.
+
+    One class against the rest, plain mean over classes or labels; with two classes the score is the
+    positive class's probability.  A class or label with no row is left out; nan if none is left.
+    """
+    columns = _one_against_rest(target, np.asarray(probabilities, np.float64))
+    values = [_average_precision(positive, score, weight) for positive, score in columns]
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:
+    """Return the mean squared error of the probabilities.
+
+    Of two classes that of the second, of more the sum over classes, of labels the mean over them.
+    """
+    chance = np.asarray(probabilities, np.float64)
+    if target.ndim == 1 and chance.ndim == 2:
+        if chance.shape[1] == 2:
+            return _mean((chance[:, 1] - target) ** 2, weight)
+        hot = np.equal(target[:, None], np.arange(chance.shape[1]))
+        return _mean(((chance - hot) ** 2).sum(axis=1), weight)
+    return _mean(_columns((chance - target) ** 2).mean(axis=1), weight)
+
+
+def calibration_error(
+    target: Array, probabilities: Array, weight: Array | None = None, bins: int = 15
+) -> float:
+    """Return the mean distance of confidence and accuracy over equal bins of the confidence.
+
+    The confidence is the probability of the predicted class, or of the more likely answer of each
+    label.
+
+    Source: Guo et al. 2017, arXiv 1706.04599, equation 3.
+    """
+    chance = np.asarray(probabilities, np.float64)
+    if target.ndim == 1 and chance.ndim == 2:
+        confidence, right = chance.max(axis=1), chance.argmax(axis=1) == target
+        rows = weight
+    else:
+        confidence = np.maximum(chance, 1.0 - chance).ravel()
+        right = ((chance > 0.5) == (target > 0.5)).ravel()
+        rows = None if weight is None else np.repeat(weight, chance[0].size)
+    mass = np.ones(len(right)) if rows is None else np.asarray(rows, np.float64)
+    number = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
+    gaps = np.bincount(number, mass * (right - confidence), minlength=bins)
+    return float(np.abs(gaps).sum() / mass.sum())
+
+
+def mape(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the mean absolute error relative to the target, 0.1 for 10 %; nan at a target of 0."""
+    target, predicted = _columns(target), _columns(predicted)
+    if not target.all():
+        return float("nan")
+    return _mean(np.abs((target - predicted) / target).mean(axis=1), weight)
+
+
+def rmsle(target: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Return the root mean squared difference of log(1 + value), averaged over outputs.
+
+    nan where a target or a prediction is -1 or less.
+    """
+    target, predicted = _columns(target), _columns(predicted)
+    if min(target.min(initial=0), predicted.min(initial=0)) <= -1:
+        return float("nan")
+    return rmse(np.log1p(target), np.log1p(predicted), weight)
 
 
 def r2(target: Array, predicted: Array, weight: Array | None = None) -> float:
@@ -179,6 +312,29 @@ def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Arra
     hits = np.bincount(target[right], rows[right], minlength=size).astype(np.float64)
     predictions = np.bincount(predicted, rows, minlength=size)
     return hits, predictions, np.bincount(target, rows, minlength=size)
+
+
+def _one_against_rest(target: Array, scores: Array) -> list[tuple[Array, Array]]:
+    """Return for each class, or label, which rows are positive, and their scores."""
+    if target.ndim == 2:
+        return [(target[:, k] > 0, scores[:, k]) for k in range(target.shape[1])]
+    if scores.ndim == 1:
+        return [(target > 0, scores)]
+    if scores.shape[1] == 2:
+        return [(target == 1, scores[:, 1])]
+    return [(target == k, scores[:, k]) for k in range(scores.shape[1])]
+
+
+def _average_precision(positive: Array, score: Array, weight: Array | None) -> float:
+    order = np.argsort(-score, kind="stable")
+    rows = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)[order]
+    last_of_ties = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
+    true = np.cumsum(rows * positive[order])[last_of_ties]
+    taken = np.cumsum(rows)[last_of_ties]
+    if true[-1] == 0:
+        return float("nan")
+    share = np.divide(true, taken, out=np.zeros_like(true), where=taken > 0)
+    return float(np.sum(np.diff(true, prepend=0.0) * share) / true[-1])
 
 
 def _area(positive: Array, score: Array, weight: Array | None) -> float:

@@ -3,17 +3,19 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from mlpengine.data import ClassTarget, NumberTarget, Preprocessor, Table
+from mlpengine.data import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor, Table
 from mlpengine.data.targets import Target
-from mlpengine.errors import DataError
+from mlpengine.errors import DataError, UsageError
 from mlpengine.formula import evaluate
 from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
 from mlpengine.spec import Array
 from mlpengine.train import metrics
+from mlpengine.wording import suggestion
 
 LOSSES = {
     "classification": ("softmax_cross_entropy", "bce_with_logits", "binary_focal", "formula"),
@@ -32,8 +34,8 @@ LOSSES = {
 }
 """The losses that suit a task; auto selects the first."""
 
-HIGHER_IS_BETTER = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "r2")
-"""Metrics that are better when they are higher; the others are better when they are lower."""
+MAX_CLASSES = 10
+"""The largest number of classes, labels or targets with metrics of their own."""
 
 
 Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
@@ -92,11 +94,47 @@ class Split:
         )
 
 
+@dataclass(frozen=True)
+class Scored:
+    """The rows of a part with what is predicted for them."""
+
+    task: "Task"
+    output: Array
+    part: Split
+
+    @property
+    def weights(self) -> Array | None:
+        """Weights of the rows, if any."""
+        return self.part.weights
+
+    @cached_property
+    def predicted(self) -> Array:
+        """Class numbers, 0 and 1 by label, or numbers in the units of the target."""
+        return self.task.predict(self.output)
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """Probabilities by class or label."""
+        return np.asarray(self.task.probabilities(self.output))
+
+    @cached_property
+    def truth(self) -> Array:
+        """The targets in the form of the predictions."""
+        truth = self.part.truth
+        return truth if isinstance(self.task, Regression) else truth.astype(np.int64)
+
+
+Metric = Callable[[Scored], float]
+
+
 class Task(ABC):
     """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
 
-    headline: ClassVar[tuple[str, ...]]
+    headline: tuple[str, ...]
     """The metrics that are computed after every epoch."""
+
+    kinds: ClassVar[tuple[metrics.Kind, ...]]
+    """What metrics of one's own may be of."""
 
     averaged: Averaged = "mean"
     """What of the outputs of several networks is averaged."""
@@ -136,15 +174,41 @@ class Task(ABC):
         return _log_mean_exp(-np.logaddexp(0, -wide)) - _log_mean_exp(-np.logaddexp(0, wide))
 
     @abstractmethod
+    def _own_metrics(self) -> dict[str, Metric]:
+        """Return every metric of the task by name."""
+
+    @property
+    def all_metrics(self) -> dict[str, Metric]:
+        """Every metric of the task by name, those of one's own last."""
+        own = {n: _own(m) for n, m in metrics.OWN.items() if m.of in self.kinds}
+        return self._own_metrics() | own
+
+    def watch(self, name: str) -> None:
+        """Compute a metric after every epoch, too.  Raises: UsageError if the task has none."""
+        known = ("loss", *self.all_metrics)
+        if name not in known:
+            listed = ", ".join(known)
+            raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
+        if name not in ("loss", *self.headline):
+            self.headline = (*self.headline, name)
+
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the headline metrics over all rows; with `full` every metric of the task."""
+        known = self.all_metrics
+        scored = Scored(self, output, part)
+        return {name: known[name](scored) for name in (known if full else self.headline)}
 
 
 class Classification(Task):
     """One class of several, by softmax over as many logits."""
 
     headline = ("accuracy", "macro_f1")
+    kinds = ("labels", "probabilities")
     averaged: Averaged = "softmax"
+
+    def __init__(self, outputs: int, labels: Sequence[object] = ()) -> None:
+        super().__init__(outputs)
+        self.labels = [str(label) for label in labels]
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target, np.int64)
@@ -160,12 +224,8 @@ class Classification(Task):
         shifted /= shifted.sum(axis=1, keepdims=True)
         return shifted
 
-    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        values = _label_metrics(part, self.predict(output))
-        if full:
-            predicted, chance = self.predict(output), self.probabilities(output)
-            values |= _probability_metrics(part, predicted, chance)
-        return values
+    def _own_metrics(self) -> dict[str, Metric]:
+        return _class_metrics(self.labels)
 
 
 class BinaryClassification(Classification):
@@ -188,7 +248,12 @@ class MultiLabel(Task):
     """Several independent yes-or-no labels, with one logit for each."""
 
     headline = ("accuracy", "macro_f1")
+    kinds = ("labels", "probabilities")
     averaged: Averaged = "sigmoid"
+
+    def __init__(self, outputs: int, labels: Sequence[str] = ()) -> None:
+        super().__init__(outputs)
+        self.labels = list(labels)
 
     def predict(self, output: Array) -> Array:
         return (output > 0).astype(np.int64)
@@ -196,19 +261,17 @@ class MultiLabel(Task):
     def probabilities(self, output: Array) -> Array:
         return _logistic(output)
 
-    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        predicted = self.predict(output)
-        values = _label_metrics(part, predicted)
-        if full:
-            values |= _probability_metrics(part, predicted, self.probabilities(output))
-            del values["balanced_accuracy"]
-        return values
+    def _own_metrics(self) -> dict[str, Metric]:
+        known = _class_metrics(self.labels)
+        del known["balanced_accuracy"]
+        return known
 
 
 class Regression(Task):
     """Numbers in the units of the table: `target` scales them and `loss` says what is predicted."""
 
     headline = ("r2", "mae", "rmse")
+    kinds = ("numbers",)
 
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
@@ -246,33 +309,50 @@ class Regression(Task):
         values = [(p, evaluate(p.formula, given)) for p in self.loss.predictions]
         return [self.target.inverse(v) if p.location else v * self.target.scale for p, v in values]
 
-    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
-        predictions = self._predictions(output)
-        given = part.truth, predictions[self.loss.point], part.weights
-        values = {
-            "r2": metrics.r2(*given),
-            "mae": metrics.mae(*given),
-            "rmse": metrics.rmse(*given),
-        }
-        return values | self._own_metrics(part, predictions) if full else values
+    def _own_metrics(self) -> dict[str, Metric]:
+        names = ("r2", "mae", "rmse", "mape", "rmsle")
+        known = {name: _on_predictions(getattr(metrics, name)) for name in names}
+        targets = self.target.columns
+        if 1 < len(targets) <= MAX_CLASSES:
+            known |= {
+                f"{name} of {target}": _on_column(getattr(metrics, name), k)
+                for name in ("r2", "mae", "rmse")
+                for k, target in enumerate(targets)
+            }
+        return known | self._loss_metrics()
 
-    def _own_metrics(self, part: Split, predictions: list[Array]) -> dict[str, float]:
+    def _loss_metrics(self) -> dict[str, Metric]:
         """Return the metrics that belong to the loss, in the units of the targets."""
-        truth, weights = part.truth, part.weights
         match self.loss:
             case Poisson():
-                return {"deviance": metrics.poisson_deviance(truth, predictions[0], weights)}
+                return {"deviance": _on_predictions(metrics.poisson_deviance)}
             case Gamma():
-                return {"deviance": metrics.gamma_deviance(truth, predictions[0], weights)}
+                return {"deviance": _on_predictions(metrics.gamma_deviance)}
             case GaussianNll():
-                mean, deviation = predictions
-                return {"nll": metrics.gaussian_nll(truth, mean, deviation, weights)}
+                return {"nll": self._nll}
             case Quantile(levels):
-                pairs = list(zip(predictions, levels, strict=True))
-                losses = [metrics.pinball(truth, q, level, weights) for q, level in pairs]
-                apart = [abs(metrics.share_below(truth, q, weights) - level) for q, level in pairs]
-                return {"pinball": float(np.mean(losses)), "calibration_error": max(apart)}
+                return {
+                    "pinball": lambda s: self._pinball(s, levels),
+                    "calibration_error": lambda s: self._apart(s, levels),
+                }
         return {}
+
+    def _nll(self, scored: Scored) -> float:
+        mean, deviation = self._predictions(scored.output)
+        return metrics.gaussian_nll(scored.truth, mean, deviation, scored.weights)
+
+    def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
+        pairs = zip(self._predictions(scored.output), levels, strict=True)
+        return float(
+            np.mean([metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs])
+        )
+
+    def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
+        """Return the largest distance between a level and the share of targets below it."""
+        pairs = zip(self._predictions(scored.output), levels, strict=True)
+        return max(
+            abs(metrics.share_below(scored.truth, q, scored.weights) - level) for q, level in pairs
+        )
 
 
 def task_for(target: Target | None, loss: Loss) -> Task:
@@ -288,9 +368,11 @@ def task_for(target: Target | None, loss: Loss) -> Task:
         assert isinstance(loss, EntryLoss)
         return Regression(target, loss)
     if isinstance(target, ClassTarget):
-        one = isinstance(loss, EntryLoss)
-        return BinaryClassification(1) if one else Classification(target.n_outputs)
-    return MultiLabel(target.n_outputs)
+        if isinstance(loss, EntryLoss):
+            return BinaryClassification(1, target.classes)
+        return Classification(target.n_outputs, target.classes)
+    assert isinstance(target, MultiLabelTarget)
+    return MultiLabel(target.n_outputs, target.columns)
 
 
 def part_of(
@@ -348,17 +430,48 @@ def _logistic(logits: Array) -> Array:
     return np.where(wide >= 0, 1.0, small) / (1.0 + small)
 
 
-def _label_metrics(part: Split, predicted: Array) -> dict[str, float]:
-    truth = part.truth.astype(np.int64)
-    wanted: dict[str, Callable[..., float]] = {"accuracy": metrics.accuracy, "macro_f1": metrics.f1}
-    return {name: metric(truth, predicted, part.weights) for name, metric in wanted.items()}
-
-
-def _probability_metrics(part: Split, predicted: Array, chance: Array) -> dict[str, float]:
-    truth, weights = part.truth.astype(np.int64), part.weights
-    return {
-        "balanced_accuracy": metrics.balanced_accuracy(truth, predicted, weights),
-        "weighted_f1": metrics.f1(truth, predicted, weights, average="weighted"),
-        "roc_auc": metrics.roc_auc(truth, chance, weights),
-        "log_loss": metrics.log_loss(truth, chance, weights),
+def _class_metrics(labels: Sequence[str]) -> dict[str, Metric]:
+    """Return the metrics of classes or labels by name, those of single ones if they are few."""
+    known: dict[str, Metric] = {
+        "accuracy": _on_predictions(metrics.accuracy),
+        "macro_f1": _on_predictions(metrics.f1),
+        "balanced_accuracy": _on_predictions(metrics.balanced_accuracy),
+        "weighted_f1": _on_predictions(partial(metrics.f1, average="weighted")),
+        "roc_auc": _on_probabilities(metrics.roc_auc),
+        "average_precision": _on_probabilities(metrics.average_precision),
+        "log_loss": _on_probabilities(metrics.log_loss),
+        "brier": _on_probabilities(metrics.brier),
+        "calibration_error": _on_probabilities(metrics.calibration_error),
     }
+    if len(labels) <= MAX_CLASSES:
+        known |= {
+            f"{name} of {label}": _of_class(getattr(metrics, name), k)
+            for name in ("recall", "precision")
+            for k, label in enumerate(labels)
+        }
+    return known
+
+
+def _on_predictions(function: Callable[..., float]) -> Metric:
+    return lambda scored: function(scored.truth, scored.predicted, scored.weights)
+
+
+def _on_probabilities(function: Callable[..., float]) -> Metric:
+    return lambda scored: function(scored.truth, scored.probabilities, scored.weights)
+
+
+def _on_column(function: Callable[..., float], k: int) -> Metric:
+    return lambda s: function(s.truth[:, k], s.predicted[:, k], s.weights)
+
+
+def _of_class(function: Callable[..., Array], k: int) -> Metric:
+    def score(scored: Scored) -> float:
+        values = function(scored.truth, scored.predicted, scored.weights)
+        return float(values[k]) if k < len(values) else 0.0
+
+    return score
+
+
+def _own(metric: metrics.OwnMetric) -> Metric:
+    on = _on_probabilities if metric.of == "probabilities" else _on_predictions
+    return on(metric.function)

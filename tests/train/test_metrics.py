@@ -159,3 +159,87 @@ def test_the_comparison_notices_an_average_over_batches():
     parts = [metrics.f1(target[i : i + 32], predicted[i : i + 32]) for i in range(0, ROWS, 32)]
     whole = reference.f1_score(target, predicted, average="macro")
     assert np.mean(parts) != pytest.approx(whole, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("classes", CLASSES)
+def test_average_precision_and_brier_equal_scikit_learn(classes, weights):
+    rng = _rng()
+    target, chance = rng.integers(0, classes, ROWS), _probabilities(rng, classes)
+    weight = _weight(rng, weights)
+    hot = np.eye(classes)[target]
+    score = chance[:, 1] if classes == 2 else chance
+    expected = reference.average_precision_score(
+        target if classes == 2 else hot, score, sample_weight=weight
+    )
+    assert metrics.average_precision(target, chance, weight) == pytest.approx(expected, rel=1e-12)
+    if classes == 2:
+        expected = reference.brier_score_loss(target, score, sample_weight=weight)
+    else:
+        each = [
+            reference.brier_score_loss(hot[:, k], chance[:, k], sample_weight=weight)
+            for k in range(classes)
+        ]
+        expected = sum(each)
+    assert metrics.brier(target, chance, weight) == pytest.approx(expected, rel=1e-12)
+
+
+def test_average_precision_of_ties_and_of_labels():
+    rng = _rng()
+    target, chance = rng.integers(0, 2, (ROWS, 3)), rng.random((ROWS, 3)).round(1)
+    expected = reference.average_precision_score(target, chance)
+    assert metrics.average_precision(target, chance) == pytest.approx(expected, rel=1e-12)
+    assert np.isnan(metrics.average_precision(np.zeros(9, int), rng.random((9, 2))))
+    each = [reference.brier_score_loss(target[:, k], chance[:, k]) for k in range(3)]
+    assert metrics.brier(target, chance) == pytest.approx(np.mean(each), rel=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("name", ["precision", "recall"])
+def test_metrics_by_class_equal_scikit_learn(name, weights):
+    rng = _rng()
+    target, predicted = rng.integers(0, 4, (2, ROWS))
+    predicted[predicted == 3] = 0  # a class that is never predicted
+    weight = _weight(rng, weights)
+    theirs = getattr(reference, f"{name}_score")
+    expected = theirs(target, predicted, average=None, zero_division=0, sample_weight=weight)
+    np.testing.assert_allclose(getattr(metrics, name)(target, predicted, weight), expected)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_relative_errors_equal_scikit_learn(outputs, weights):
+    rng = _rng()
+    target, predicted = np.exp(rng.normal(size=(2, ROWS, outputs)))
+    weight = _weight(rng, weights)
+    for ours, theirs in (
+        (metrics.mape, reference.mean_absolute_percentage_error),
+        (metrics.rmsle, reference.root_mean_squared_log_error),
+    ):
+        expected = theirs(target, predicted, sample_weight=weight)
+        assert ours(target, predicted, weight) == pytest.approx(expected, rel=1e-12)
+        if ours is metrics.rmsle:
+            assert np.isnan(ours(target, -predicted - 1))
+        else:
+            assert np.isnan(ours(target * 0, predicted))
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_calibration_error_is_the_mean_gap_of_the_bins(weights):
+    rng = _rng()
+    target, chance = rng.integers(0, 3, ROWS), _probabilities(rng, 3)
+    weight = _weight(rng, weights)
+    mass = np.ones(ROWS) if weight is None else weight
+    confidence, right = chance.max(axis=1), chance.argmax(axis=1) == target
+    expected = 0.0
+    for k in range(15):
+        rows = (confidence > k / 15) & (confidence <= (k + 1) / 15)
+        if rows.any():
+            apart = np.average(right[rows], weights=mass[rows]) - np.average(
+                confidence[rows], weights=mass[rows]
+            )
+            expected += mass[rows].sum() / mass.sum() * abs(apart)
+    assert metrics.calibration_error(target, chance, weight) == pytest.approx(expected, rel=1e-9)
+    sure = np.eye(3)[target]
+    assert metrics.calibration_error(target, sure) == 0.0
+    assert metrics.calibration_error(target, np.roll(sure, 1, axis=1)) == 1.0

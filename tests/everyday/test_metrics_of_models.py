@@ -1,0 +1,104 @@
+"""Metrics as a model shows them: by class, by target, one's own; early stopping watches any."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.metrics as reference
+
+import mlpengine
+from mlpengine.train import metrics
+
+FEW = {"training": {"epochs": 3, "batch_size": 16}, "model": {"hidden": [6]}, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def frame():
+    g = np.random.default_rng(0)
+    frame = pd.DataFrame(g.normal(size=(120, 3)), columns=["a", "b", "c"])
+    frame["kind"] = np.where(frame.a + frame.b > 0, "yes", "no")
+    frame["price"] = 100 + 10 * frame.a
+    frame["mass"] = 5 - frame.b
+    return frame
+
+
+@pytest.fixture
+def own():
+    """Metrics of one's own, which are forgotten afterwards."""
+    before = dict(metrics.OWN)
+
+    @mlpengine.metric(of="probabilities", higher_is_better=True)
+    def gain(target, chance, weight=None):
+        return float(chance[np.arange(len(target)), target].mean())
+
+    @mlpengine.metric(of="numbers")
+    def largest_gap(target, predicted, weight=None):
+        return float(np.abs(target - predicted).max())
+
+    yield
+    metrics.OWN.clear()
+    metrics.OWN.update(before)
+
+
+def test_metrics_by_class_and_of_probabilities(frame):
+    features = frame[["a", "b", "c", "kind"]]
+    model, _ = mlpengine.fit(features, "kind", **FEW)
+    measured = model.evaluate(features)
+    predicted, chance = model.predict(features), model.predict_proba(features)[:, 1]
+    truth = frame.kind == "yes"
+    expected = {
+        "recall of yes": reference.recall_score(frame.kind, predicted, pos_label="yes"),
+        "recall of no": reference.recall_score(frame.kind, predicted, pos_label="no"),
+        "precision of no": reference.precision_score(frame.kind, predicted, pos_label="no"),
+        "roc_auc": reference.roc_auc_score(truth, chance),
+        "average_precision": reference.average_precision_score(truth, chance),
+        "brier": reference.brier_score_loss(truth, chance),
+        "log_loss": reference.log_loss(truth, chance),
+        "balanced_accuracy": reference.balanced_accuracy_score(frame.kind, predicted),
+    }
+    for name, value in expected.items():
+        assert measured[name] == pytest.approx(value, rel=1e-6), name
+
+
+def test_errors_of_several_targets_are_shown_one_by_one(frame):
+    features = frame[["a", "b", "c", "price", "mass"]]
+    model, _ = mlpengine.fit(features, ["price", "mass"], **FEW)
+    measured, predicted = model.evaluate(features), model.predict(features)
+    for k, name in enumerate(("price", "mass")):
+        assert measured[f"mae of {name}"] == pytest.approx(
+            reference.mean_absolute_error(frame[name], predicted[:, k])
+        )
+        r2 = reference.r2_score(frame[name], predicted[:, k])
+        assert measured[f"r2 of {name}"] == pytest.approx(r2)
+    assert measured["mae"] == pytest.approx(
+        (measured["mae of price"] + measured["mae of mass"]) / 2
+    )
+
+
+@pytest.mark.parametrize("monitor", ["gain", "recall of no", "brier", "roc_auc"])
+def test_early_stopping_watches_any_metric_of_classes(monitor, frame, own):
+    features = frame[["a", "b", "c", "kind"]]
+    stop = {"early_stopping": {"monitor": monitor, "patience": 2}, "epochs": 12}
+    _, result = mlpengine.fit(features, "kind", training=stop, seed=2)
+    values = [row.validation[monitor] for row in result.history.rows]
+    best = np.argmin(values) if monitor == "brier" else np.argmax(values)
+    assert result.best_epoch == 1 + best
+
+
+def test_a_metric_of_ones_own_is_shown_and_watched(frame, own):
+    features = frame[["a", "b", "c", "price"]]
+    stop = {"early_stopping": {"monitor": "largest_gap"}, "epochs": 4}
+    model, result = mlpengine.fit(features, "price", training=stop)
+    assert result.metrics["test"]["largest_gap"] > 0
+    predicted = model.predict(features)
+    expected = np.abs(predicted - frame.price).max()
+    assert model.evaluate(features)["largest_gap"] == pytest.approx(expected)
+
+
+def test_wrong_names_of_metrics_are_refused(frame, own):
+    features = frame[["a", "b", "c", "price"]]
+    stop = {"early_stopping": {"monitor": "largest_gab"}}
+    with pytest.raises(mlpengine.ConfigError, match="did you mean 'largest_gap'"):
+        mlpengine.fit(features, "price", training=stop)
+    for name in ("r2", "loss", "accuracy"):
+        with pytest.raises(mlpengine.UsageError, match="another one has this name"):
+            mlpengine.metric()(type("", (), {"__name__": name, "__module__": "x"})())
