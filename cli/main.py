@@ -24,6 +24,7 @@ COMMANDS = {
     "predict": "Predict new rows with a trained model.",
     "diagnose": "Check a config before a long run, or explain how a run went.",
     "compare": "Show the differences between two runs.",
+    "clean": "Remove what data.stream has prepared.",
     "schema": "Print the JSON Schema of configs.",
     "export": "Write a trained model as ONNX, safetensors, npz or C.",
 }

@@ -88,7 +88,7 @@ def remove_unfinished(directory: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write every byte: on a full disk a single call may write fewer and report success."""
     view = memoryview(data)
     while view:

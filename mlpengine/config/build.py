@@ -183,12 +183,13 @@ def build(
     _check_monitor(file, task)
     dtype = np.dtype(config.training.dtype)
     stream = config.training.batch_size if config.data.stream else None
+    window = config.data.stream.window if config.data.stream else 1
     if stream and config.training.dtype != "float32":
         raise file.wrong(("data", "stream"), "streamed features are float32 (training.dtype)")
     if stream and config.training.folds:
         raise file.wrong(("training", "folds"), "streamed features take a validation part instead")
     parts = {
-        part: part_of(table, rows, tables.preprocessor, task, dtype, stream=stream)
+        part: part_of(table, rows, tables.preprocessor, task, dtype, stream=stream, window=window)
         for part, (table, rows) in tables.parts.items()
     }
     loss = _balanced(file, loss, parts["train"], task)

@@ -61,6 +61,9 @@ class ConfigFile:
             path = plain["data"][key] and self.find(plain["data"][key])
             if path and plain["data"][key] not in DATASETS:
                 plain["data"][key] = str(path)
+        if plain["data"]["stream"]:
+            directory = Path(plain["data"]["stream"]["directory"])
+            plain["data"]["stream"]["directory"] = str(directory.absolute())
         yaml: Any = YAML(typ="safe", pure=True)
         text = StringIO()
         yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = None, False

@@ -102,6 +102,17 @@ class SplitSection(Section):
         return self
 
 
+class StreamSection(Section):
+    """How features that stay in files are prepared and read."""
+
+    directory: str = Field(
+        default="runs/prepared", description="Of the prepared files, which later runs use too."
+    )
+    window: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=64, description="Blocks of 1 MB whose rows are shuffled together."
+    )
+
+
 class DataSection(Section):
     """Where the rows come from and how they become numbers."""
 
@@ -179,8 +190,9 @@ class DataSection(Section):
         default=250,
         description="The most frequent texts of a column get a feature each; the others share one.",
     )
-    stream: bool = Field(
-        default=False, description="Leave the features of a large .npy matrix in its file."
+    stream: Annotated[StreamSection | None, OFF_OR_DEFAULTS] = Field(
+        default=None,
+        description="true: for tables larger than memory (CSV, Parquet, .npy); or its settings.",
     )
 
 

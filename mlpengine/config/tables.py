@@ -27,6 +27,7 @@ from mlpengine.data.computed import (
 )
 from mlpengine.data.options import Standardizing
 from mlpengine.data.progress import Progress
+from mlpengine.data.reader import store_table
 from mlpengine.data.reading import Reading
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
@@ -203,8 +204,11 @@ def _read(
         known = ", ".join(sorted(DATASETS))
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
         raise file.wrong(("data", key), text + suggestion(source, DATASETS))
-    how = fitted.read_arguments if fitted else {}
-    return read_table(path, progress=progress, **{**how, **reading_of(file).to_dict()})
+    how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
+    stream = file.config.data.stream
+    if stream and path.suffix.lower() != ".npy":
+        return store_table(path, Path(stream.directory), progress=progress, **how)
+    return read_table(path, progress=progress, **how)
 
 
 def _own_target(file: ConfigFile, table: Table) -> list[str]:

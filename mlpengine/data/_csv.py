@@ -29,6 +29,7 @@ from mlpengine.data._lines import (
 )
 from mlpengine.data._scan import Cells, Cutter, Distinct, moments, numbers
 from mlpengine.data.reading import DEFAULT, Reading
+from mlpengine.data.stored import Segment, Spill
 from mlpengine.data.table import Column, Table
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
@@ -82,6 +83,8 @@ class _ColumnReader:
         self.codes = _cells.Codes(self.missing)
         self.n_rows = 0
         self.broken = False
+        self.spill: Spill | None = None
+        self.segments: list[Segment] = []
         self._begin(step)
 
     def _begin(self, step: int) -> None:
@@ -101,6 +104,10 @@ class _ColumnReader:
     def append(self, values: Array) -> None:
         """Store the values of further rows."""
         end = self.n_rows + len(values)
+        if self.spill is not None:
+            self.segments.append(self.spill.write(values))
+            self.n_rows = end
+            return
         if end > len(self.values):
             self.values.resize(end + end // 8, refcheck=False)
         self.values[self.n_rows : end] = values
@@ -129,20 +136,25 @@ class _ColumnReader:
 
     def column(self) -> Column:
         """Return the finished column."""
-        self.values.resize(self.n_rows, refcheck=False)
+        values = self.values
+        self.values = np.empty(0, values.dtype)  # a reader is freed late, as it refers to itself
+        if self.spill is not None:
+            values = self.spill.read(self.segments, values.dtype)
+        else:
+            values.resize(self.n_rows, refcheck=False)
         if self.step == 0:
-            return Column(self.values)
+            return Column(values)
         if self.step == 1:
-            return Column(self.values, "date")
-        codes, levels = _cells.sorted_levels(self.values, list(self.codes.levels))
+            return Column(values, "date")
+        codes, levels = _cells.sorted_levels(values, list(self.codes.levels))
         return Column(codes, "text", levels)
 
 
 class _Pass:
     """One reading of the file from its first line, or from its first row, to its last."""
 
-    def __init__(self, where: str, options: CsvOptions) -> None:
-        self.where, self.options = where, options
+    def __init__(self, where: str, options: CsvOptions, spill: Spill | None = None) -> None:
+        self.where, self.options, self.spill = where, options, spill
         self.regular = True
         self.records = 0
 
@@ -162,6 +174,10 @@ class _Pass:
         readers = [
             _ColumnReader(name, step, self.options) for name, step in zip(names, steps, strict=True)
         ]
+        if self.spill is not None:
+            self.spill.restart()
+        for reader in readers:
+            reader.spill = self.spill
         self._body(source, readers)
         if not self.records:
             raise DataError(f"{self.where}: {_NO_ROWS}")
@@ -233,16 +249,22 @@ class _Pass:
 
 
 def read_csv(
-    open_file: Opener, where: str, options: CsvOptions, header: Header | None = None
+    open_file: Opener,
+    where: str,
+    options: CsvOptions,
+    header: Header | None = None,
+    spill: Spill | None = None,
 ) -> Table:
     """Read a CSV with a header line, or one whose header was read before.
+
+    With `spill` the columns go there, one after the other, and the table has none.
 
     Raises: DataError naming file, line and column of whatever is wrong with it.
     """
     with readable(where):
         steps: list[int] = []
         while True:
-            reading = _Pass(where, options)
+            reading = _Pass(where, options, spill)
             with open_file() as stream:
                 readers = reading.read(stream, header, steps)
             if not any(reader.broken for reader in readers):
@@ -254,16 +276,31 @@ def read_csv(
             source = Source(stream, where)
             delimiter = (header or read_header(source, options.reading.delimiter)).delimiter
             origin = np.array(record_lines(source, delimiter))
-    columns = {}
+    columns: dict[str, Column] = {}
+    if spill is not None:
+        table = Table(columns, where, first_line=reading.header.first_line, origin=origin)
+        for name, reader in zip(reading.header.names, readers, strict=True):
+            column = reader.column()
+            if name:
+                spill.keep(name, _read_as(column, table, name, options))
+            else:
+                _check_index(column, where, alone=len(readers) == 1)
+        return table
     for name, reader in zip(reading.header.names, readers, strict=True):
         columns[name] = reader.column()
     table = Table(columns, where, first_line=reading.header.first_line, origin=origin)
     if "" in columns:
         table = _without_index(table)
     for name, column in table.columns.items():
-        spelled = table.columns[name] = _spelled(column, table, name, options)
-        table.decimal_commas |= column.kind == "text" and spelled.kind == "number"
+        table.columns[name] = _read_as(column, table, name, options)
     return table
+
+
+def _read_as(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
+    """Return a column as its spellings say; note in the table where that is by decimal commas."""
+    spelled = _spelled(column, table, name, options)
+    table.decimal_commas |= column.kind == "text" and spelled.kind == "number"
+    return spelled
 
 
 def _without_index(table: Table) -> Table:
@@ -271,14 +308,17 @@ def _without_index(table: Table) -> Table:
 
     Raises: DataError unless that counts the rows by one.
     """
-    index = table.columns[""]
+    _check_index(table.columns[""], table.source, alone=len(table.columns) == 1)
+    return table.drop([""])
+
+
+def _check_index(index: Column, source: str, *, alone: bool) -> None:
     counts = index.is_integer and bool((np.diff(index.values) == 1).all())
-    if not counts or len(table.columns) == 1:
+    if not counts or alone:
         raise DataError(
-            f"{table.source}: column 1 has no name; name it or delete it (one that counts the rows "
+            f"{source}: column 1 has no name; name it or delete it (one that counts the rows "
             "would be left out)"
         )
-    return table.drop([""])
 
 
 def text_column(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mlpengine.data.progress import Progress
-from mlpengine.errors import DataError, UsageError
+from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.files import similar_file
 
 Opener = Callable[[], BinaryIO]
@@ -52,6 +52,8 @@ def readable(where: str) -> Iterator[None]:
     """Turn errors of the operating system and of gzip into a DataError that names the file."""
     try:
         yield
+    except MlpEngineError:  # such as a RunError, which is an OSError
+        raise
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{where}: the gzip data are damaged or cut short ({error})") from error
     except OSError as error:

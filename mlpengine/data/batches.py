@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.data.dataset import Stream
+from mlpengine.data.prepared import PreparedRows, Windows
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
@@ -14,7 +15,8 @@ class Batches:
     """Row numbers, in a new random order each epoch, a batch at a time.
 
     `rows` is a number of rows or an array of row numbers. The order is one int64 buffer that is
-    shuffled in place; batches are views of it, of which the last may be shorter.
+    shuffled in place; batches are views of it, of which the last may be shorter. With `windows`,
+    which need a number of rows, rows are shuffled as those of a file.
 
     >>> batches = Batches(5, 2, shuffle=False)
     >>> [indices.tolist() for indices in batches.epoch()]
@@ -28,6 +30,7 @@ class Batches:
         *,
         seed: int | np.random.Generator = 0,
         shuffle: bool = True,
+        windows: Windows | None = None,
     ) -> None:
         if isinstance(rows, int | np.integer):
             self.order = np.arange(rows, dtype=np.int64)
@@ -38,7 +41,7 @@ class Batches:
         if batch_size < 1:
             raise DataError(f"batches: batch_size must be at least 1 ({batch_size})")
         self.batch_size = int(batch_size)
-        self.shuffle = shuffle
+        self.shuffle, self.windows = shuffle, windows
         self.cursor = self.n_rows
         if isinstance(seed, np.random.Generator):
             self.generator = seed
@@ -65,7 +68,9 @@ class Batches:
         is in use continues with the next one.
         """
         if self.is_done:
-            if self.shuffle:
+            if self.shuffle and self.windows is not None:
+                self.windows.shuffle(self.order, self.generator)
+            elif self.shuffle:
                 self.generator.shuffle(self.order)
             self.cursor = 0
         while self.cursor < self.n_rows:
@@ -100,7 +105,7 @@ class Batches:
         self.cursor = cursor
 
 
-def gather(rows: Array | Stream, indices: Array, out: Array) -> None:
+def gather(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> None:
     """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
 
     The indices must lie within the rows (they are clipped, not checked).
@@ -108,7 +113,7 @@ def gather(rows: Array | Stream, indices: Array, out: Array) -> None:
     Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
         NumPy would then copy far more than the batch, each time.
     """
-    if isinstance(rows, Stream):
+    if isinstance(rows, Stream | PreparedRows):
         rows.gather(indices, out)
         return
     if not rows.flags.c_contiguous or rows.dtype != out.dtype:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.data.numbers import Numbers, smooth_clip
+from mlpengine.data.prepared import PreparedRows
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Block, Table
 from mlpengine.errors import DataError
@@ -15,13 +16,13 @@ from mlpengine.spec import Array
 class Dataset:
     """The arrays of one part of a table, row for row.
 
-    Shapes: features (n, d), a Stream if they stay in the file; codes (n, e) int64, or None
-        without embedded columns; target (n,) int64 classes or (n, k) numbers, or None; weights
-        (n,), or None.
-    Dtype: the preprocessor's; a Stream's is float32.
+    Shapes: features (n, d), a Stream or PreparedRows if they stay in a file; codes (n, e) int64,
+        or None without embedded columns; target (n,) int64 classes or (n, k) numbers, or None;
+        weights (n,), or None.
+    Dtype: the preprocessor's; float32 in a file.
     """
 
-    features: "Array | Stream"
+    features: "Array | Stream | PreparedRows"
     codes: Array | None = None
     target: Array | None = None
     weights: Array | None = None

@@ -20,10 +20,12 @@ from mlpengine.data.dataset import Dataset, Stream
 from mlpengine.data.kinds import FeatureKind, Task, kind_of
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options, Standardizing, check
+from mlpengine.data.prepared import prepared_rows
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
+from mlpengine.data.stored import stored_file
 from mlpengine.data.table import Table
 from mlpengine.data.targets import (
     Label,
@@ -138,10 +140,12 @@ class Preprocessor:
             options.bins if options.encoding == "piecewise" else None,
         )
         picked = [name for name, kind in self.kinds.items() if kind == "category"]
-        part = _part(table, [*picked, *options.target], rows)
         if options.target:
+            part = _part(table, options.target, rows)
             self.target = fit_target(part, options.target, options.task, options.standardize_target)
-        self.categories = [Category.fit(part, name, options) for name in picked]
+        self.categories = [
+            Category.fit(_part(table, [name], rows), name, options) for name in picked
+        ]
         self.operands = {name: Operand.of(table[name]) for name in used_columns(self.computed)}
         return self
 
@@ -267,12 +271,25 @@ class Preprocessor:
             for name, (count, text) in unknown.items()
         ]
 
-    def stream(self, table: Table, rows: Array | None = None, *, batch_size: int) -> Dataset:
+    def stream(
+        self,
+        table: Table,
+        rows: Array | None = None,
+        *,
+        batch_size: int,
+        window: int = 64,
+    ) -> Dataset:
         """Return the same as `transform`, with features that are read when they are gathered.
 
-        Raises: DataError unless all features are numbers in one matrix, such as an `.npy` file.
+        Features of a table with stored columns are written into a file beside those, of which 2 x
+        `window` blocks of 1 MB are in memory.
+
+        Raises: DataError unless the table has stored columns, or all features are numbers in one
+            matrix, such as an `.npy` file.
         """
         numbers = self._fitted()
+        if stored_file(table) is not None:
+            return self._prepared(table, rows, batch_size, window)
         self._check_columns(table)
         block = table.block
         if (
@@ -282,11 +299,25 @@ class Preprocessor:
             or not all(c in block.positions for c in self.columns)
         ):
             raise DataError(
-                f"{table.source}: only a matrix of numbers (.npy) without computed columns can be "
-                "streamed; set stream to false"
+                f"{table.source}: only CSV, Parquet, and a matrix of numbers (.npy) without "
+                "computed columns can be streamed; set stream to false"
             )
         part = _part(table, self._extra(table), rows)
         return Dataset(Stream(table, block, numbers, rows, batch_size), None, *self._targets(part))
+
+    def _prepared(self, table: Table, rows: Array | None, batch_size: int, window: int) -> Dataset:
+        table.require(self.columns, "the model")
+        names = dict.fromkeys([*self.columns, *used_columns(self.computed)])
+        features = prepared_rows(
+            table.select(names),
+            rows,
+            self.state_dict(),
+            lambda part: np.asarray(self.transform(part, targets=False).features),
+            self.n_features,
+            window=window,
+            batch_size=batch_size,
+        )
+        return Dataset(features, None, *self._targets(_part(table, self._extra(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model")

@@ -3,8 +3,8 @@
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
@@ -14,6 +14,7 @@ from warnings import catch_warnings
 
 import numpy as np
 
+from mlpengine.data._cells import sorted_levels
 from mlpengine.data._csv import CsvOptions, read_csv, read_csv_blocks
 from mlpengine.data._files import (
     BINARY_BYTES,
@@ -26,7 +27,8 @@ from mlpengine.data._files import (
 )
 from mlpengine.data.progress import Progress
 from mlpengine.data.reading import Reading
-from mlpengine.data.table import Column, Table, column_of, date_column
+from mlpengine.data.stored import Segment, Spill, stored_table
+from mlpengine.data.table import Column, Kind, Table, column_of, date_column
 from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.spec import Array
 
@@ -82,6 +84,41 @@ def read_table(
     return read_csv(opener(name, progress, encoding), name, options)
 
 
+def store_table(
+    path: str | os.PathLike[str],
+    directory: Path,
+    *,
+    text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    progress: Progress | None = None,
+    **spelling: Any,
+) -> Table:
+    """Return what `read_table` returns, with columns in a file below `directory`.
+
+    CSV and Parquet are read in blocks, so that the memory that it takes is that of a few columns.
+
+    Raises: DataError, also for a file of another format; MissingExtraError; RunError if the file
+        cannot be written.
+    """
+    name = os.fspath(path)
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix in (".parquet", ".pq"):
+        return stored_table(Path(path), directory, {}, _store_parquet)
+    if suffix in READERS:
+        raise DataError(f"{name}: only CSV, Parquet and .npy can be streamed")
+
+    reading = Reading.from_dict(spelling)
+    options = CsvOptions.of(reading, text, numbers)
+
+    def read(where: str, spill: Spill) -> Table:
+        open_file = opener(where, progress, reading.text_encoding)
+        return read_csv(open_file, where, options, spill=spill)
+
+    how = {**asdict(reading), "text": sorted(options.text), "numbers": sorted(options.numbers)}
+    with readable(name):
+        return stored_table(Path(path), directory, how, read)
+
+
 def read_blocks(
     source: str | os.PathLike[str] | BinaryIO,
     *,
@@ -109,6 +146,9 @@ def read_blocks(
         return
     yield read_table(source, text=text, numbers=numbers, **spelling)
 
+
+_BATCH, _BUFFER = 1 << 16, 1 << 20
+"""Rows of a block of Parquet, and bytes of a column chunk that are read at once."""
 
 _DAMAGED = (
     ValueError, TypeError, KeyError, EOFError, SyntaxError, TokenError, OverflowError,
@@ -238,9 +278,72 @@ def _read_parquet(path: str) -> Table:
     if not table.num_rows:
         raise DataError(f"{path}: holds no rows")
     names = table.column_names
+    _check_names(names, path)
+    return Table({name: _arrow_column(table[name], path, name) for name in names}, path)
+
+
+def _store_parquet(path: str, spill: Spill) -> Table:
+    """Read a Parquet file in blocks of rows."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("reading Parquet", "data") from None
+    spill.restart()
+    with readable(path):
+        try:
+            schema = parquet.read_schema(path)
+            _check_names(schema.names, path)
+            texts = [field.name for field in schema if _is_text(field.type)]
+            columns = {name: _ParquetColumn(spill) for name in schema.names}
+            with parquet.ParquetFile(
+                path, read_dictionary=texts, pre_buffer=False, buffer_size=_BUFFER
+            ) as file:
+                for batch in file.iter_batches(_BATCH, use_threads=False):
+                    table = pyarrow.Table.from_batches([batch])
+                    for name, column in columns.items():
+                        column.add(_arrow_column(table[name], path, name))
+        except (pyarrow.ArrowException, OverflowError) as error:
+            raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
+    for name, column in columns.items():
+        spill.keep(name, column.column(f"{path}: column {name!r}"))
+    return Table({}, path)
+
+
+class _ParquetColumn:
+    """A column that is read in blocks, each with texts of its own."""
+
+    def __init__(self, spill: Spill) -> None:
+        self._spill = spill
+        self._segments: list[Segment] = []
+        self._codes: dict[str, int] = {}
+        self._kind: Kind = "number"
+        self._dtype = np.dtype(np.float64)
+
+    def add(self, column: Column) -> None:
+        """Write the values of further rows."""
+        values = column.values
+        self._kind, self._dtype = column.kind, values.dtype
+        if column.kind == "text":
+            known = self._codes
+            own = [known.setdefault(level, len(known)) for level in column.levels]
+            values = np.array([*own, -1], np.int32)[values]
+        self._segments.append(self._spill.write(values))
+
+    def column(self, where: str) -> Column:
+        """Return the finished column.  Raises: DataError if there is no row."""
+        values = self._spill.read(self._segments, self._dtype)
+        if not len(values):
+            raise DataError(f"{where}: holds no rows")
+        if self._kind != "text":
+            return Column(values, self._kind)
+        codes, levels = sorted_levels(values, list(self._codes))
+        return Column(codes, "text", levels)
+
+
+def _check_names(names: Sequence[str], path: str) -> None:
     if len(set(names)) < len(names) or "" in names:
         raise DataError(f"{path}: every column needs a name of its own ({names})")
-    return Table({name: _arrow_column(table[name], path, name) for name in names}, path)
 
 
 def _is_text(kind: Any) -> bool:

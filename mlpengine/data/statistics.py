@@ -74,11 +74,12 @@ class Statistics:
         """Yield the cells of each feature that are not missing, of long columns a sample."""
         limit = max(1, min(SAMPLE, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
-        values = read_block(
-            self.table, self.sources, sample if self.rows is None else self.rows[sample]
-        )
-        for column in values.T:
-            yield column[~np.isnan(column)]
+        rows = sample if self.rows is None else self.rows[sample]
+        # a matrix is read once, columns one by one, so that only one is in memory
+        matrix = self.table.block is not None
+        for sources in [self.sources] if matrix else [[source] for source in self.sources]:
+            for column in read_block(self.table, sources, rows).T:
+                yield column[~np.isnan(column)]
 
     def scale(self, scaling: Scaling) -> tuple[Array, Array]:
         """Return center and spread of every feature."""

@@ -175,7 +175,6 @@ def _learn_by_heart(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit
 
 def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored."""
-    _, y, weights = rows.take(slice(None))
     outputs = step.mlp.sizes[-1]
     diagnostics = Diagnostics(
         step.mlp,
@@ -183,7 +182,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
         steps_per_epoch=-(-len(rows) // batch_size),
         loss=step.loss,
         optimizer=step.optimizer,
-        baseline=baseline_loss(step.loss, y, outputs, weights),
+        baseline=baseline_loss(step.loss, rows.y, outputs, rows.weights),
         feature_sizes=feature_sizes(rows.sample(CHECKED_ROWS).x),
     )
     with restored(step), np.errstate(over="ignore", invalid="ignore"):

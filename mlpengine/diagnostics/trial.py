@@ -74,7 +74,7 @@ class Rows:
     def sample(self, count: int, seed: int = 0) -> "Rows":
         """Return up to `count` rows drawn at random without replacement, in ascending order."""
         if count >= len(self):
-            return self
+            return Rows(*self.take(slice(None)))  # rows of a file are read
         chosen = np.random.default_rng(seed).choice(len(self), count, replace=False)
         return Rows(*self.take(np.sort(chosen)))
 

@@ -167,7 +167,8 @@ class Loop(Uncopyable):
         self.nonfinite = on_nonfinite or NonfiniteRule()
         self.evaluator = Evaluator(step.mlp, step.loss, task)
         used = len(train) if rows is None else rows
-        self.batches = Batches(used, step.batch_size, seed=seed)
+        windows = train.windows if rows is None else None
+        self.batches = Batches(used, step.batch_size, seed=seed, windows=windows)
         self.batch_rows: Array = self.batches.order[:0]
         weights = train.weights if step.weighted else None
         if short := self.batches.n_rows % step.batch_size:

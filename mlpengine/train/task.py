@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mlpengine.data import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor, Table
+from mlpengine.data.prepared import PreparedRows, Windows
 from mlpengine.data.targets import Target
 from mlpengine.errors import DataError, UsageError
 from mlpengine.formula import evaluate
@@ -66,7 +67,8 @@ class Places:
 class Split:
     """The rows of one split, ready for the network.
 
-    `x` may be a `Stream`, from which rows are gathered as from an array larger than memory.
+    `x` may be a `Stream` or `PreparedRows`, from which rows are gathered as from an array larger
+    than memory; `windows` then say in which order they are fast to read.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
     weights (rows,) or None.  `places` is None unless the rows come from a table.
@@ -77,6 +79,7 @@ class Split:
     truth: Array
     weights: Array | None = None
     places: Places | None = None
+    windows: Windows | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -383,16 +386,18 @@ def part_of(
     dtype: np.dtype[np.generic],
     *,
     stream: int | None = None,
+    window: int = 64,
 ) -> Split:
     """Return the given rows of a table as the network and its metrics take them.
 
-    With `stream`, a batch size, features stay in the file until they are gathered.
+    With `stream`, a batch size, features stay in a file until they are gathered; of prepared ones
+    `window` blocks are shuffled together.
 
     Raises: DataError if the table has no target, or for the first cell that cannot be used.
     """
     part = table
     if stream is not None:
-        data = preprocessor.stream(table, rows, batch_size=stream)
+        data = preprocessor.stream(table, rows, batch_size=stream, window=window)
         targets = preprocessor.target.columns if preprocessor.target else []
         part = table.select(targets)
     if rows is not None:
@@ -416,6 +421,7 @@ def part_of(
             preprocessor.feature_names,
             preprocessor.target.columns if preprocessor.target else (),
         ),
+        features.windows if isinstance(features, PreparedRows) else None,
     )
 
 

@@ -92,13 +92,13 @@ def test_features_streamed_from_a_file_give_the_same_bits(mlpengine, tmp_path):
         assert (tmp_path / "memory" / file).read_bytes() == (tmp_path / "file" / file).read_bytes()
 
 
-def test_a_table_of_text_cannot_be_streamed(mlpengine, tmp_path):
+def test_streams_are_float32_and_of_files(mlpengine, tmp_path):
     write(tmp_path / "rows.csv")
     text = "data: {source: rows.csv, target: kind, stream: true, drop: [word, day]}\n"
     (tmp_path / "c.yaml").write_text(text)
-    found = mlpengine("train", "c.yaml")
+    found = mlpengine("train", "c.yaml", "--set", "data={source: penguins, stream: true}")
     assert found.code == 2
-    assert "only a matrix of numbers (.npy) without computed columns can be streamed" in found.err
+    assert "penguins: only CSV, Parquet, and a matrix of numbers (.npy)" in found.err
     settings = ["--set", "training.dtype=float64"]
     assert (
         "data.stream: streamed features are float32" in mlpengine("train", "c.yaml", *settings).err

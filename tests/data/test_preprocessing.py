@@ -342,7 +342,7 @@ def test_streamed_faults_are_named():
         gather(strict.stream(table, batch_size=4).features, np.array([8]), out)
     with pytest.raises(DataError, match="C order"):
         strict.stream(Table.from_arrays(np.asfortranarray(x)), batch_size=4)
-    with pytest.raises(DataError, match="only a matrix of numbers"):
+    with pytest.raises(DataError, match="only CSV, Parquet, and a matrix of numbers"):
         fitted_on(some_table()).stream(some_table(), batch_size=4)
 
 

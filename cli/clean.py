@@ -1,0 +1,44 @@
+"""`mlpengine clean`: removes the files that `data.stream` prepared."""
+
+import json
+from pathlib import Path
+
+import click
+
+from mlpengine.data.stored import remove_prepared
+from mlpengine.errors import UsageError
+from mlpengine.files import similar_file
+from mlpengine.wording import plural
+
+from .report import shortest
+from .streams import say
+
+EPILOG = """\b
+Examples:
+  mlpengine clean
+  mlpengine clean scratch/prepared --json
+"""
+
+
+@click.command("clean", epilog=EPILOG)
+@click.argument(
+    "directory", type=click.Path(path_type=Path, file_okay=False), default="runs/prepared"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+def command(directory: Path, as_json: bool) -> None:
+    """Remove the files that data.stream prepared in DIRECTORY (by default runs/prepared).
+
+    Runs that use them go on; the next run prepares them again. Other files stay.
+    """
+    if not directory.is_dir() and directory != Path("runs/prepared"):
+        raise UsageError(f"{directory}: there is no such directory{similar_file(directory)}")
+    removed, in_use = remove_prepared(directory)
+    size = sum(removed.values())
+    if as_json:
+        say(json.dumps({"removed": list(map(str, removed)), "bytes": size, "in_use": in_use}))
+        return
+    for path in removed:
+        say(str(shortest(path)))
+    say(f"removed {plural(len(removed), 'file')}, {plural(size, 'byte')}")
+    if in_use:
+        say(f"{plural(in_use, 'file is', 'files are')} being written by another process, and left")

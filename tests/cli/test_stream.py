@@ -1,0 +1,176 @@
+"""`data.stream` for CSV and Parquet: the same bits as in memory, reuse, resuming, `clean`."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mlpengine.config import load_config, parse_override
+from mlpengine.config.build import build
+from mlpengine.data import prepared as prepared_module
+from mlpengine.train.checkpoint import Checkpoints
+
+ROWS = 400
+CONFIG = """\
+data: {source: t.csv, target: y, drop: [id]}
+model: {hidden: [5]}
+training: {epochs: 3, batch_size: 32, checkpoint: {every_steps: 4}}
+report: false
+"""
+FILES = ("model.safetensors", "metrics.csv", "diagnostics.csv")
+STREAM = ("--set", "data.stream=true")
+
+
+def lines():
+    for i in range(ROWS):
+        gap = "" if i % 11 == 0 else f"{i % 17}.5"
+        word, day = ["north", "south", "east"][i * i % 3], f"2024-0{i % 9 + 1}-1{i % 7}"
+        target = i * 0.21 % 5 + (word == "east")
+        yield f"row{i},{i * 0.37 % 7:.4f},{gap},{word},{day},{i % 5 + 1},{i % 40},{target:.3f}"
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,a,gaps,word,day,w,g,y\n" + "\n".join(lines()) + "\n")
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    return path
+
+
+def train(mlpengine, out, *settings):
+    given = [word for text in settings for word in ("--set", text)]
+    ran = mlpengine("train", "c.yaml", "-o", out, "-q", "--json", *given)
+    assert (ran.code, ran.err) == (0, "")
+    return [Path(out, name).read_bytes() for name in FILES], json.loads(ran.out)["test"]
+
+
+SETTINGS = {
+    "numbers": ["data.drop=[id, word, day]"],
+    "texts, dates and gaps": ["data.missing=indicator", "data.min_count=1"],
+    "bins, and a filter": ["data.encoding=piecewise", "data.where=a > 1"],
+    "computed": ["data.features={both: a * w, more: both + 1}", "data.standardize=robust"],
+    "weights and groups": ["data.weight=w", "data.split={group: g}"],
+    "classes": ["data.target=word", "data.class_weights=balanced"],
+    "labels": ["data.target=[u, v]", "data.features={t: a}"],
+    "parquet": ["data.source=t.parquet"],
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_same_bits_as_in_memory(name, mlpengine, table, tmp_path):
+    import pandas
+
+    frame = pandas.read_csv(table)
+    frame["u"], frame["v"] = frame["g"] % 2, frame["w"] % 2
+    frame.to_csv(table, index=False)
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    in_memory = train(mlpengine, "memory", *SETTINGS[name])
+    assert train(mlpengine, "stream", *SETTINGS[name], "data.stream=true") == in_memory
+    prepared = {path: path.stat().st_mtime_ns for path in Path("runs/prepared").iterdir()}
+    assert train(mlpengine, "again", *SETTINGS[name], "data.stream=true") == in_memory
+    assert prepared == {p: p.stat().st_mtime_ns for p in Path("runs/prepared").iterdir()}
+    rows = [mlpengine("predict", run, table).out for run in ("memory", "stream")]
+    assert rows[0] == rows[1]
+
+
+def test_many_windows_give_the_bits_of_the_same_order_in_memory(
+    mlpengine, table, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(prepared_module, "BLOCK", 512)
+    settings = [parse_override("data.stream={window: 2}")]
+    streamed = build(load_config("c.yaml", settings))
+    in_memory = build(load_config("c.yaml"))
+    windows = streamed.parts["train"].windows
+    assert windows.block * windows.count * 5 < len(streamed.parts["train"])
+    object.__setattr__(in_memory.parts["train"], "windows", windows)
+    for experiment in (streamed, in_memory):
+        experiment.loop().run()
+    one, two = (each.model.mlp.params.flat for each in (streamed, in_memory))
+    assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("number", [3, 17])
+def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, monkeypatch):
+    monkeypatch.setattr(prepared_module, "BLOCK", 512)
+    whole, _ = train(mlpengine, "whole", "data.stream={window: 2}")
+    real = Checkpoints.save
+
+    def dying(store, step, *args, **options):
+        if step >= number:
+            raise KeyboardInterrupt
+        return real(store, step, *args, **options)
+
+    monkeypatch.setattr(Checkpoints, "save", dying)
+    given = ("--set", "data.stream={window: 2}")
+    assert mlpengine("train", "c.yaml", "-o", "part", "-q", *given).code == 130
+    monkeypatch.setattr(Checkpoints, "save", real)
+    assert mlpengine("clean").code == 0  # they are prepared again
+    assert mlpengine("train", "--resume", "part", "-q").code == 0
+    assert [Path("part", name).read_bytes() for name in FILES] == whole
+
+
+def test_data_that_changed_are_noticed_when_a_run_goes_on(mlpengine, table):
+    assert mlpengine("train", "c.yaml", "-o", "part", "-q", *STREAM).code == 0
+    table.write_text(table.read_text().replace("row7,", "row7,1"))
+    ran = mlpengine("train", "--resume", "part", "-q")
+    assert ran.code == 1
+    assert "its data have changed since it began" in ran.err
+
+
+def test_a_full_disk_in_the_second_pass(mlpengine, table, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        ran = mlpengine("train", "c.yaml", "-q", *STREAM)
+    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+    assert (
+        ".rows: cannot be written (No space left on device); make room and start again" in ran.err
+    )
+    assert not list(Path("runs/prepared").glob("*.part"))
+    assert mlpengine("train", "c.yaml", "-q", *STREAM).code == 0
+
+
+@pytest.mark.parametrize("command", ["check", "summary", "diagnose"])
+def test_other_commands_take_a_streamed_config(command, mlpengine, table):
+    Path("c.yaml").write_text(CONFIG.replace("y,", "y, stream: true,"))
+    ran = mlpengine(command, "c.yaml")
+    assert ran.code == 0, ran.err
+
+
+def test_evaluating_a_streamed_run(mlpengine, table):
+    _, test = train(mlpengine, "run", "data.stream=true")
+    ran = mlpengine("evaluate", "run", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["test"]["rmse"] == pytest.approx(test["rmse"])
+
+
+def test_clean(mlpengine, table):
+    assert mlpengine("clean").out == "removed 0 files, 0 bytes\n"
+    train(mlpengine, "run", "data.stream=true")
+    Path("runs/prepared/mine.rows").write_text("")
+    ran = mlpengine("clean", "--json")
+    done = json.loads(ran.out)
+    assert (len(done["removed"]), done["in_use"], done["bytes"] > 0) == (4, 0, True)
+    assert [path.name for path in Path("runs/prepared").iterdir()] == ["mine.rows"]
+    ran = mlpengine("clean", "runs/prepaired")
+    assert (ran.code, "there is no such directory - did you mean" in ran.err) == (2, True)
+
+
+MISUSE = {
+    "directory is a file": ("{directory: t.csv}", "t.csv: cannot be made (File exists)"),
+    "window": ("{window: 0}", "data.stream.window: must be at least 1 (got 0)"),
+    "unknown key": ("{windw: 2}", "data.stream.windw: unknown key - did you mean 'window'?"),
+    "kind": ("yes please", "data.stream: must be a mapping of keys (got 'yes please')"),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), MISUSE.values(), ids=MISUSE)
+def test_misuse(value, message, mlpengine, table):
+    ran = mlpengine("train", "c.yaml", "--set", f"data.stream={value}")
+    assert ran.code in (1, 2)
+    assert message in ran.err
+    assert len(ran.err.splitlines()) == 1
