@@ -65,6 +65,9 @@ from mlpengine.train.task import (
 )
 from mlpengine.train.threads import cores
 
+ROWS_AT_START = 2048
+"""Maximum number of training rows that initial weights are fitted on."""
+
 DECAY_SCHEDULES: dict[str, Callable[[int], Schedule] | None] = {
     "constant": None,
     "flat_cosine": FlatCosineSchedule,
@@ -197,6 +200,12 @@ def build(
     _freeze(file, mlp)
     seeds = _seeds(config)
     population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
+    if config.model.initializer == "unit_variance":
+        features = parts["train"].x
+        if stream:
+            raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
+        for network, seed in zip(population or [mlp], seeds, strict=True):
+            network.initialize_from(features[:: -(-len(features) // ROWS_AT_START)], seed=seed)
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
     mlp = population[0] if population else mlp
     model = Model(mlp, tables.preprocessor, loss.name, options, population)

@@ -1,10 +1,12 @@
 """Initial weights: He, Glorot and LeCun, normal and uniform, unit normal, and zeros.
 
 Weights w (out_dim, in_dim) have mean 0 and a variance chosen by the fans; biases start at 0.
+``unit_variance`` is completed by rows of features (`Mlp.initialize_from`).
 
 Sources: He et al. 2015, arXiv 1502.01852, equation 10; Glorot and Bengio 2010, equations 12, 16;
 LeCun et al. 1998, "Efficient BackProp", section 4.6; Klambauer et al. 2017, arXiv 1706.02515,
-appendix (LeCun normal for selu).
+appendix (LeCun normal for selu); Holzmueller et al. 2024, arXiv 2407.04491, section 3 and Steinwart
+2019, arXiv 1903.11482 (unit variance and biases from rows).
 """
 
 from collections.abc import Callable
@@ -26,6 +28,7 @@ VARIANCES: dict[str, Callable[[int, int], float]] = {
 INITIALIZERS = (
     *(f"{f}_{kind}" for f in VARIANCES for kind in ("normal", "uniform")),
     "unit_normal",
+    "unit_variance",
     "zeros",
 )
 
@@ -45,7 +48,7 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     if name == "zeros":
         weight[...] = 0
         return
-    if name == "unit_normal":
+    if name in ("unit_normal", "unit_variance"):  # the rows rescale the latter
         weight[...] = rng.standard_normal(weight.shape)
         return
     out_dim, in_dim = weight.shape
@@ -56,3 +59,18 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     else:
         bound = sqrt(3) * deviation
         weight[...] = rng.uniform(-bound, bound, weight.shape)
+
+
+def biases_from(z: Array, rng: np.random.Generator) -> Array:
+    """Return a bias for each column of `z` (rows, units): minus a random mixture of its rows.
+
+    A mixture has five rows, with repetition, in convex shares that are uniform on the simplex.
+    """
+    picked = rng.integers(len(z), size=(MIXED_ROWS, z.shape[1]))
+    shares = rng.standard_exponential(picked.shape)
+    shares /= shares.sum(axis=0)
+    return np.asarray(-(np.take_along_axis(z, picked, axis=0) * shares).sum(axis=0))
+
+
+MIXED_ROWS = 5
+"""Rows of the mixture of a bias."""

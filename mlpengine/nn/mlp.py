@@ -13,7 +13,7 @@ from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.nn.front import Front
 from mlpengine.nn.gradients import Gradients
-from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
     Activation,
     Network,
@@ -119,6 +119,31 @@ class Mlp(Network):
         if front is not None:
             front.initialize(self.params.views, weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
+
+    def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
+        """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
+
+        Layer by layer; then each bias becomes minus a random convex mixture of five rows of its
+        pre-activation, drawn with `seed`.  Units whose pre-activation is constant stay.  Both are
+        computed in float64.
+
+        Raises: ShapeError or DtypeError if `x` does not fit, or has no rows.
+        """
+        rows = np.asarray(x, np.float64)
+        if not len(rows):
+            raise ShapeError("initialize_from: x needs at least one row (got 0)")
+        wide = self.like(dropout=0.0, initializer="zeros", dtype="float64")
+        wide.params.flat[...] = self.params.flat
+        scratch, rng = wide.scratch(len(rows)), np.random.default_rng(seed)
+        for number, layer in enumerate(wide.layers):
+            wide.forward(rows, scratch)
+            h = scratch.activations[number - 1] if number else scratch.first
+            z = h @ wide.weights[number].T * layer.factor
+            spread = z.std(axis=0)
+            spread[spread <= 1e-12 * np.abs(z).max(axis=0)] = 1.0
+            wide.weights[number] /= spread[:, None]
+            wide.biases[number][...] = biases_from(z / spread, rng)
+        self.params.flat[...] = wide.params.flat
 
     @renamed_argument("checkpointing", "rematerialization")
     def scratch(

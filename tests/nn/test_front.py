@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlpengine import CheckpointError, Front, MeanSquaredError, Mlp, UsageError
+from mlpengine import CheckpointError, Front, MeanSquaredError, Mlp, ShapeError, UsageError
 from mlpengine.ops import LearnedActivation
 from mlpengine.optim import Adam
 from mlpengine.train.step import TrainingStep
@@ -167,3 +167,43 @@ def test_learned_activations_take_element_wise_ops_of_one_operand():
 def test_a_wrong_description_is_refused(change):
     with pytest.raises((CheckpointError, UsageError)):
         Mlp.from_dict({**recipe().to_dict(), **change})
+
+
+def pre_activations(mlp: Mlp, x: np.ndarray) -> list[np.ndarray]:
+    """Return the pre-activations of every layer without their biases."""
+    scratch = mlp.scratch(len(x))
+    mlp.forward(x, scratch)
+    inputs = [scratch.first, *scratch.activations[:-1]]
+    pairs = zip(mlp.layers, inputs, strict=True)
+    return [h @ mlp.params.views[layer.weight_name].T * layer.factor for layer, h in pairs]
+
+
+@pytest.mark.parametrize("parts", [RECIPE, {"activation": "relu", "dtype": "float64"}], ids=str)
+def test_initial_weights_fit_the_rows(parts):
+    mlp = Mlp([4, 30, 20, 3], initializer="unit_variance", seed=1, **parts)
+    x = 7 + 3 * rows(500)
+    mlp.initialize_from(x, seed=2)
+    zs = pre_activations(mlp, x)
+    for z, bias in zip(zs, mlp.biases, strict=True):
+        np.testing.assert_allclose(z.std(axis=0), 1, rtol=1e-9)
+        assert (-z.max(axis=0) <= bias).all()  # a convex mixture lies between the extremes
+        assert (bias <= -z.min(axis=0)).all()
+    first = mlp.state_dict()
+    mlp.initialize_from(x, seed=2)
+    np.testing.assert_allclose(mlp.state_dict()["0.bias"], first["0.bias"], rtol=1e-9)
+    mlp.initialize_from(x, seed=3)
+    assert (mlp.state_dict()["0.bias"] != first["0.bias"]).all()
+
+
+def test_units_that_are_constant_keep_their_weights():
+    mlp = Mlp([2, 3, 1], initializer="unit_variance", dtype="float64")
+    before = mlp.state_dict()
+    mlp.initialize_from(np.ones((9, 2)))
+    np.testing.assert_array_equal(mlp.weights[0], before["0.weight"])
+    assert np.isfinite(mlp.params.flat).all()
+    np.testing.assert_allclose(mlp.biases[0], -before["0.weight"].sum(axis=1))
+
+
+def test_initial_weights_need_rows():
+    with pytest.raises(ShapeError, match="needs at least one row"):
+        Mlp([2, 1]).initialize_from(np.ones((0, 2)))
