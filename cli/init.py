@@ -14,6 +14,7 @@ from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
 from mlpengine.errors import UsageError
 from mlpengine.files import similar_file, write_atomically
+from mlpengine.train.recipes import PRESETS
 from mlpengine.wording import plural
 
 from .progress import Meter
@@ -26,6 +27,7 @@ Examples:
   mlpengine check diamonds.yaml
   mlpengine train diamonds.yaml
   mlpengine init train.csv --test test.csv --target price
+  mlpengine init diamonds.csv --target price --preset realmlp
   mlpengine init sensors.csv --target left --target right -o -
 """
 
@@ -41,6 +43,13 @@ Examples:
     metavar="FILE",
     help="Rows of their own for the final score, in place of a fifth of DATA (data.test_source).",
 )
+@click.option(
+    "--preset",
+    type=click.Choice(PRESETS),
+    default="plain",
+    show_default=True,
+    help="The recipe that is written out.",
+)
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(
@@ -48,6 +57,7 @@ def command(
     target: tuple[str, ...],
     out: str | None,
     test: str | None,
+    preset: str,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -90,8 +100,9 @@ def command(
         schema=SCHEMA_FILE,
         test=test_source,
         reading=found.reading,
+        preset=preset,
     )
-    decided = decisions(facts, names)
+    decided = decisions(facts, names, preset)
     shown_remarks = [*found.notes, *remarks(facts)]
     if path is not None:
         write_atomically(path, text.encode())

@@ -113,13 +113,13 @@ def table(facts: dict[str, Any]) -> str:
         f"loss {facts['loss']}, {facts['dtype']}, dropout {facts['dropout']:g}",
         *_front_lines(facts.get("front")),
         "",
-        f"{'layer':>5}  {'weight':<14}{'activation':<14}{'output':<14}{'parameters':>12}"
+        f"{'layer':>5}  {'weight':<14}{'activation':<17}{'output':<14}{'parameters':>12}"
         f"{'FLOPs a step':>16}",
     ]
     for layer in facts["layers"]:
         weight, output = (" x ".join(map(str, layer[key])) for key in ("weight", "output"))
         lines.append(
-            f"{layer['layer']:>5}  {weight:<14}{_activation(layer):<14}{output:<14}"
+            f"{layer['layer']:>5}  {weight:<14}{_activation(layer):<17}{output:<14}"
             f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
         )
     sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())

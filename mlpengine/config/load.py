@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
+from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
 from mlpengine.config.renamed import rename_keys
@@ -107,6 +108,7 @@ def check_config(path: Path, document: Document) -> ConfigFile:
     Raises: ConfigError as `load_config`.
     """
     rename_keys(document)
+    fill_in(document)
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:

@@ -1,12 +1,13 @@
 """A first config for a new table: the columns to use, and a network of suitable size."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mlpengine.data import Profile
 from mlpengine.data.checks import KEEP_IF
 from mlpengine.data.reading import DEFAULT, Reading
+from mlpengine.train.recipes import recipe
 from mlpengine.wording import plural, printable
 
 FOLDS, ROWS_OF_FOLD = 8, 10
@@ -19,29 +20,6 @@ ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """The most columns and the fewest rows with which numbers get features by quantile bins."""
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
-
-
-@dataclass(frozen=True)
-class Size:
-    """Settings for tables of up to a number of rows."""
-
-    rows: float
-    hidden: str
-    lr: str
-    weight_decay: str
-    epochs: int
-    batch_size: int
-    patience: int
-
-
-SIZES = (
-    Size(1_000, "[256, 256, 256]", "1e-3", "0.02", 60, 32, 20),
-    Size(4_000, "[256, 256, 256]", "1e-3", "0.02", 60, 64, 20),
-    Size(20_000, "[128, 128]", "2e-3", "0.05", 60, 128, 20),
-    Size(FOLDED_ROWS, "[128, 128]", "2e-3", "0.01", 24, 256, 10),
-    Size(float("inf"), "[256, 128]", "2e-3", "0.01", 40, 256, 20),
-)
-"""By number of rows; measured on 19 tables with eight folds (November 2026)."""
 
 
 def folds_for(rows: int) -> int | None:
@@ -58,6 +36,7 @@ def propose(
     schema: str,
     test: str | None = None,
     reading: Reading = DEFAULT,
+    preset: str = "plain",
 ) -> str:
     """Return a commented config, as YAML, that predicts `target` from the other columns.
 
@@ -66,7 +45,8 @@ def propose(
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
     reason; those that explain nearly all of the target stay, with a comment.
     """
-    size = size_for(profile.n_rows)
+    sections = recipe(preset, str(profile.task), profile.n_rows)
+    encoding = _encoding(profile, target) if preset == "plain" else []
     lines = [
         f"{SCHEMA_LINE}{schema}",
         f"# Predicts {printable(', '.join(target))} from {printable(profile.source)}: "
@@ -84,34 +64,66 @@ def propose(
         *_missing(profile, target),
         *_formulas(profile, target),
         *_balance(profile),
-        *_encoding(profile, target),
+        *encoding,
+        *(f"  {key}: {_flow(value)}" for key, value in sections.get("data", {}).items()),
         *_split(profile, own_test=test is not None),
-        "",
-        "model:",
-        f"  hidden: {size.hidden}",
-        "  activation: relu",
-        "",
-        f"optimizer: {{name: adamw, lr: {size.lr}, weight_decay: {size.weight_decay}}}",
-        "schedule: cosine  # lr falls to zero over the epochs",
-        "",
-        "training:",
-        *_folds(profile.n_rows),
-        f"  epochs: {size.epochs}",
-        f"  batch_size: {size.batch_size}",
-        "  clip_norm: 1.0",
-        f"  early_stopping: {{patience: {size.patience}}}  # the best epoch's weights are kept",
     ]
+    for name in ("model", "optimizer", "schedule", "training"):
+        lines += [*([""] if name != "schedule" else []), *_section(name, sections[name])]
+    folds = lines.index("training:") + 1
+    lines[folds:folds] = _folds(profile.n_rows)
     return "\n".join(lines) + "\n"
 
 
-def size_for(rows: int) -> Size:
-    """Return the settings for a table of this many rows."""
-    return next(size for size in SIZES if rows <= size.rows)
+COMMENTS = {
+    ("model", "learned_activation"): "x + alpha (f(x) - x), one learned alpha for each unit",
+    ("model", "front"): "each number also as mixtures of its cosines; then a factor for each",
+    ("model", "parametrization"): "weights of size 1, products divided by the root of inputs",
+    ("model", "initializer"): "so that pre-activations of training rows have variance 1",
+    ("optimizer", "decay_schedule"): "the decay falls to zero over the last half",
+    ("optimizer", "groups"): "factors of lr and weight_decay",
+    ("schedule", "cosine"): "lr falls to zero over the epochs",
+    ("schedule", "coslog"): "lr rises and falls in waves, each twice as long",
+    ("training", "early_stopping"): "the best epoch's weights are kept",
+}
+"""Remarks in a config, by section and key."""
+
+WIDTH = 100
+"""Columns beyond which a mapping is written as lines."""
 
 
-def decisions(profile: Profile, target: Sequence[str]) -> list[str]:
+def _section(name: str, options: Mapping[str, Any]) -> list[str]:
+    """Return a section of a recipe as YAML: in one line if it has three short options or fewer."""
+    if name == "schedule":
+        shown = options["name"] if len(options) == 1 else _flow(options)
+        return [f"schedule: {shown}  # {COMMENTS[name, options['name']]}"]
+    if name == "optimizer" and len(options) <= 3:
+        return [f"{name}: {_flow(options)}"]
+    lines = [f"{name}:"]
+    for key, value in options.items():
+        remark = f"  # {COMMENTS[name, key]}" if (name, key) in COMMENTS else ""
+        flow = f"  {key}: {_flow(value)}{remark}"
+        if len(flow) <= WIDTH or not isinstance(value, Mapping):
+            lines.append(flow)
+        else:
+            lines.append(f"  {key}:{remark}")
+            lines += [f"    {inner}: {_flow(one)}" for inner, one in value.items()]
+    return lines
+
+
+def _flow(value: Any) -> str:
+    """Return a value as YAML in one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_flow(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") -> list[str]:
     """Return what `propose` decided, a line each, with the key of the config that changes it."""
-    size, folds = size_for(profile.n_rows), folds_for(profile.n_rows)
+    sections = recipe(preset, str(profile.task), profile.n_rows)
+    folds = folds_for(profile.n_rows)
     lines = [f"{profile.task} of {printable(', '.join(target))} (data.task)"]
     column = next(column for column in profile.columns if column.name == target[0])
     few = column.kind in ("number", "integer") and column.distinct > 2
@@ -119,11 +131,11 @@ def decisions(profile: Profile, target: Sequence[str]) -> list[str]:
         count = plural(column.distinct, "different number")
         lines = [f"{lines[0]}: {count}, taken for classes; data.task: regression predicts a number"]
     networks = f"{folds} networks of" if folds else "one network of"
-    hidden = size.hidden.strip("[]").replace(", ", "-")
-    epochs = plural(size.epochs, "epoch")
+    hidden = "-".join(map(str, sections["model"]["hidden"]))
+    epochs = plural(sections["training"]["epochs"], "epoch")
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden} units, up to {epochs} ({keys})")
-    if _encoding(profile, target):
+    if preset == "plain" and _encoding(profile, target):
         lines.append("numbers also by quantile bins (data.encoding)")
     dropped = [name for name in profile.drop if name not in target]
     if dropped:

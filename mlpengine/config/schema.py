@@ -26,6 +26,7 @@ from mlpengine.config.sweep import SweepSection
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import FormulaActivation
+from mlpengine.train.recipes import Preset
 
 DEFAULT_VALIDATION = 0.15
 """Share of rows for validation, unless given or replaced by folds or a file."""
@@ -228,6 +229,9 @@ class FrontSection(Section):
 class ModelSection(Section):
     """The network between the features and the target."""
 
+    preset: Preset | None = Field(
+        default=None, description="A recipe for what the config leaves out: plain or realmlp."
+    )
     hidden: list[Count] = Field(
         default=[64, 64], max_length=1000, description="Sizes of hidden layers."
     )

@@ -1,0 +1,53 @@
+"""Presets: recipes of a network and its training, which fill in what a config leaves out.
+
+``model: {preset: realmlp}`` in a config is short for its keys; `mlpengine init --preset` writes
+them out.  A key that the config gives wins.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlpengine.config.reader import Document
+from mlpengine.train.recipes import PRESETS, recipe
+
+
+def fill_in(document: Document) -> None:
+    """Put what the config's preset says, and the config does not, into the document.
+
+    A preset that is unknown is left to the check of the whole config.
+    """
+    model, data = document.data.get("model"), document.data.get("data")
+    preset = model.get("preset") if isinstance(model, dict) else None
+    if preset not in PRESETS or not isinstance(data, dict):
+        return
+    task = data.get("task", "auto")
+    if preset == "realmlp" and task in ("auto", None):
+        text = "realmlp needs data.task: classification, regression or multilabel"
+        document.report(("model", "preset"), text)
+        return
+    sections = recipe(str(preset), str(task))
+    split = data.get("split")
+    if isinstance(split, dict) and split.get("validation") == 0:
+        sections = {**sections, "training": {**sections["training"], "early_stopping": None}}
+    _merge(document.data, sections)
+
+
+def _merge(given: dict[str, Any], preset: Mapping[str, Any]) -> None:
+    """Add the preset's keys that are not given, at every depth; another name is another option."""
+    for key, value in preset.items():
+        if key not in given:
+            given[key] = _copied(value)
+            continue
+        mine = given[key]
+        if not isinstance(value, dict):
+            continue
+        if isinstance(mine, str) and mine == value.get("name"):
+            given[key] = mine = {"name": mine}
+        if isinstance(mine, dict) and mine.get("name", value.get("name")) == value.get("name"):
+            _merge(mine, value)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return list(value) if isinstance(value, list) else value

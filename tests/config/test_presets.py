@@ -1,0 +1,103 @@
+"""Presets: short for the keys that `init` writes out."""
+
+import pytest
+
+from mlpengine.config import load_config
+from mlpengine.config.build import build
+from mlpengine.config.proposal import propose
+from mlpengine.data import profile, read_table
+from mlpengine.errors import ConfigError
+from mlpengine.train.recipes import PRESETS
+
+SECTIONS = ("model", "optimizer", "schedule", "training")
+
+
+def load(folder, text):
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def table(folder, rows=4500):
+    path = folder / "rows.csv"
+    lines = (f"{i % 97},{i % 13 / 7},{(i % 97) * 2.5 + i % 5}" for i in range(rows))
+    path.write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    return read_table(path)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_says_what_init_writes_out(preset, tmp_path):
+    facts = profile(table(tmp_path), ["y"])
+    text = propose(facts, ["y"], source="rows.csv", schema="s.json", preset=preset)
+    assert "preset:" not in text
+    written = load(tmp_path, text).config
+    head = "data: {source: rows.csv, target: y, task: regression}\n"
+    short = load(tmp_path, head + f"model: {{preset: {preset}}}\n").config
+    for name in SECTIONS:
+        expected, got = (getattr(c, name).model_dump() for c in (written, short))
+        chosen_by_rows = {"preset": None, "folds": None}
+        assert got | chosen_by_rows == expected | chosen_by_rows
+    assert written.data.standardize == short.data.standardize
+
+
+def test_what_the_config_says_wins(tmp_path):
+    config = load(
+        tmp_path,
+        "data: {source: rows.csv, target: y, task: regression, standardize: standard}\n"
+        "model: {preset: realmlp, hidden: [8], front: {scaling: false}}\n"
+        "optimizer: {lr: 0.5, groups: {biases: {lr: 1.0}}}\n"
+        "schedule: cosine\n"
+        "training: {epochs: 3}\n",
+    ).config
+    assert config.data.standardize == "standard"
+    assert config.model.hidden == [8]
+    assert config.model.front.embedding.kind == "pbld"
+    assert not config.model.front.scaling
+    assert config.optimizer.lr == 0.5
+    assert config.optimizer.betas == [0.9, 0.95]
+    assert config.optimizer.groups["biases"].lr == 1.0
+    assert config.optimizer.groups["biases"].weight_decay == 0.0
+    assert config.schedule.name == "cosine"
+    assert (config.training.epochs, config.training.batch_size) == (3, 256)
+
+
+def test_another_optimizer_takes_nothing_of_the_preset(tmp_path):
+    text = (
+        "data: {source: rows.csv, target: y, task: regression, split: {validation: 0}}\n"
+        "model: {preset: realmlp}\noptimizer: sgd\n"
+    )
+    config = load(tmp_path, text).config
+    assert (config.optimizer.name, config.optimizer.lr) == ("sgd", 0.01)
+    assert config.training.early_stopping is None
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("{preset: realmlp}", "config.yaml:2: model.preset: realmlp needs data.task"),
+        ("{preset: realmpl}", "did you mean 'realmlp'"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_refused(model, message, tmp_path):
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, f"data: {{source: rows.csv, target: y}}\nmodel: {model}\n")
+    assert message in str(error.value)
+
+
+def test_a_preset_builds_all_of_it_and_the_resolved_config_says_the_same(tmp_path):
+    table(tmp_path, 300)
+    text = "data: {source: rows.csv, target: y, task: regression}\nmodel: {preset: realmlp}\n"
+    file = load(tmp_path, text)
+    experiment = build(file)
+    mlp, optimizer = experiment.model.mlp, experiment.step.optimizer
+    assert mlp.front.embedded == 2
+    assert mlp.learned_activation
+    assert mlp.parametrization == "neural_tangent"
+    assert {run.lr for run in optimizer.runs} == {0.1, 6.0, 1.0}
+    assert optimizer.scheduled_decay(0) == 0.02
+    z = mlp.predict(experiment.parts["train"].x)
+    assert z.std() == pytest.approx(1, rel=0.2)  # of the rows that the weights were fitted on
+    again = load(tmp_path, file.resolved())
+    assert again.config.model_dump(exclude={"name", "data"}) == file.config.model_dump(
+        exclude={"name", "data"}
+    )
