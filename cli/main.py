@@ -145,10 +145,10 @@ def run(args: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        return _explain(error)
+        return explain(error)
 
 
-def _explain(error: Exception) -> int:
+def explain(error: Exception) -> int:
     """Print an expected error and return its exit code; raise any other."""
     from mlpengine.errors import MlpEngineError
 

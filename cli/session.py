@@ -146,7 +146,10 @@ class Session:
         self.measured = Measured()
         self.column_verdicts = cell_verdicts(experiment.file, experiment.tables)
         if checkpoint:
-            experiment = replace(experiment, threads=checkpoint.header["environment"]["threads"])
+            threads = checkpoint.header["environment"]["threads"]
+            if experiment.step.ranks is not None:
+                threads = min(threads, experiment.threads)
+            experiment = replace(experiment, threads=threads)
         self.experiment = experiment
         resolved = directory.path / RESOLVED
         self._config = (

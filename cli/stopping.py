@@ -8,6 +8,8 @@ from types import FrameType
 
 import click
 
+from mlpengine.train.ranks import Ranks
+
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 if hasattr(signal, "SIGHUP"):  # of a closed terminal; Windows has none
     EXIT_CODES[signal.SIGHUP] = 129
@@ -21,7 +23,10 @@ def handled() -> list[signal.Signals]:
 
 
 class Stopping:
-    """The signal that was received, if any; `code` is the exit code that it leads to."""
+    """The signal that was received, if any; `code` is the exit code that it leads to.
+
+    If `quiet`, as one of several ranks is, it prints nothing.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.code, self._quiet = 0, quiet
@@ -40,11 +45,21 @@ class Stopping:
             os._exit(code)
         self.code = code
         if self._stop is None:
-            _say(b"interrupted\n")
+            self._say(b"interrupted\n")
             raise SystemExit(code)  # a callback from C may swallow it: then `attach` stops
-        if not self._quiet:
-            _say(b"\nstopping after this step; again to leave at once\n")
+        self._say(b"\nstopping after this step; again to leave at once\n")
         self._stop()
+
+    def share_code(self, ranks: Ranks | None) -> None:
+        """Take over the code of the lowest rank that has one; all ranks call this."""
+        if ranks is not None:
+            self.code = ranks.first(self.code or None) or 0
+
+    def _say(self, text: bytes) -> None:
+        """Write to the descriptor: the stream may have been interrupted by the handler."""
+        if not self._quiet:
+            with suppress(OSError):  # the terminal may be gone
+                os.write(2, text)
 
 
 @contextmanager
@@ -57,12 +72,6 @@ def stops(*, quiet: bool = False) -> Iterator[Stopping]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _say(text: bytes) -> None:
-    """Write to the descriptor: the stream may have been interrupted by this handler."""
-    with suppress(OSError):  # the terminal may be gone
-        os.write(2, text)
 
 
 def leave(state: Stopping) -> None:

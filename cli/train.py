@@ -1,7 +1,9 @@
 """`mlpengine train`: from a config to a run directory with a model."""
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -11,6 +13,7 @@ from mlpengine.config.build import Experiment, build
 from mlpengine.errors import RunError, UsageError
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.model import Model, load
+from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import RunDirectory
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
@@ -18,6 +21,7 @@ from mlpengine.wording import plural
 from .pictures import pictures
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
+from .ranks import aborting, compare, follow, is_root, on_all, start_ranks
 from .report import report
 from .session import RESOLVED, START, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
@@ -32,6 +36,7 @@ Examples:
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
   mlpengine train --from runs/first --set data.source=new.csv --set training.epochs=20
+  mpiexec -n 2 mlpengine train configs/digits.yaml --set training.shards=2
 """
 
 
@@ -64,6 +69,7 @@ Examples:
 @click.option(
     "--seeds", type=click.IntRange(2), help="Short for --set training.seeds=N: mean and spread."
 )
+@click.option("--mpi", is_flag=True, help="Several ranks, under a launcher other than mpiexec.")
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
@@ -78,6 +84,7 @@ def command(
     epochs: int | None,
     seed: int | None,
     seeds: int | None,
+    mpi: bool,
     dry_run: bool,
     profile: bool,
     verbose: bool,
@@ -90,11 +97,48 @@ def command(
     Ctrl-C ends training after the current step and saves it; --resume goes on from there.
     --resume RUN --epochs N trains a run on to N epochs, from its last weights and optimizer state:
     from there on the learning rate is that of a run of N epochs, and early stopping starts to wait
-    anew.
+    anew. Under mpiexec the ranks share each batch; training.shards is a multiple of their number.
     """
-    other = (config, out, origin, seed, seeds)
-    if resume is not None and (settings or dry_run or any(value is not None for value in other)):
-        raise UsageError("--resume: a run goes on as it began; give --epochs or nothing else")
+    ranks = start_ranks(mpi)
+    root = is_root(ranks)
+    quiet = quiet or not root
+
+    def start() -> Start:
+        other = (config, out, origin, seed, seeds)
+        if resume is not None and (settings or dry_run or any(one is not None for one in other)):
+            raise UsageError("--resume: a run goes on as it began; give --epochs or nothing else")
+        if resume is None and config is None and origin is None:
+            raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
+        if ranks and (dry_run or profile):
+            raise UsageError("--dry-run, --profile: need one process (got mpiexec)")
+        overrides = given_overrides(settings, epochs, seed, seeds)
+        model = None if origin is None else load(origin)
+        return Start(config or resume or _config_of(origin), overrides, out, model)
+
+    with stops(quiet=not root) as state, aborting(ranks, state), ExitStack() as opened:
+        begin = on_all(ranks, start)
+        if resume is not None:
+            begin = reopened(resume, epochs, ranks, opened)
+        experiment = on_all(ranks, lambda: begin.build(ranks))
+        if dry_run:
+            say(dry_run_report(experiment, as_json))
+            return
+        if ranks:
+            on_all(ranks, lambda: compare(ranks, experiment))
+        if ranks and not root:
+            on_all(ranks, lambda: None)  # while rank 0 opens the run
+            follow(experiment, ranks, begin.checkpoint, state, waits_anew=begin.epochs is not None)
+        else:
+            callbacks = progress(quiet, verbose)
+            session = on_all(ranks, lambda: begin.session(experiment, callbacks, opened))
+            run(session, state, ranks, profile=profile, quiet=quiet, as_json=as_json)
+    leave(state)
+
+
+def given_overrides(
+    settings: Sequence[str], epochs: int | None, seed: int | None, seeds: int | None
+) -> list[Override]:
+    """Return the settings of the command line that replace those of the config."""
     overrides = [parse_override(text) for text in settings]
     if epochs is not None:
         overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
@@ -102,21 +146,7 @@ def command(
         overrides.append(Override("--seed", ("seed",), str(seed)))
     if seeds is not None:
         overrides.append(Override("--seeds", ("training", "seeds"), str(seeds)))
-    callbacks = progress(quiet, verbose)
-    with stops() as state:
-        if resume is not None:
-            session = resumed_session(resume, callbacks, epochs)
-        else:
-            start = None if origin is None else load(origin)
-            if config is None and origin is None:
-                raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
-            experiment = build(load_config(config or _config_of(origin), overrides), start=start)
-            if dry_run:
-                say(dry_run_report(experiment, as_json))
-                return
-            session = new_session(experiment, out, callbacks, start)
-        run(session, state, profile=profile, quiet=quiet, as_json=as_json)
-    leave(state)
+    return overrides
 
 
 def _config_of(run: Path | None) -> Path:
@@ -126,64 +156,99 @@ def _config_of(run: Path | None) -> Path:
     return run / RESOLVED
 
 
-def new_session(
-    experiment: Experiment,
-    out: Path | None,
-    callbacks: list[Progress],
-    start: Model | None = None,
-) -> Session:
-    """Return the session of a new run, in a directory of its own."""
-    directory = RunDirectory.create(out or Path("runs") / experiment.file.name)
-    with ExitStack() as on_failure:
-        on_failure.callback(directory.close)
-        session = Session(experiment, directory, callbacks, start=start)
-        session.write_inputs()
-        on_failure.pop_all()
-    return session
+@dataclass(frozen=True)
+class Start:
+    """What a run starts from: a config, or an earlier run with its newest checkpoint, if any.
+
+    The weights are those of `model`, if there is one; `epochs` are given for a run that goes on to
+    more of them.  `directory` is that of the earlier run; None on a rank other than 0, which opens
+    none.
+    """
+
+    config: Path
+    overrides: Sequence[Override] = ()
+    out: Path | None = None
+    model: Model | None = None
+    checkpoint: Checkpoint | None = None
+    epochs: int | None = None
+    directory: RunDirectory | None = None
+
+    @classmethod
+    def of(cls, directory: RunDirectory, epochs: int | None = None) -> "Start":
+        """Return what the run in an open directory goes on from.
+
+        Raises: RunError if it was stopped before that, or its config was edited; UsageError for
+        `epochs` of a run without a checkpoint.
+        """
+        if not (directory.path / RESOLVED).is_file():
+            raise RunError(
+                f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to "
+                "go on from: train again"
+            )
+        checkpoint = find_checkpoint(directory)
+        check_config(directory, checkpoint)
+        overrides = _longer(directory, checkpoint, epochs)
+        weights = directory.path / START
+        model = Model.load(weights) if checkpoint is None and weights.is_file() else None
+        config = directory.path / RESOLVED
+        return cls(config, overrides, None, model, checkpoint, epochs, directory)
+
+    def build(self, ranks: Ranks | None = None) -> Experiment:
+        """Read config and data, and create everything that trains on them."""
+        file = load_config(self.config, self.overrides)
+        preprocessor = saved_preprocessor(self.checkpoint) if self.checkpoint else None
+        return build(file, preprocessor, start=self.model, ranks=ranks)
+
+    def session(
+        self, experiment: Experiment, callbacks: list[Progress], opened: ExitStack
+    ) -> Session:
+        """Return the session, of a new run in a directory of its own; `opened` closes it.
+
+        Raises: UsageError for a number of epochs that the run has made already.
+        """
+        if self.directory is None:
+            directory = RunDirectory.create(self.out or Path("runs") / experiment.file.name)
+            opened.callback(directory.close)
+            session = Session(experiment, directory, callbacks, start=self.model)
+            session.write_inputs()
+            return session
+        session = Session(experiment, self.directory, callbacks, self.checkpoint)
+        if self.epochs is not None:
+            done = len(session.loop.history.rows)
+            if self.epochs <= done:
+                session.logs.close()
+                text = f"the run has {plural(done, 'epoch')} already (got {self.epochs})"
+                raise UsageError(f"--epochs: {text}")
+            for loop in getattr(session.loop, "members", [session.loop]):
+                loop.best.waited = 0
+        return session
 
 
-def resumed_session(path: Path, callbacks: list[Progress], epochs: int | None = None) -> Session:
-    """Return the session of an earlier run, at its newest checkpoint or at its start.
+def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitStack) -> Start:
+    """Return the start of an earlier run; only rank 0 opens and locks its directory.
 
     `epochs` replaces its number of epochs.
     """
-    with ExitStack() as on_failure:
+
+    def open_run() -> Start:
         directory = RunDirectory.open(path)
-        on_failure.callback(directory.close)
-        session = session_in(directory, callbacks, epochs)
-        on_failure.pop_all()
-    return session
+        opened.callback(directory.close)
+        return Start.of(directory, epochs)
+
+    if ranks is None:
+        return open_run()
+    start = on_all(ranks, open_run if ranks.rank == 0 else lambda: None)
+    shared = ranks.of_root(start and replace(start, directory=None))
+    return start or shared or Start(path)
 
 
 def session_in(
     directory: RunDirectory, callbacks: list[Progress], epochs: int | None = None
 ) -> Session:
     """Return the session that goes on in a directory which this process has opened."""
-    if not (directory.path / RESOLVED).is_file():
-        raise RunError(
-            f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to go "
-            "on from: train again"
-        )
-    checkpoint = find_checkpoint(directory)
-    check_config(directory, checkpoint)
-    preprocessor = saved_preprocessor(checkpoint) if checkpoint else None
-    overrides = _longer(directory, checkpoint, epochs)
-    start = directory.path / START
-    experiment = build(
-        load_config(directory.path / RESOLVED, overrides),
-        preprocessor,
-        start=Model.load(start) if checkpoint is None and start.is_file() else None,
-    )
-    session = Session(experiment, directory, callbacks, checkpoint)
-    if epochs is not None:
-        done = len(session.loop.history.rows)
-        if epochs <= done:
-            session.logs.close()
-            text = f"the run has {plural(done, 'epoch')} already (got {epochs})"
-            raise UsageError(f"--epochs: {text}")
-        for loop in getattr(session.loop, "members", [session.loop]):
-            loop.best.waited = 0
-    return session
+    start = Start.of(directory, epochs)
+    with ExitStack() as opened:
+        return start.session(start.build(), callbacks, opened)
 
 
 def _longer(
@@ -208,7 +273,15 @@ def _longer(
     return overrides
 
 
-def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_json: bool) -> None:
+def run(
+    session: Session,
+    state: Stopping,
+    ranks: Ranks | None,
+    *,
+    profile: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Run a session to its end and print the result."""
     experiment = session.experiment
     profiler = Profiler(session) if profile else None
@@ -217,6 +290,7 @@ def run(session: Session, state: Stopping, *, profile: bool, quiet: bool, as_jso
     state.attach(session.loop.stop)
     with closing(session), pinned(experiment.blas_threads):
         result = session.run()
+        state.share_code(ranks)
         outcome = session.finish(result)
         if profiler:
             profiler.saved()
@@ -238,6 +312,8 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
     members = experiment.model.members
     several = f"{len(members)} of " if members else ""
     size = f"{plural(len(mlp.params), 'parameter')}, {mlp.dtype}"
+    if ranks := experiment.step.ranks:
+        threads = f"{ranks.size} ranks of {threads}"
     lines = [
         f"data     {config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
         f"network  {several}{sizes}, {size}, {threads}",

@@ -1,5 +1,6 @@
 """Construction of the network, loss, optimizer and loop from a checked config."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import cast
@@ -51,6 +52,8 @@ from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
 from mlpengine.train.population import Population
+from mlpengine.train.ranks import Ranks
+from mlpengine.train.shards import shards_problem
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import (
@@ -64,6 +67,8 @@ from mlpengine.train.task import (
     task_for,
 )
 from mlpengine.train.threads import cores
+
+_log = logging.getLogger("mlpengine")
 
 ROWS_AT_START = 2048
 """Maximum number of training rows that initial weights are fitted on."""
@@ -168,12 +173,14 @@ def build(
     preprocessor: Preprocessor | None = None,
     tables: Tables | None = None,
     start: Model | None = None,
+    ranks: Ranks | None = None,
 ) -> Experiment:
     """Read the data of a config and create everything that trains on it.
 
     A fitted `preprocessor`, that of a model or checkpoint, replaces a new one; `tables` are what
     `read_tables` returned, if it was called before. Training starts from the weights of `start`,
-    whose preprocessing it uses, if one is given.
+    whose preprocessing it uses, if one is given. Several `ranks` share the work of the training
+    step; each calls this function.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
@@ -214,7 +221,13 @@ def build(
             _copy_weights(file, start.networks[k % len(start.networks)], network)
     given = config.training.threads
     threads = min(cores(), len(seeds)) if given == "auto" else given
-    builder = _StepBuilder(file, loss, model, parts, 1 if population else threads)
+    if ranks is not None:
+        if population:
+            raise file.wrong(("training",), "ranks share one network (no seeds, no folds)")
+        if threads > ranks.cores:
+            _log.warning("warning: training.threads: each rank takes %d, its share", ranks.cores)
+            threads = ranks.cores
+    builder = _StepBuilder(file, loss, model, parts, 1 if population else threads, ranks)
     members = tuple(builder.members(tables.folds, seeds))
     return Experiment(file, tables, task, parts, model, loss, members, threads)
 
@@ -233,6 +246,7 @@ class _StepBuilder:
     model: Model
     parts: dict[str, Split]
     threads: int
+    ranks: Ranks | None = None
 
     def members(self, folds: Array | None, seeds: Sequence[int]) -> Iterator[Member]:
         """Yield the members, each without one of `folds` if there are any."""
@@ -254,7 +268,9 @@ class _StepBuilder:
             yield Member(step, seed, rows[k], validation)
 
     def _step(self, mlp: Mlp, batch_size: int, rows: int, backend: str) -> TrainingStep:
-        training = self.file.config.training
+        training, ranks = self.file.config.training, self.ranks
+        if problem := shards_problem(training.shards, batch_size, ranks.size if ranks else 1):
+            raise self.file.wrong(("training", "shards"), problem)
         step = TrainingStep(
             mlp,
             self.loss,
@@ -266,6 +282,9 @@ class _StepBuilder:
             backend=backend,
             threads=self.threads,
             rematerialization=training.rematerialization,
+            shards=training.shards,
+            comm=ranks.comm if ranks else None,
+            reduce=training.reduce,
         )
         if short := rows % batch_size:
             step.bound(short)  # from here on `step.executor` is that of the whole run

@@ -332,6 +332,15 @@ class TrainingSection(Section):
     freeze: list[int] = Field(
         default=[], description="Layers that stay as they are, counted from 0 or, back, from -1."
     )
+    shards: Count = Field(
+        default=1,
+        description="Parts of a batch whose gradients are added: a power of two, and a multiple of "
+        "the ranks under mpiexec.",
+    )
+    reduce: Literal["tree", "fast"] = Field(
+        default="tree",
+        description="How ranks add gradients: with the same bits for any number, or as MPI likes.",
+    )
     clip_norm: Positive | None = Field(default=None, description="Largest global gradient norm.")
     clip: ClipSection | None = Field(
         default=None, description="Another rule for large gradients, in place of clip_norm."

@@ -149,7 +149,8 @@ class Diagnostics(Uncopyable):
             norm: global norm of the gradients before clipping; by default, that of `grads`.
             clipped_norm: the norm after clipping; layers' gradients are divided by their ratio.
             lr: learning rate of the step.
-            rows: numbers of the batch's rows; by default, positions in the batch.
+            rows: numbers of the batch's rows, of which the buffers may hold the first ones; by
+                default, positions in the batch.
 
         Returns: whether `values` is a new sample.
         """
@@ -225,6 +226,10 @@ class Diagnostics(Uncopyable):
         rows: Array | None,
     ) -> None:
         values, batch = self.values, probes.scratch.batch_size
+        if rows is not None and len(rows) > batch:  # the buffers are those of a shard
+            batch = len(rows)
+            self.batch_size = max(self.batch_size, batch)
+        probes.rows.mean_rows[()] = batch
         values[:] = self._unknown
         probes.measure(clipped_norm / norm if norm else 1.0, values)
         self.noise.add(probes.rows.summarize(values, rows), norm, batch, values)

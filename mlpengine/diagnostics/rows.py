@@ -34,6 +34,7 @@ class RowProbe:
 
     Attributes:
         norms: (batch,), the norms of the rows' gradients, float64.
+        mean_rows: 0-d, the number of rows of the loss's mean, of which the buffers may have a part.
         norm_calls: the calls that set `norms` only.
         calls: the calls that set `norms` and `totals`.
         totals: (2, layers + 1), float64, sum and sum of squares of the input and of each layer's
@@ -44,6 +45,7 @@ class RowProbe:
         layers, batch, dtype = len(buffers), len(buffers[0].x), buffers[0].x.dtype
         self._batch, self._top = batch, max(1, ceil(TOP_SHARE * batch))
         self.norms: Array = np.zeros(batch)
+        self.mean_rows: Array = np.array(float(batch))
         self.totals: Array = np.zeros((2, layers + 1))
         self.sizes = [buffers[0].x.size, *(b.y.size for b in buffers)]
         self._sorted = np.zeros(batch)
@@ -78,12 +80,12 @@ class RowProbe:
 
     def _finish(self, inputs: Array, deltas: Array) -> Calls:
         """Yield the calls that sum over the layers."""
-        one, batch = np.ones((), inputs.dtype), np.array(float(self._batch))
+        one = np.ones((), inputs.dtype)
         yield call(np.add, inputs, one, inputs)
         yield call(np.multiply, inputs, deltas, inputs)
         yield call(np.add.reduce, inputs, 0, np.float64, self.norms)
         yield call(np.sqrt, self.norms, self.norms)
-        yield call(np.multiply, self.norms, batch, self.norms)
+        yield call(np.multiply, self.norms, self.mean_rows, self.norms)
 
     def moments(self) -> list[tuple[float, float]]:
         """Return mean and standard deviation of the input and of each layer's activations."""

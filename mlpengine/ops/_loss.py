@@ -28,7 +28,8 @@ class BoundLoss(Uncopyable):
     """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
 
     `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
-    empty if the loss was bound without `d_output`.
+    empty if the loss was bound without `d_output`.  The value is a sum over rows divided by
+    `mean_rows`.
     """
 
     output: Array
@@ -38,6 +39,7 @@ class BoundLoss(Uncopyable):
     value: Array
     forward: tuple[Call, ...]
     backward: tuple[Call, ...]
+    mean_rows: int
     _quietly: Callable[..., None] = field(default_factory=quiet_runner, repr=False)
 
     @cached_property
@@ -105,10 +107,13 @@ class Loss(GradOp):
         *,
         weighted: bool = False,
         target: Spec | None = None,
+        mean_rows: int | None = None,
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
-        `target` is the spec of the targets, for losses that accept several kinds.
+        `target` is the spec of the targets, for losses that accept several kinds.  `mean_rows` is
+        the number of rows of the mean, if `output` holds only a part of them: the values and
+        gradients of all parts add up to those of the mean.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -123,6 +128,7 @@ class Loss(GradOp):
         named = {k: s if s is None else np.zeros(s.shape, s.dtype) for k, s in specs.items()}
         named |= {"output": output, "dy": None}
         value = np.zeros((), np.float64)
+        mean_rows = len(output) if mean_rows is None else mean_rows
         operands = [named[name] for name in self.signature.operands]
         forward = tuple(self.forward(*operands, out=value, **self._pick(named, "forward")))
         backward: tuple[Call, ...] = ()
@@ -131,8 +137,14 @@ class Loss(GradOp):
             slots = (d_output, None, None)
             work = self._pick(named, "backward")
             backward = tuple(self.backward(*residuals, out=slots, **work))
-        buffers = (named["target"], named["weight"], value)
-        return BoundLoss(output, d_output, *buffers, forward, backward)  # type: ignore[arg-type]
+        if mean_rows != len(output):
+            share = len(output) / mean_rows
+            forward += (call(np.multiply, value, np.array(share), value),)
+            if d_output is not None:
+                factor = np.array(share, d_output.dtype)
+                backward += (call(np.multiply, d_output, factor, d_output),)
+        buffers = (named["target"], named["weight"], value, forward, backward, mean_rows)
+        return BoundLoss(output, d_output, *buffers)  # type: ignore[arg-type]
 
     def _pick(self, named: dict[str, Array | None], rule: Direction) -> dict[str, Array | None]:
         return {name: named[name] for name in self.signature.work[rule]}

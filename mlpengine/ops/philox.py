@@ -32,13 +32,16 @@ class Philox:
 
     Attributes:
         seed, step: whole numbers of 64 bits.
-        state: both, as (2,) of uint64, which compiled code reads.
+        row: the row of the batch at which the matrices that are drawn begin.
+        rows: maximum number of rows of a batch, where it is cut into several matrices; else 0.
+        state: seed, step and row, as (3,) of uint64, which compiled code reads.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
     """
 
     def __init__(self, seed: int, step: int = 0) -> None:
-        self.state: Array = np.array([seed, step], np.uint64)
+        self.state: Array = np.array([seed, step, 0], np.uint64)
+        self.rows = 0
         self._streams: list[_Stream] = []
 
     @classmethod
@@ -66,6 +69,15 @@ class Philox:
     def step(self, step: int) -> None:
         self.state[1] = step
 
+    @property
+    def row(self) -> int:
+        """The row of the batch at which matrices begin."""
+        return int(self.state[2])
+
+    @row.setter
+    def row(self, row: int) -> None:
+        self.state[2] = row
+
     def advance(self) -> None:
         """Go on to the next step."""
         self.state[1] += np.uint64(1)
@@ -75,15 +87,16 @@ class Philox:
         columns = out.shape[-1] if out.ndim else 1
         rows = out.size // max(columns, 1)
         width = padded_columns(columns)
-        fitting = [s for s in self._streams if s.number == stream and s.nbytes >= rows * width]
+        nbytes = max(rows, self.rows) * width
+        fitting = [s for s in self._streams if s.number == stream and s.nbytes >= nbytes]
         if not fitting:
-            fitting = [_Stream(self, stream, rows * width)]
+            fitting = [_Stream(self, stream, nbytes)]
             self._streams += fitting
         smallest = min(fitting, key=lambda s: s.nbytes)
         yield call(smallest.write, out.reshape(rows, columns), width)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"state": self.state.copy(), "_streams": []}
+        return {"state": self.state.copy(), "rows": self.rows, "_streams": []}
 
     def __repr__(self) -> str:
         return f"Philox(seed={self.seed}, step={self.step})"
@@ -119,8 +132,9 @@ class _Stream:
             self._first = first
             self._start[...] = first
             replay(self._calls)
-        rows = self._bytes[step - first, : len(out) * width].reshape(len(out), width)
-        np.copyto(out, rows[:, : out.shape[1]])
+        start = self._rng.row * width
+        part = self._bytes[step - first, start : start + len(out) * width]
+        np.copyto(out, part.reshape(len(out), width)[:, : out.shape[1]])
 
     def _bind(self) -> Array:
         """Bind the calls that compute the bytes, and return those: a row for each step."""

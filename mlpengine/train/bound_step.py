@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlpengine.buffers import Uncopyable
+from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.data import gather
+from mlpengine.errors import UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.spec import Array, Call
+from mlpengine.train.nonfinite import Fault, locate_nonfinite
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
@@ -29,11 +32,53 @@ class BoundStep(Uncopyable):
     calls: tuple[Call, ...]
     fused: "Executor | None" = None
     """The whole step, update included, as machine code; then `calls` is empty."""
+    update: "Executor | None" = None
+    """What follows `calls`, from the norm to the update, as machine code."""
+
+    @property
+    def value(self) -> float:
+        """The loss of the batch, after `calls`."""
+        return float(self.loss.value)
 
     @property
     def buffers(self) -> Data:
         """The buffers that a batch is written into."""
         return self.scratch.input, self.loss.target, self.loss.sample_weight
+
+    def targets(self) -> Iterator[Array]:
+        """Yield the buffers of targets and weights."""
+        yield self.loss.target
+        if self.loss.sample_weight is not None:
+            yield self.loss.sample_weight
+
+    def gather(self, data: Data, order: Array) -> None:
+        """Copy the rows `order` of `data` into the buffers."""
+        for rows, buffer in zip(data, self.buffers, strict=True):
+            if rows is not None and buffer is not None:
+                gather(rows, order, buffer)
+
+    def write(self, x: Array, y: Array, weight: Array | None) -> None:
+        """Copy a batch into the buffers.
+
+        Raises: ShapeError or DtypeError; UsageError for weights that are missing or not wanted.
+        """
+        write_into(self.scratch.input, x, "training step: x")
+        write_into(self.loss.target, y, "training step: y")
+        if self.loss.sample_weight is not None:
+            if weight is None:
+                raise UsageError("training step: made with weighted=True, needs sample_weight")
+            write_into(self.loss.sample_weight, weight, "training step: sample_weight")
+        elif weight is not None:
+            raise UsageError("training step: make it with weighted=True to use sample_weight")
+
+    def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
+        """Return the place of the first number that is not finite, or None.
+
+        `first` is the number of the first row; unless `alone`, the gradients are sums to which
+        other rows contribute.  Raises: IndexRangeError where a label or target is the reason.
+        """
+        quiet_runner()(replay, self.loss.forward)
+        return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
     def misfits(self, data: Data, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""

@@ -6,6 +6,7 @@ from mlpengine.nn import Mlp
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.spec import Array, Spec
 from mlpengine.train.nonfinite import bad_rows
+from mlpengine.train.ranks import Ranks
 from mlpengine.train.task import Split, Task
 from mlpengine.wording import plural
 
@@ -84,12 +85,14 @@ def standard_errors(
 class Evaluator:
     """Runs a network without dropout over splits, in buffers that are allocated once.
 
+    Several `ranks` share the rows; each gets all outputs, and the values that rank 0 computes.
+
     Attributes:
         output: (rows, out_dim), the outputs of the last split, valid until the next `run`.
     """
 
-    def __init__(self, mlp: Mlp, loss: Loss, task: Task) -> None:
-        self.mlp = mlp
+    def __init__(self, mlp: Mlp, loss: Loss, task: Task, ranks: Ranks | None = None) -> None:
+        self.mlp, self.ranks = mlp, ranks
         self._scorer = Scorer(loss, task, mlp.sizes[-1], mlp.dtype)
         self._scratch = mlp.scratch(ROWS, training=False)
         self._outputs = np.empty((0, mlp.sizes[-1]), mlp.dtype)
@@ -100,12 +103,25 @@ class Evaluator:
         if len(part) > len(self._outputs):
             self._outputs = np.empty((len(part), self.mlp.sizes[-1]), self.mlp.dtype)
         self.output = self._outputs[: len(part)]
+        ranks, chunks = self.ranks, -(-len(part) // ROWS)
+        shares = [slice(0, chunks)]
+        if ranks is not None:
+            shares = [ranks.share(chunks, rank) for rank in range(ranks.size)]
+        rows = [slice(*(min(c * ROWS, len(part)) for c in (s.start, s.stop))) for s in shares]
+        self._compute(part, rows[ranks.rank if ranks else 0])
+        if ranks is None:
+            return self._scorer.run(self.output, part, full=full)
+        ranks.exchange(self.output, rows)
+        first = ranks.rank == 0
+        return ranks.of_root(self._scorer.run(self.output, part, full=full) if first else {})
+
+    def _compute(self, part: Split, rows: slice) -> None:
+        """Write the outputs of these rows of a split."""
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
-            for start in range(0, len(part), ROWS):
-                rows = slice(start, min(start + ROWS, len(part)))
-                scratch = self._scratch.for_rows(rows.stop - rows.start)
-                self.output[rows] = self.mlp.forward(part.x[rows], scratch)
-        return self._scorer.run(self.output, part, full=full)
+            for start in range(rows.start, rows.stop, ROWS):
+                chunk = slice(start, min(start + ROWS, rows.stop))
+                scratch = self._scratch.for_rows(chunk.stop - chunk.start)
+                self.output[chunk] = self.mlp.forward(part.x[chunk], scratch)
 
 
 def odd_value(part: Split, output: Array) -> str:

@@ -5,8 +5,9 @@ compiled in part.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -27,9 +28,10 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.spec import Call
+from mlpengine.spec import Array, Call
 from mlpengine.tape.binding import Instruction
 from mlpengine.train.bound_step import BoundStep
+from mlpengine.train.shards import Buffers, Shards
 
 _log = logging.getLogger("mlpengine")
 
@@ -71,34 +73,70 @@ class StepBuilder:
     weighted: bool
     threads: int
 
-    def build(self, scratch: Scratch, grads: Gradients, executor: str) -> tuple[BoundStep, str]:
-        """Return the step on these buffers and its executor, which is NumPy if compiling fails."""
-        loss = self.loss.bind(scratch.output, grads.d_output, weighted=self.weighted)
+    def build(self, buffers: Buffers, rows: int, executor: str) -> tuple[BoundStep, str]:
+        """Return the step for `rows` rows and its executor, which is NumPy if compiling fails.
+
+        Raises: ShapeError if the buffers have fewer rows.
+        """
         if executor == "compiled":
             try:
-                return self._compiled(scratch, grads, loss), executor
+                return self._bind(buffers, rows, compiled=True), executor
             except CompileError as reason:
                 _log.warning("backend: NumPy runs instead of compiled code (%s)", reason)
-        calls = (*scratch.calls, *loss.calls, *grads.calls(scratch))
-        return BoundStep(scratch, grads, loss, calls), "numpy"
+        return self._bind(buffers, rows, compiled=False), "numpy"
 
-    def _compiled(self, scratch: Scratch, grads: Gradients, loss: BoundLoss) -> BoundStep:
-        parts = _StepParts(scratch, grads, self.loss, loss, self.threads)
-        clipping = self.clip.describe(scratch.mlp.params) if self.clip else Clipping()
+    def _bind(self, buffers: Buffers, rows: int, *, compiled: bool) -> BoundStep:
+        if isinstance(buffers, Shards):
+            shard = partial(self._gradients, mean_rows=rows, compiled=compiled)
+            return buffers.bind(rows, shard, self._update(buffers) if compiled else None)
+        scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
+        if compiled and (fused := self._fused(scratch, grads)):
+            return fused
+        return self._gradients(scratch, grads, mean_rows=rows, compiled=compiled)
+
+    def _gradients(
+        self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
+    ) -> BoundStep:
+        """Return the calls up to the gradients, without an update."""
+        parts = self._parts(scratch, grads, mean_rows)
+        loss = parts.bound_loss
+        calls = parts.calls() if compiled else (*scratch.calls, *loss.calls, *grads.calls(scratch))
+        return BoundStep(scratch, grads, loss, tuple(calls))
+
+    def _parts(self, scratch: Scratch, grads: Gradients, mean_rows: int) -> "_StepParts":
+        output, d_output = scratch.output, grads.d_output
+        loss = self.loss.bind(output, d_output, weighted=self.weighted, mean_rows=mean_rows)
+        return _StepParts(scratch, grads, self.loss, loss, self.threads)
+
+    def _fused(self, scratch: Scratch, grads: Gradients) -> BoundStep | None:
+        """Return the whole step as one program, or None if a part of it has no compiled rule."""
+        parts = self._parts(scratch, grads, scratch.batch_size)
+        loss = parts.bound_loss
+        gathered = scratch.input, loss.target, loss.sample_weight
+        fused = self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
+        return None if fused is None else BoundStep(scratch, grads, loss, (), fused)
+
+    def _update(self, shards: Shards) -> Executor | None:
+        """Return norm, clipping and update alone, or None if they have no compiled rule."""
+        build = partial(compile_program, dtype=shards.total.dtype, batch=1)
+        return self._with_update(build, (), shards.total)
+
+    def _with_update(
+        self,
+        build: Callable[..., Executor],
+        instructions: Sequence[InstructionLike],
+        grads: Array,
+        **options: Any,
+    ) -> Executor | None:
+        clipping = self.clip.describe(self.optimizer.params) if self.clip else Clipping()
+        update = self.optimizer.describe_update()
         try:
             if clipping is None:
                 raise UnsupportedError(type(self.clip).__name__)
-            fused = parts.compile(
-                parts.instructions,
-                update=self.optimizer.describe_update(),
-                clipping=clipping,
-                grads=grads.flat,
-                gathered=(scratch.input, loss.target, loss.sample_weight),
-            )
-            return BoundStep(scratch, grads, loss, (), fused)
+            return build(instructions, update=update, clipping=clipping, grads=grads, **options)
         except UnsupportedError as reason:
             _log.debug("compiled: the step is split (%s)", reason)
-        return BoundStep(scratch, grads, loss, tuple(parts.calls()))
+            return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +157,7 @@ class _StepParts:
             self.loss,
             (bound.output, bound.target, bound.sample_weight),
             (bound.d_output, bound.value),
+            mean_rows=bound.mean_rows,
         )
         backward = self.grads.bind(self.scratch).instructions
         return [*self.scratch.program.instructions, loss, *backward]

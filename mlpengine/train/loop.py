@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
 from mlpengine.buffers import Uncopyable
-from mlpengine.data import Batches, gather
-from mlpengine.errors import NumericalError, UsageError
+from mlpengine.data import Batches
+from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
@@ -140,6 +141,9 @@ class Loop(Uncopyable):
     `state_dict` holds everything that later steps depend on: a loop with the same settings that
     loads it continues with the same bits.
 
+    Where the step has several ranks, all of them make the same loop, each with callbacks of its
+    own; a callback that stops the loop within an epoch ends it one step later.
+
     `on_nonfinite` is the rule for a step whose loss or gradient is not finite; such a step updates
     nothing.
 
@@ -165,7 +169,7 @@ class Loop(Uncopyable):
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = epochs, early_stopping
         self.nonfinite = on_nonfinite or NonfiniteRule()
-        self.evaluator = Evaluator(step.mlp, step.loss, task)
+        self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks)
         used = len(train) if rows is None else rows
         windows = train.windows if rows is None else None
         self.batches = Batches(used, step.batch_size, seed=seed, windows=windows)
@@ -229,20 +233,27 @@ class Loop(Uncopyable):
     def stop(self) -> None:
         """End training after the current step, or the current call of many steps.
 
-        Either takes milliseconds.  A signal handler or another thread may call it.
+        Either takes milliseconds.  A signal handler or another thread may call it, and any rank.
         """
         self._stop = True
+        if self.step.ranks is not None:
+            self.step.ranks.wants_stop = True
 
     def run(self) -> Result:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
         self.begin()
         try:
-            while self.ending is None and not self._stop and self.run_epoch():
+            while self.ending is None and not self._stopped() and self.run_epoch():
                 pass
         except NumericalError as error:
             self.abandon(error)
             raise
         return self.finish(self.ending or "interrupted")
+
+    def _stopped(self) -> bool:
+        """Return whether no further epoch is to begin, on any rank."""
+        ranks = self.step.ranks
+        return self._stop if ranks is None else ranks.agree_to_stop()
 
     def begin(self) -> None:
         """Call the callbacks before the first `run_epoch`."""
@@ -287,6 +298,10 @@ class Loop(Uncopyable):
         began = perf_counter()
         if not self._train_epoch():
             return False
+        if ranks := self.step.ranks:
+            drift = ranks.difference({"weights": crc32(self.step.mlp.params.flat.data)})
+            if drift:
+                raise RunError(f"epoch {self.epoch}: {drift}")
         if not self.is_finite:
             raise NumericalError(
                 f"step {self.steps}: weights must be finite after the update (lower the "
@@ -327,6 +342,7 @@ class Loop(Uncopyable):
         """Run the remaining steps of the epoch; return whether the epoch is complete."""
         step, hooks, sums = self.step, self._hooks["on_train_batch_end"], self._sums
         many = self.many if self._may_skip else None
+        ranks = self.step.ranks
         self.epoch = len(self.history.rows) + 1
         for indices in self.batches.epoch():
             rows = len(indices)
@@ -343,7 +359,7 @@ class Loop(Uncopyable):
             self.batch_rows = indices
             for call in hooks:
                 call(self)
-            if self._stop:
+            if self._stop if ranks is None else ranks.stops:
                 break
             if many is not None:
                 self._skip_ahead(many)
@@ -381,10 +397,7 @@ class Loop(Uncopyable):
     def fill(self, bound: BoundStep, indices: Array) -> None:
         """Gather rows of the training part into the buffers of a step."""
         train = self.train
-        gather(train.x, indices, bound.scratch.input)
-        gather(train.y, indices, bound.loss.target)
-        if train.weights is not None and bound.loss.sample_weight is not None:
-            gather(train.weights, indices, bound.loss.sample_weight)
+        bound.gather((train.x, train.y, train.weights), indices)
 
     def _end_epoch(self, spent: float) -> None:
         validation = self._validate(self.validation) if self.validation else {}

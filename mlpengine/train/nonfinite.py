@@ -1,6 +1,7 @@
 """Location of the first number that is not finite."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,38 +19,58 @@ def bad_rows(array: Array) -> Array:
     return np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
 
 
-def locate_nonfinite(scratch: Scratch, grads: Gradients) -> str:
-    """Return a message with the place of the first non-finite number of the last step.
+class Fault(NamedTuple):
+    """A number that is not finite: its `place`, in words, and the rows of the batch at fault.
+
+    The `rows` are those of the first array of rows that is not finite.
+    """
+
+    place: str
+    rows: list[int]
+
+
+def locate_nonfinite(
+    scratch: Scratch, grads: Gradients, first: int = 0, *, sums: bool = True
+) -> Fault | None:
+    """Return the first non-finite number of the last step, or None.
 
     The input comes first, then parameters and activations in forward order, then gradients in
-    backward order.  Layers count from 0, rows from 0 within the batch.
+    backward order; the gradients of parameters only with `sums`.  Layers count from 0, rows from
+    0 within the batch, of which `first` is the first in these buffers.
     """
-    rows = bad_rows(scratch.input)
-    if rows.size:
-        return f"the input is not, in {_rows(rows)}"
+    faults = _faults(scratch, grads, first, sums=sums)
+    fault = next(faults, None)
+    if fault is None or fault.rows:
+        return fault
+    return Fault(fault.place, next((later.rows for later in faults if later.rows), []))
+
+
+def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> Iterator[Fault]:
+    def rows_of(array: Array, place: str) -> Iterator[Fault]:
+        rows = (bad_rows(array) + first).tolist()
+        if rows:
+            yield Fault(f"{place} is not, in {_rows(rows)}", rows)
+
+    yield from rows_of(scratch.input, "the input")
     views = scratch.mlp.params.views
     front = [name for name in views if name.startswith("front.")]
     if wrong := _first_nonfinite(views, front):
-        return f"front, forward: {wrong} is not"
+        yield Fault(f"front, forward: {wrong} is not", [])
     for number, layer in enumerate(scratch.mlp.layers):
         if wrong := _first_nonfinite(views, layer.names):
-            return f"layer {number}, forward: {wrong} is not"
+            yield Fault(f"layer {number}, forward: {wrong} is not", [])
         try:
-            rows = bad_rows(scratch.program.value(scratch.recording.layer_outputs[number]))
+            output = scratch.program.value(scratch.recording.layer_outputs[number])
         except TapeError:  # not kept under balanced rematerialization
             continue
-        if rows.size:
-            return f"layer {number}, forward: its output is not, in {_rows(rows)}"
+        yield from rows_of(output, f"layer {number}, forward: its output")
     for number in reversed(range(len(scratch.mlp.layers))):
-        rows = bad_rows(grads.d_hidden[number])
-        if rows.size:
-            return f"layer {number}, backward: the gradient of its output is not, in {_rows(rows)}"
-        layer = scratch.mlp.layers[number]
-        if _first_nonfinite(grads.views, layer.names):
-            return f"layer {number}, backward: the gradient of its parameters is not"
-    if wrong := _first_nonfinite(grads.views, front):
-        return f"front, backward: the gradient of {wrong} is not"
-    return "the loss overflows, although every output is finite"
+        where = f"layer {number}, backward: the gradient of its"
+        yield from rows_of(grads.d_hidden[number], f"{where} output")
+        if sums and _first_nonfinite(grads.views, scratch.mlp.layers[number].names):
+            yield Fault(f"{where} parameters is not", [])
+    if sums and (wrong := _first_nonfinite(grads.views, front)):
+        yield Fault(f"front, backward: the gradient of {wrong} is not", [])
 
 
 def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:
@@ -57,7 +78,7 @@ def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:
     return next((n for n in names if not np.isfinite(views[n]).all()), "")
 
 
-def _rows(rows: Array) -> str:
-    shown = ", ".join(str(r) for r in rows[:SHOWN_ROWS])
+def _rows(rows: Sequence[int]) -> str:
+    shown = ", ".join(map(str, rows[:SHOWN_ROWS]))
     more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
     return f"row{'s' if len(rows) > 1 else ''} {shown}{more} of the batch"

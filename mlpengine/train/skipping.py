@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from mlpengine.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.spec import Array
-from mlpengine.train.nonfinite import SHOWN_ROWS, bad_rows
+from mlpengine.train.nonfinite import SHOWN_ROWS
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Places
 from mlpengine.wording import plural
@@ -68,16 +68,11 @@ class NonfiniteRule:
 
 
 def name_rows(step: TrainingStep, rows: Array, places: Places | None = None) -> str:
-    """Return the training rows of the first array that is not finite, or "" if it has none.
-
-    The input comes first, then the activations in forward order, then the gradients of the rows
-    in backward order.
-    """
-    for array in (step.scratch.input, *step.scratch.activations, *reversed(step.grads.d_hidden)):
-        bad = rows[bad_rows(array)]
-        if bad.size:
-            shown = ", ".join(str(row) for row in bad[:SHOWN_ROWS])
-            more = f" and {len(bad) - SHOWN_ROWS} more" if len(bad) > SHOWN_ROWS else ""
-            origin = f" ({places.row(int(bad[0]))})" if places else ""
-            return f"; training row{'s' if len(bad) > 1 else ''} {shown}{more}{origin}"
-    return ""
+    """Return the training rows at fault in a step that failed on `rows`, or "" if none is."""
+    bad = rows[step.bad_rows]
+    if not bad.size:
+        return ""
+    shown = ", ".join(str(row) for row in bad[:SHOWN_ROWS])
+    more = f" and {len(bad) - SHOWN_ROWS} more" if len(bad) > SHOWN_ROWS else ""
+    origin = f" ({places.row(int(bad[0]))})" if places else ""
+    return f"; training row{'s' if len(bad) > 1 else ''} {shown}{more}{origin}"

@@ -3,16 +3,16 @@
 from copy import copy
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_update
-from mlpengine.buffers import quiet_runner, replay, write_into
+from mlpengine.buffers import quiet_runner, replay
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError, UsageError
-from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
@@ -22,11 +22,17 @@ from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.train.bound_step import BoundStep, Data
-from mlpengine.train.nonfinite import locate_nonfinite
+from mlpengine.train.ranks import Ranks
+from mlpengine.train.shards import Buffers, Reduce, Shards
 
 if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
     from mlpengine.backends.compiled import Executor
 
+
+BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_update", "grads", "scratch")
+"""Attributes that a copy makes for itself."""
 
 BACKENDS = (*get_args(BackendName), "compiled")
 """What `backend` of a training step may be."""
@@ -48,16 +54,25 @@ class TrainingStep:
         threads: maximum for a compiled step, which uses fewer where more would not be faster.  The
             result is the same, bit for bit, for every number of threads.
         rematerialization: as for `Mlp.scratch`.
+        shards: number of parts that a batch is cut into, a power of two.  The result depends on
+            it, but not on the number of ranks that compute them.
+        comm: a communicator of mpi4py whose ranks, a divisor of `shards`, share the work.  All of
+            them make the same calls on whole batches, of which each reads its own rows.
+        reduce: how the ranks' gradients are added: ``tree`` in an order that `shards` fixes, or
+            ``fast``, as MPI chooses.
 
     Attributes:
         executor: what runs the steps, ``compiled`` or ``numpy``; both are deterministic.
-        scratch, grads: the buffers of the last step.
+        scratch, grads: the buffers of the last step; of its first shard on this rank, if there
+            are several, but ``grads.flat`` is the gradient of the batch.
         loss_value: of the last step, mean over its rows.
         grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
         clipped_steps: number of steps of the last `run_fused` whose gradients were clipped.
+        bad_rows: rows at fault in the last step that was not finite.
+        ranks: the ranks of `comm`, or None.
 
-    Raises: NumericalError from a call whose loss or gradient is not finite; the parameters and
-    the optimizer are as before that step.
+    Raises: NumericalError from a call whose loss or gradient is not finite, on every rank; the
+    parameters and the optimizer are as before that step.
     """
 
     @renamed_argument("checkpointing", "rematerialization")
@@ -74,6 +89,9 @@ class TrainingStep:
         backend: str = "auto",
         threads: int = 1,
         rematerialization: Rematerialization = "keep",
+        shards: int = 1,
+        comm: "Comm | None" = None,
+        reduce: Reduce = "tree",
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"training step: batch_size must be at least 1 (got {batch_size})")
@@ -90,38 +108,48 @@ class TrainingStep:
         self.executor = "compiled" if backend == "compiled" else "numpy"
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
-        rules = "auto" if backend == "compiled" else backend
-        scratch = mlp.scratch(batch_size, backend=rules, rematerialization=rematerialization)
-        self._start(scratch, mlp.gradients(batch_size))
+        self.bad_rows: list[int] = []
+        self.shards, self.reduce = shards, reduce
+        self.ranks = None if comm is None else Ranks(comm)
+        self._agreed = False
+        self.rules = "auto" if backend == "compiled" else backend
+        self.rematerialization = rematerialization
+        self._start(self._make_buffers())
 
-    def _start(self, scratch: Scratch, grads: Gradients) -> None:
+    def _start(self, buffers: Buffers) -> None:
         """Bind the step for full batches."""
-        self._full = self._bind(scratch, grads)
-        self._bound = {self.batch_size: self._full}
-        self._update = tuple(self.optimizer.calls(grads.flat))
-        self._clip = self._bind_clip()
+        self._buffers = buffers
         self._quietly = quiet_runner()
         self._largest_update = largest_update(self.mlp.dtype)
-        self.scratch, self.grads = scratch, grads
+        self._bound: dict[int, BoundStep] = {}
+        self._full = self.bound(self.batch_size)
+        self.scratch, self.grads = self._full.scratch, self._full.grads
+        self._update = tuple(self.optimizer.calls(self.grads.flat))
+        self._clip = self._bind_clip()
+
+    def _make_buffers(self) -> Buffers:
+        def scratch(rows: int) -> Scratch:
+            return self.mlp.scratch(
+                rows, backend=self.rules, rematerialization=self.rematerialization
+            )
+
+        if self.shards == 1 and self.ranks is None:
+            return scratch(self.batch_size), self.mlp.gradients(self.batch_size)
+        settings = self.batch_size, self.shards, self.ranks, self.reduce
+        return Shards(self.mlp, *settings, make=scratch)
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
         rows = np.asarray(x)
         bound = self.bound(len(rows))
-        write_into(bound.scratch.input, rows, "training step: x")
-        write_into(bound.loss.target, np.asarray(y), "training step: y")
-        if bound.loss.sample_weight is not None:
-            if sample_weight is None:
-                raise UsageError("training step: made with weighted=True, needs sample_weight")
-            weights = np.asarray(sample_weight)
-            write_into(bound.loss.sample_weight, weights, "training step: sample_weight")
-        elif sample_weight is not None:
-            raise UsageError("training step: make it with weighted=True to use sample_weight")
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        bound.write(rows, np.asarray(y), weights)
         return self.run(bound)
 
     def bound(self, rows: int) -> BoundStep:
-        """Return the step for `rows` rows: write ``scratch.input`` and ``loss.target``, then `run`.
+        """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
 
+        Without shards a batch may also be written to its ``scratch.input`` and ``loss.target``.
         The same executor runs all numbers of rows: if the step for one number cannot be compiled,
         none is.  Call this for all numbers before training, so that the executor does not change.
         Raises: ShapeError for no rows, or more than the batch size.
@@ -130,11 +158,10 @@ class TrainingStep:
         if bound is None:
             if not rows:
                 raise ShapeError("training step: x needs at least one row (got 0)")
-            full, executor = self._full, self.executor
-            bound = self._bind(full.scratch.for_rows(rows), full.grads.for_rows(rows))
-            self._bound[rows] = bound
-            if self.executor != executor:
-                self._bound = {n: self._bind(b.scratch, b.grads) for n, b in self._bound.items()}
+            executor = self.executor
+            bound = self._bound[rows] = self._bind(rows)
+            if self.executor != executor and len(self._bound) > 1:
+                self._bound = {n: self._bind(n) for n in self._bound}
                 self._full = self._bound[self.batch_size]
                 bound = self._bound[rows]
         return bound
@@ -147,9 +174,14 @@ class TrainingStep:
         return float(self._quietly(self._run, bound))
 
     def _run(self, bound: BoundStep) -> float:
+        if self.ranks is not None and not self._agreed:
+            self._compare_ranks(self.ranks)
         self.mlp.rng.step = self.optimizer.steps
         replay(bound.calls)
-        self.loss_value = value = float(bound.loss.value)
+        self.loss_value = value = bound.value
+        if bound.update is not None:
+            bound.update.call.loss = value
+            return self._make_fused(bound, bound.update)
         norm, self.clipped_norm = self._clip()
         self.grad_norm = norm
         optimizer = self.optimizer
@@ -158,6 +190,16 @@ class TrainingStep:
             self._raise_nonfinite(bound)
         replay(self._update)
         return value
+
+    def _compare_ranks(self, ranks: Ranks) -> None:
+        """Raise UsageError, on every rank, unless the ranks make the same steps."""
+        names = ("shards", "batch_size", "weighted", "executor", "reduce")
+        values = {name: getattr(self, name) for name in names}
+        values |= {"sizes": self.mlp.sizes, "dtype": str(self.mlp.dtype)}
+        values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
+        if difference := ranks.difference(values):
+            raise UsageError(f"training step: {difference}")
+        self._agreed = True
 
     def run_many(
         self, x: Array, y: Array, order: Array, sample_weight: Array | None = None
@@ -199,9 +241,7 @@ class TrainingStep:
                 self._raise_nonfinite(bound)
             return
         for i in range(len(losses)):
-            for rows, buffer in zip(data, bound.buffers, strict=True):
-                if rows is not None and buffer is not None:
-                    rows.take(order[i * batch : (i + 1) * batch], 0, buffer, "clip")
+            bound.gather(data, order[i * batch : (i + 1) * batch])
             losses[i] = self.run(bound)
             norms[i] = self.grad_norm
 
@@ -275,14 +315,15 @@ class TrainingStep:
         self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, clipped
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
-        step, norm = self.optimizer.steps + 1, self.clipped_norm
+        step, norm, self.bad_rows = self.optimizer.steps + 1, self.clipped_norm, []
         if isfinite(self.loss_value) and isfinite(norm):
             lr = self.optimizer.scheduled_lr(self.optimizer.steps)
             raise NumericalError(
                 f"step {step}: the update must be finite (lr {lr:g}, gradient norm {norm:g})"
             )
-        quiet_runner()(replay, bound.loss.forward)  # raises where a label or target is the reason
-        place = locate_nonfinite(bound.scratch, bound.grads)
+        fault = bound.find_fault()
+        self.bad_rows = fault.rows if fault else []
+        place = fault.place if fault else "the loss overflows, although every output is finite"
         raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
 
     def _bind_clip(self) -> Apply:
@@ -298,11 +339,11 @@ class TrainingStep:
 
         return measure
 
-    def _bind(self, scratch: Scratch, grads: Gradients) -> BoundStep:
+    def _bind(self, rows: int) -> BoundStep:
         from mlpengine.train.executors import StepBuilder  # 20 ms that few imports need
 
         builder = StepBuilder(self.loss, self.optimizer, self.clip, self.weighted, self.threads)
-        bound, self.executor = builder.build(scratch, grads, self.executor)
+        bound, self.executor = builder.build(self._buffers, rows, self.executor)
         return bound
 
     def __getstate__(self) -> dict[str, Any]:
@@ -310,23 +351,20 @@ class TrainingStep:
 
         A shallow copy shares network, loss, optimizer and clipping rule, and has its own buffers.
         """
-        names = ("mlp", "loss", "optimizer", "clip", "batch_size", "weighted", "threads")
-        results = ("executor", "loss_value", "grad_norm", "clipped_norm", "clipped_steps")
+        buffers = self._buffers
+        last = next(r for r, b in self._bound.items() if b.scratch is self.scratch)
         return {
-            **{name: getattr(self, name) for name in (*names, *results)},
-            "buffers": (copy(self._full.scratch), copy(self._full.grads)),
-            "targets": {r: (b.loss.target, b.loss.sample_weight) for r, b in self._bound.items()},
-            "last": self.scratch.batch_size,
+            **{k: v for k, v in vars(self).items() if k not in BOUND},
+            "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
+            "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
+            "last": last,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        scratch, grads = state.pop("buffers")
-        targets, last = state.pop("targets"), state.pop("last")
+        buffers, targets, last = (state.pop(name) for name in ("buffers", "targets", "last"))
         vars(self).update(state)
-        self._start(scratch, grads)
-        for rows, (target, weights) in targets.items():
-            loss = self.bound(rows).loss
-            loss.target[...] = target
-            if loss.sample_weight is not None:
-                loss.sample_weight[...] = weights
+        self._start(buffers)
+        for rows, given in targets.items():
+            for buffer, values in zip(self.bound(rows).targets(), given, strict=True):
+                buffer[...] = values
         self.scratch, self.grads = self.bound(last).scratch, self.bound(last).grads

@@ -15,11 +15,16 @@ from typing import Any
 from threadpoolctl import threadpool_info, threadpool_limits
 
 
+def usable_cores() -> set[int]:
+    """Return the numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(usable_cores())
 
 
 @contextmanager

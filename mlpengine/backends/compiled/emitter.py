@@ -187,8 +187,11 @@ class Emitter:
         if kernel.op.layer == 0:
             step = Loop("i", "first", "last", [f"{rng}[1]++;"])
             self._add(f"{name}_step", "prepare", 1, "The generator's next step", [step], [rng])
-        span = f"first * {width}, last * {width}"
-        body = [f"draw_bytes({kernel.out.name}, {rng}, {kernel.op.layer}, {span});"]
+        span = f"before + first * {width}, before + last * {width}"
+        body = [
+            f"const long before = {rng}[2] * {width}; // bytes of the batch's rows before these",
+            f"draw_bytes({kernel.out.name} - before, {rng}, {kernel.op.layer}, {span});",
+        ]
         buffers = [kernel.out.name, rng]
         self._add(name, "rows", kernel.out.rows, kernel.text, body, buffers)
 

@@ -107,7 +107,10 @@ class ColumnSum:
 
 @dataclass(eq=False)
 class LossRows:
-    """A loss, row by row: its gradient, and each row's value for the sum that follows."""
+    """A loss, row by row: its gradient, and each row's value for the sum that follows.
+
+    Both are divided by `mean_rows`, the rows of the mean, of which the program may have a part.
+    """
 
     op: GradOp
     output: Value
@@ -115,6 +118,7 @@ class LossRows:
     weight: Value | None
     d_output: Value | None
     value: Array
+    mean_rows: int
     text: str
 
     @property

@@ -32,7 +32,7 @@ def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
 def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[Statement]:
     """Return the statements of a row; a vector has a lane for each column of the target."""
     output, target, slot, count = kernel.output, kernel.target, kernel.d_output, loss.columns
-    entries = max(target.rows * target.columns, 1)
+    entries = max(kernel.mean_rows * target.columns, 1)
     share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
     f = loss.formulas
     value, t = f.entry, f.target
@@ -113,14 +113,14 @@ def _column_scale(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     weights = getattr(kernel.op, "class_weights", None)
     if weights is None:
         return ()
-    numbers = ", ".join(_number(w / max(kernel.output.rows, 1), layout) for w in weights)
+    numbers = ", ".join(_number(w / kernel.mean_rows, layout) for w in weights)
     size = padded_length(len(weights), layout.lanes)
     return [f"static const real column_scale[{size}] = {{{numbers}}};"]
 
 
 def _target_rows(kernel: LossRows, layout: Layout) -> str:
     """Return the statement that sets the vector q to q / batch of the columns j to j + n."""
-    op, target, batch = kernel.op, kernel.target, max(kernel.output.rows, 1)
+    op, target, batch = kernel.op, kernel.target, kernel.mean_rows
     smoothing = float(op.label_smoothing)  # type: ignore[attr-defined]
     columns = kernel.output.columns
     scaled = op.class_weights is not None  # type: ignore[attr-defined]

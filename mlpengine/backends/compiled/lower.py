@@ -44,13 +44,17 @@ class InstructionLike(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LossInstruction:
-    """A bound loss as an instruction: reads output, target, weight; writes gradient and value."""
+    """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
+
+    The value is a sum over rows divided by `mean_rows`, by default the rows of the output.
+    """
 
     op: GradOp
     reads: tuple[Array | None, ...]
     writes: tuple[Array | None, ...]
     kind: str = "loss"
     work: Mapping[str, Array] = field(default_factory=dict)
+    mean_rows: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +105,8 @@ def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:
     if op is None:
         return [_column_sum(instruction, values)]
     direction: Direction = "backward" if instruction.kind == "backward" else "forward"
-    if instruction.kind == "loss":
-        return [_loss(instruction, op, values)]
+    if isinstance(instruction, LossInstruction):
+        return [_loss(instruction, values)]
     if op.name == "linear":
         rule = _linear_backward if direction == "backward" else _linear_forward
         return rule(instruction, values, op.factor)  # type: ignore[attr-defined]
@@ -117,7 +121,8 @@ def _kernels(instruction: InstructionLike, values: Values) -> list[Kernel]:
     return [_map(instruction, op, direction, values)]
 
 
-def _loss(instruction: InstructionLike, op: GradOp, values: Values) -> LossRows:
+def _loss(instruction: LossInstruction, values: Values) -> LossRows:
+    op = instruction.op
     if not has_rows(op):
         raise UnsupportedError(op.name)
     output, target, weight = (
@@ -130,7 +135,9 @@ def _loss(instruction: InstructionLike, op: GradOp, values: Values) -> LossRows:
     if len(output.array.shape) != 2:
         raise UnsupportedError("losses of anything but rows of outputs")
     d_output = None if slot is None else values.write(slot, "d_output")
-    return LossRows(op, output, target, weight, d_output, total, f"{op.name}, and its gradient")
+    rows = output.rows if instruction.mean_rows is None else instruction.mean_rows
+    text = f"{op.name}, and its gradient"
+    return LossRows(op, output, target, weight, d_output, total, max(rows, 1), text)
 
 
 def _column_sum(instruction: InstructionLike, values: Values) -> ColumnSum:

@@ -53,7 +53,9 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 #ifdef LABEL_ERROR
   if (LABEL_ERROR[0]) return BAD_LABEL;
 #endif
-#ifdef ROW_LOSS
+#ifndef ROW_LOSS
+  loss = call->loss; /* an update alone: of the gradients of this loss */
+#else
   loss = sum_in_order(ROW_LOSS, BATCH);
   if (thread == 0) call->loss = LOSS_VALUE[0] = loss;
 #endif

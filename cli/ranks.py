@@ -1,0 +1,176 @@
+"""Training on several ranks: the launcher, errors of any rank, and the ranks that write nothing."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from typing import NoReturn, TypeVar
+
+from mlpengine.config.build import Experiment
+from mlpengine.config.measure import measure
+from mlpengine.errors import MissingExtraError, MlpEngineError, NumericalError, RunError, UsageError
+from mlpengine.train.checkpoint import Checkpoint
+from mlpengine.train.loop import Loop
+from mlpengine.train.ranks import Ranks
+from mlpengine.train.run_directory import environment
+from mlpengine.train.threads import pinned
+
+from .session import DECIDES_BITS, fingerprints
+from .stopping import Stopping
+
+LAUNCHED = {
+    "PMI_RANK": "PMI_SIZE",
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "PMIX_RANK": "SLURM_NTASKS",
+}
+"""Variables of the rank and of the number of ranks, set by the launchers of MPICH and Intel MPI,
+Open MPI, and Slurm."""
+
+INSTALL = "pip install 'mlpengine[mpi]'"
+
+T = TypeVar("T")
+
+
+def start_ranks(asked: bool) -> Ranks | None:
+    """Return the ranks if a launcher started this process, or None for a process of its own.
+
+    `asked` says that there is a launcher, even if its variables are unknown.
+    Raises: MissingExtraError without mpi4py; UsageError without a launcher, or with that of
+    another MPI library.
+    """
+    rank = next((name for name in LAUNCHED if name in os.environ), None)
+    if rank is None and not asked:
+        return None
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the latter without an MPI library
+        if rank is not None and os.environ[rank] != "0":
+            raise SystemExit(MissingExtraError.exit_code) from None
+        raise MissingExtraError("training on several ranks", "mpi") from error
+    ranks = Ranks(MPI.COMM_WORLD)
+    if ranks.size == 1:
+        started = os.environ.get(LAUNCHED[rank], "1") if rank else "1"
+        if rank is None:
+            raise UsageError(
+                "--mpi: must be started by a launcher, as in mpiexec -n 2 mlpengine train CONFIG "
+                f"(mpiexec comes with {INSTALL})"
+            )
+        if started != "1":
+            if os.environ[rank] != "0":
+                raise SystemExit(UsageError.exit_code)
+            library = MPI.Get_library_version().split("\n")[0].strip()
+            raise UsageError(
+                f"mpiexec: must be that of the MPI library of mpi4py, {library} (another one "
+                f"started {started} processes, and each is alone)"
+            )
+        return None
+    ranks.cores = ranks.share_of_cores()
+    if ranks.rank:
+        logging.getLogger("mlpengine").setLevel(logging.ERROR)
+    return ranks
+
+
+def is_root(ranks: Ranks | None) -> bool:
+    """Return whether this process writes: rank 0, or the only one."""
+    return ranks is None or ranks.rank == 0
+
+
+def on_all(ranks: Ranks | None, make: Callable[[], T]) -> T:
+    """Return what `make` returns, if it succeeds on every rank.
+
+    Raises: on rank 0 the error of the lowest rank that has one; SystemExit on the others.
+    """
+    if ranks is None:
+        return make()
+    error: Exception | None = None
+    try:
+        result = make()
+    except Exception as caught:
+        error = caught
+        if not isinstance(error, MlpEngineError | OSError | MemoryError):
+            sys.excepthook(type(error), error, error.__traceback__)
+    failed = ranks.first(None if error is None else (ranks.rank, error))
+    if failed is None:
+        return result
+    rank, first = failed
+    ranks.ended = True
+    code = first.exit_code if isinstance(first, MlpEngineError) else 1
+    if ranks.rank:
+        raise SystemExit(code)
+    if rank:
+        text = f"rank {rank}: {str(first) or type(first).__name__}"
+        raise (UsageError if code == UsageError.exit_code else RunError)(text)
+    raise first
+
+
+@contextmanager
+def aborting(ranks: Ranks | None, state: Stopping) -> Iterator[None]:
+    """End all ranks where an error or a signal ends one of them.
+
+    A NumericalError is one of every rank; rank 0 raises it.
+    """
+    try:
+        yield
+    except NumericalError:
+        if ranks is not None and ranks.rank:
+            raise SystemExit(NumericalError.exit_code) from None
+        raise
+    except SystemExit:
+        if ranks is not None and state.code:
+            ranks.comm.Abort(state.code)
+        raise
+    except Exception as error:
+        if ranks is None or ranks.ended:
+            raise
+        _abort(ranks, error)
+
+
+def _abort(ranks: Ranks, error: Exception) -> NoReturn:
+    from .main import explain
+
+    code = 1
+    try:
+        code = explain(error)
+    except Exception:
+        sys.excepthook(type(error), error, error.__traceback__)
+    with suppress(OSError):
+        sys.stderr.flush()
+    ranks.comm.Abort(code)
+    raise SystemExit(code)
+
+
+def compare(ranks: Ranks, experiment: Experiment) -> None:
+    """Raise UsageError unless all ranks have the same software, config and data."""
+    surroundings = {**environment(1), "executor": experiment.step.executor}
+    values = {name: surroundings[name] for name in DECIDES_BITS}
+    values["config"] = sha256(experiment.file.resolved().encode()).hexdigest()[:12]
+    values["data"] = fingerprints(experiment.parts)
+    if difference := ranks.difference(values):
+        raise UsageError(f"ranks: {difference}")
+
+
+def follow(
+    experiment: Experiment,
+    ranks: Ranks,
+    checkpoint: Checkpoint | None,
+    state: Stopping,
+    *,
+    waits_anew: bool,
+) -> None:
+    """Do the share of a rank other than 0, which writes nothing: train, and measure all parts.
+
+    With `waits_anew` early stopping forgets how long it has waited.
+    """
+    loop = experiment.loop()
+    if checkpoint:
+        loop.load_state_dict(checkpoint.state)
+    if waits_anew and isinstance(loop, Loop):
+        loop.best.waited = 0
+    state.attach(loop.stop)
+    with pinned(experiment.blas_threads):
+        result = loop.run()
+        state.share_code(ranks)
+        if result.ending != "interrupted":
+            measure(experiment, loop)

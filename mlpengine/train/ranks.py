@@ -1,0 +1,188 @@
+"""The processes that train one network over MPI, one rank each; mpi4py is imported only here."""
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from sys import maxsize
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from mlpengine.spec import Array, Call, call
+from mlpengine.train.threads import usable_cores
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+DOUBLING_BYTES = 1 << 16
+"""Bytes up to which ranks exchange whole vectors: half as many messages, each of all the bytes."""
+
+TAG = 1_234
+"""The tag of the messages of a reduction."""
+
+T = TypeVar("T")
+
+
+class Ranks:
+    """The ranks of a communicator of mpi4py, all of which make the same calls in the same order.
+
+    Attributes:
+        comm: the communicator.
+        rank, size: number of this process, and of processes.
+        cores: how many threads this rank may have.
+        ended: whether all ranks know of an error that ends them.
+        wants_stop: whether this rank asks all ranks to end training.
+        stops: whether all ranks end training after this step.
+    """
+
+    def __init__(self, comm: "Comm") -> None:
+        self.comm, self.rank, self.size = comm, int(comm.Get_rank()), int(comm.Get_size())
+        self.ended = self.wants_stop = self.stops = False
+        self.cores = maxsize
+
+    def first(self, value: T | None) -> T | None:
+        """Return the value of the lowest rank that has one, or None."""
+        values: list[T | None] = self.comm.allgather(value)
+        return next((v for v in values if v is not None), None)
+
+    def of_root(self, value: T) -> T:
+        """Return the value of rank 0."""
+        root: T = self.comm.bcast(value)
+        return root
+
+    def agree_to_stop(self) -> bool:
+        """Return, and record in `stops`, whether any rank wants to stop."""
+        self.stops = any(self.comm.allgather(self.wants_stop))
+        return self.stops
+
+    def difference(self, values: Mapping[str, Any]) -> str:
+        """Return what differs between the `values` of the ranks, or "", on every rank."""
+        everyone = self.comm.allgather(dict(values))
+        for name, value in everyone[0].items():
+            for rank, other in enumerate(everyone):
+                if other[name] != value:
+                    return (
+                        f"{name} must be the same on all ranks "
+                        f"(rank 0 has {value}, rank {rank} has {other[name]})"
+                    )
+        return ""
+
+    def share_of_cores(self) -> int:
+        """Return how many of its machine's cores each rank on this machine may use."""
+        from mpi4py import MPI
+
+        here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        usable = here.allgather(usable_cores())
+        share = len(set().union(*usable)) // len(usable)
+        here.Free()
+        return max(1, share)
+
+    def share(self, count: int, rank: int | None = None) -> slice:
+        """Return the part of `count` things that a rank, by default this one, works on."""
+        rank = self.rank if rank is None else rank
+        return slice(count * rank // self.size, count * (rank + 1) // self.size)
+
+    def exchange(self, rows: Array, parts: Sequence[slice]) -> None:
+        """Send this rank's part of `rows` to all ranks, and receive theirs; `parts`, by rank."""
+        row_bytes = rows[:1].nbytes
+        counts = [(p.stop - p.start) * row_bytes for p in parts]
+        starts = [p.start * row_bytes for p in parts]
+        whole = rows.reshape(-1).view(np.uint8)
+        self.comm.Allgatherv(_in_place(), [whole, counts, starts, _byte()])
+
+    def reduction(self, vector: Array, tail: Array, *, fast: bool) -> Call:
+        """Return the call that adds all ranks' `vector` and its `tail`, each into itself.
+
+        The ranks' vectors are the leaves of a binary tree: every entry is added in the order of the
+        tree, so that the sum does not depend on how many of its leaves are on one rank.  With
+        `fast` MPI chooses the order.
+        Shapes: `vector` ends with the bytes of `tail`, a view of it in float64.
+        """
+        body = vector[: vector.size - tail.nbytes // vector.itemsize]
+        if self.size == 1:
+            return lambda: None
+        if fast:
+            return partial(_run_all, [
+                partial(self.comm.Allreduce, _in_place(), part) for part in (body, tail)
+            ])  # fmt: skip
+        if self.size == 2 or vector.nbytes <= DOUBLING_BYTES:
+            return partial(_run_all, self._doubling(body, vector, tail))
+        return partial(_run_all, self._halving(body, vector, tail))
+
+    def _doubling(self, body: Array, vector: Array, tail: Array) -> list[Call]:
+        """Return calls that exchange whole vectors, at level l with the rank at distance 2**l."""
+        other = np.empty_like(vector)
+        other_tail = other[body.size :].view(tail.dtype)
+        calls: list[Call] = []
+        for level in range(self.size.bit_length() - 1):
+            calls += [
+                self._exchange(self.rank ^ 1 << level, vector, other),
+                call(np.add, body, other[: body.size], body),
+                call(np.add, tail, other_tail, tail),
+            ]
+        return calls
+
+    def _halving(self, body: Array, vector: Array, tail: Array) -> list[Call]:
+        """Return calls that add ever smaller parts of the vectors, and then exchange the sums."""
+        other = np.empty_like(vector)
+        other_tail = other[body.size :].view(tail.dtype)
+        first, last = 0, vector.size
+        calls: list[Call] = []
+        back: list[Call] = []
+        for level in range(self.size.bit_length() - 1):
+            peer, middle = self.rank ^ 1 << level, (first + min(last, body.size)) // 2
+            halves = [(first, middle), (middle, last)]
+            (a, b), (c, d) = halves if peer > self.rank else halves[::-1]
+            end = min(b, body.size)
+            calls += [
+                self._exchange(peer, vector[c:d], other[a:b]),
+                call(np.add, vector[a:end], other[a:end], vector[a:end]),
+            ]
+            if b > body.size:
+                calls.append(call(np.add, tail, other_tail, tail))
+            back.insert(0, self._exchange(peer, vector[a:b], vector[c:d]))
+            first, last = a, b
+        return calls + back
+
+    def _exchange(self, peer: int, sent: Array, received: Array) -> Call:
+        """Return the call that sends to and receives from a rank, by persistent requests."""
+        from mpi4py import MPI
+
+        requests = [
+            self.comm.Recv_init([received, MPI.BYTE], peer, TAG),
+            self.comm.Send_init([sent, MPI.BYTE], peer, TAG),
+        ]
+        exchange = partial(_exchange, MPI.Prequest.Startall, MPI.Request.Waitall, requests)
+        weakref.finalize(exchange, _free, requests)
+        return exchange
+
+
+def _free(requests: list[Any]) -> None:
+    """Free requests that no call uses; without it MPI reports them when it ends."""
+    from mpi4py import MPI
+
+    if not MPI.Is_finalized():
+        for request in requests:
+            request.Free()
+
+
+def _exchange(start: Callable[..., Any], wait: Callable[..., Any], requests: list[Any]) -> None:
+    start(requests)
+    wait(requests)
+
+
+def _run_all(calls: Sequence[Call]) -> None:
+    for one in calls:
+        one()
+
+
+def _in_place() -> Any:
+    from mpi4py import MPI
+
+    return MPI.IN_PLACE
+
+
+def _byte() -> Any:
+    from mpi4py import MPI
+
+    return MPI.BYTE

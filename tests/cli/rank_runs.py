@@ -1,0 +1,87 @@
+"""What the tests run on several ranks: ``mpiexec -n N python rank_runs.py NAME ARGUMENT ...``.
+
+Several runs in one process, which is faster than a process for each.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from mlpengine.backends.compiled import emitter
+from mlpengine.train import run_directory
+from mlpengine.train.ranks import Ranks
+from mlpengine.train.step import TrainingStep
+from mlpengine_cli.main import run
+
+
+def bits(*configs: str) -> int:
+    """Train each config with one thread and with two, which small networks take for the test."""
+    emitter.TERMS_PER_THREAD = 1
+    Ranks.share_of_cores = lambda ranks: 2
+    size = os.environ.get("PMI_SIZE", "1")
+    codes = [
+        run(["train", config, "-q", "-o", f"{config[:-5]}-{size}-{threads}", *override(threads)])
+        for config in configs
+        for threads in (1, 2)
+    ]
+    return max(codes)
+
+
+def override(threads: int) -> list[str]:
+    return ["--set", f"training.threads={threads}"]
+
+
+def train(*arguments: str) -> int:
+    """Train."""
+    return run(["train", *arguments])
+
+
+def each(*commands: str) -> int:
+    """Run several commands; print the code of each after what it writes to stderr."""
+    for command in commands:
+        name, *arguments = command.split()
+        code = globals()[name](*arguments)
+        if os.environ.get("PMI_RANK", "0") == "0":
+            print(f"{command}: {code}", file=sys.stderr, flush=True)
+    return 0
+
+
+def at_step_9(act: Callable[[], None], *arguments: str) -> int:
+    """Train, and call `act` on rank 1 before the tenth step."""
+    plain = TrainingStep.run
+
+    def step(self, bound):
+        if self.optimizer.steps == 9 and os.environ["PMI_RANK"] == "1":
+            act()
+        return plain(self, bound)
+
+    TrainingStep.run = step
+    try:
+        return run(["train", *arguments])
+    finally:
+        TrainingStep.run = plain
+
+
+def killed(*arguments: str) -> int:
+    """Train, and kill rank 1."""
+    return at_step_9(lambda: os.kill(os.getpid(), signal.SIGKILL), *arguments)
+
+
+def stopped(*arguments: str) -> int:
+    """Train, and send SIGTERM to rank 1 alone."""
+    return at_step_9(lambda: signal.raise_signal(signal.SIGTERM), *arguments)
+
+
+def other_version(*arguments: str) -> int:
+    """Train with a version of its own on each rank."""
+    plain = run_directory.__version__
+    run_directory.__version__ = f"0.{os.environ['PMI_RANK']}"
+    try:
+        return run(["train", *arguments])
+    finally:
+        run_directory.__version__ = plain
+
+
+if __name__ == "__main__":
+    sys.exit(globals()[sys.argv[1]](*sys.argv[2:]))

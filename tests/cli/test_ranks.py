@@ -1,0 +1,137 @@
+"""Training on several ranks: the bits of one, elastic resume, errors of any rank."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+RUNS = Path(__file__).with_name("rank_runs.py")
+
+CONFIGS = {
+    "classes": """\
+data: {source: penguins, split: {validation: 0.2, test: 0.1}}
+model: {hidden: [6, 5], dropout: 0.2}
+training: {epochs: 2, batch_size: 30, shards: 4, clip_norm: 0.5, backend: compiled}
+report: false
+""",
+    "numbers": """\
+data: {source: diabetes}
+model: {hidden: [5]}
+optimizer: {name: sgd, lr: 0.05, momentum: 0.9}
+training: {epochs: 2, batch_size: 64, shards: 8, clip: {percentile: 50}, backend: numpy}
+report: false
+""",
+}
+
+LONG = """\
+data: {source: penguins}
+model: {hidden: [6]}
+training: {epochs: 4, batch_size: 30, shards: 4, checkpoint: {every_steps: 4}, backend: numpy}
+report: false
+"""
+
+
+def located(name: str) -> str:
+    """Return the path of a file of the package of MPICH; it need not be in this environment."""
+    (path,) = (f.locate() for f in files("mpich") or [] if f.name == name and f.parts[-2] != "etc")
+    return str(path.resolve())
+
+
+@pytest.fixture
+def mpiexec(tmp_path):
+    """Call as ``mpiexec(2, "train", ...)`` in an empty directory; gives the finished process."""
+    cache = tmp_path / "programs"
+    cache.mkdir(mode=0o700)
+    more = {"MPI4PY_LIBMPI": located("libmpi.so.12"), "MLPENGINE_CACHE": str(cache)}
+    environment = {**os.environ, **more}
+    command = located("mpiexec.hydra")
+
+    def call(ranks, *arguments):
+        launch = [command, "-n", str(ranks)] if ranks else []
+        return subprocess.run(
+            [*launch, sys.executable, RUNS, *map(str, arguments)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return call
+
+
+def contents(run: Path) -> list[bytes]:
+    return [(run / name).read_bytes() for name in ("model.safetensors", "metrics.csv")]
+
+
+def test_ranks_and_threads_give_the_same_bits(mpiexec, tmp_path):
+    for name, text in CONFIGS.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    for ranks in (0, 2, 4):
+        done = mpiexec(ranks, "bits", *(f"{name}.yaml" for name in CONFIGS))
+        assert done.returncode == 0, done.stderr
+    for name in CONFIGS:
+        runs = [tmp_path / f"{name}-{n}-{t}" for n in (1, 2, 4) for t in (1, 2)]
+        expected = contents(runs[0])
+        assert [contents(run) == expected for run in runs] == [True] * 6
+        assert {p.name for p in runs[-1].iterdir()} == {p.name for p in runs[0].iterdir()}
+
+
+def test_a_killed_rank_ends_the_run_which_goes_on_with_other_ranks(mpiexec, tmp_path):
+    (tmp_path / "long.yaml").write_text(LONG)
+    assert mpiexec(2, "killed", "long.yaml", "-o", "cut").returncode != 0
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    done = mpiexec(4, "stopped", "--resume", "cut")
+    assert done.returncode == 143, done.stderr
+    assert "error" not in done.stderr
+    commands = "train --resume cut", "train long.yaml -o whole"
+    done = mpiexec(0, "each", *commands)
+    assert [f"{command}: 0" in done.stderr for command in commands] == [True, True], done.stderr
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+NAN = """\
+seed: 1
+data: {source: rows.csv, target: y, standardize: none, split: {validation: 0}}
+model: {hidden: [4], activation: "x ** 2"}
+training: {epochs: 3, batch_size: 64, shards: 2, backend: numpy}
+report: false
+"""
+
+MISUSE = {
+    "train small.yaml": ["small.yaml:1: training.shards", "multiple of the ranks: 2, 4"],
+    "train smal.yaml": ["smal.yaml: cannot read", "did you mean"],
+    "other_version small.yaml --set training.shards=2": ["packages must be the same on all ranks"],
+    "train small.yaml --dry-run": ["--dry-run", "one process"],
+    "train --resume nowhere": ["nowhere: there is no such run"],
+}
+
+
+def test_errors_of_ranks_are_one_line(mpiexec, tmp_path):
+    """A row that is not finite in the share of rank 1, and wrong usage."""
+    rows = np.random.default_rng(0).standard_normal((80, 2))
+    lines = ["x,y", *(f"{x},{y}" for x, y in rows)]
+    lines[40] = "1e30,1"
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    (tmp_path / "rows.yaml").write_text(NAN)
+    (tmp_path / "small.yaml").write_text("data: {source: penguins}\nreport: false\n")
+    infinite = "train rows.yaml -q"
+    alone = mpiexec(0, "each", infinite, "train small.yaml --mpi").stderr.splitlines()
+    shared = mpiexec(2, "each", infinite, *MISUSE).stderr.splitlines()
+    message = next(line for line in alone if line.startswith("error: step 1: "))
+    assert re.search(r"row (3[2-9]|[45]\d|6[0-3]) of the batch.*rows.csv: line 41", message)
+    assert "mpiexec -n 2" in alone[-2]
+    assert "pip install 'mlpengine[mpi]'" in alone[-2]
+    assert alone[-1] == "train small.yaml --mpi: 2"
+    assert shared[shared.index(f"{infinite}: 1") - 1] == message
+    lines = shared[shared.index(f"{infinite}: 1") + 1 :]
+    assert lines[1::2] == [f"{command}: 2" for command in MISUSE]
+    for line, texts in zip(lines[::2], MISUSE.values(), strict=True):
+        assert line.startswith("error: ")
+        assert all(text in line for text in texts), line
+    assert [p.name for p in (tmp_path / "runs").iterdir()] == ["rows", "rows-002"]
