@@ -70,6 +70,9 @@ SWITCH = Short(
 NAME_OR_NAMES = Short(
     lambda value: [value] if isinstance(value, str) else value, {"type": "string"}
 )
+NUMBER_OR_NUMBERS = Short(
+    lambda value: [value] if type(value) is int else value, {"type": "integer"}
+)
 OFF_OR_DEFAULTS = Short(
     lambda value: ({} if value else None) if isinstance(value, bool) else value, {"type": "boolean"}
 )
@@ -232,8 +235,8 @@ class ModelSection(Section):
     preset: Preset | None = Field(
         default=None, description="A recipe for what the config leaves out: plain or realmlp."
     )
-    hidden: list[Count] = Field(
-        default=[64, 64], max_length=1000, description="Sizes of hidden layers."
+    hidden: Annotated[list[Count], NUMBER_OR_NUMBERS] = Field(
+        default=[64, 64], max_length=1000, description="Sizes of hidden layers; 16 means [16]."
     )
     activation: Annotated[list[ActivationText], NAME_OR_NAMES] = Field(
         default=["relu"],

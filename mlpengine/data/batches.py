@@ -113,7 +113,7 @@ def gather(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> N
     Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
         NumPy would then copy far more than the batch, each time.
     """
-    if isinstance(rows, Stream | PreparedRows):
+    if not isinstance(rows, np.ndarray):
         rows.gather(indices, out)
         return
     if not rows.flags.c_contiguous or rows.dtype != out.dtype:

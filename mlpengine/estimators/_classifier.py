@@ -5,31 +5,37 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from mlpengine.data import class_weights
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import MlpEstimator
+from mlpengine.estimators._estimator import FEATURES, MlpEstimator
+from mlpengine.estimators._sparse import dense
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array
-from mlpengine.train.task import BinaryClassification, Classification
+from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Task
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     """A dense network that predicts one class of several, by softmax cross-entropy.
 
-    A `loss` of one output, such as "binary_focal", takes two classes.
+    A `loss` of one output, such as "binary_focal", takes two classes.  Targets of several columns
+    of 0 and 1 are several labels, each with a probability of its own.
 
     Attributes:
-        classes_: the labels, sorted, in the order of the columns of `predict_proba`.
+        classes_: the labels, sorted, in the order of the columns of `predict_proba`; of several
+            labels the numbers of the columns.
         n_iter_: number of epochs, or of calls of `partial_fit`.
         loss_curve_, validation_loss_curve_: by epoch, the latter only with early stopping.
         best_epoch_: the epoch whose weights were kept.
         mlp_: the `Mlp`.
     """
 
-    _kind = "classification"
+    @property
+    def _kind(self) -> str:  # type: ignore[override]
+        return "multilabel" if getattr(self, "_several", False) else "classification"
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
@@ -37,12 +43,24 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
 
         Raises: DataError where all labels are the same.
         """
-        X, y = self._checked(X, y, reset=True)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        before = getattr(self, "classes_", None) if self.warm_start else None
+        X, y = self._checked(X, y, reset=before is None)
+        self._several = y.ndim == 2
+        classes, codes = self._encoded(y)
+        if before is not None and not np.array_equal(before, classes):
+            raise DataError(f"fit: warm_start keeps the classes ({before}, now {classes})")
+        self.classes_ = classes
         if len(self.classes_) < 2:
             raise DataError(f"fit: y must hold two classes or more (1 class: {self.classes_[0]!r})")
         self._fit(X, codes, sample_weight)
         return self
+
+    def _encoded(self, y: Array) -> tuple[Array, Array]:
+        """Return the classes, and the class number of each row, or 0 and 1 by label."""
+        if y.ndim == 2:
+            return np.arange(y.shape[1]), y.astype(np.float64)
+        classes, codes = np.unique(y, return_inverse=True)
+        return classes, codes
 
     def partial_fit(
         self,
@@ -57,6 +75,8 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)
+        if y.ndim == 2:
+            raise DataError("partial_fit: takes one label for each row; fit takes several")
         if first:
             if classes is None:
                 raise DataError("partial_fit: the first call needs classes, all that will come")
@@ -73,24 +93,51 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row."""
         output = self._output(X)
-        labels: Array = self.classes_[self._task().predict(output)]
+        predicted = self._task().predict(output)
+        labels: Array = predicted if self._kind == "multilabel" else self.classes_[predicted]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
-        """Return float64 probabilities (rows, classes)."""
+        """Return float64 probabilities (rows, classes) or (rows, labels)."""
         output = self._output(X)
-        return self._task().probabilities(output)
+        chances = self._task().probabilities(output)
+        assert chances is not None
+        return chances
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32])
+        X, y = validate_data(self, X, y, reset=reset, multi_output=True, **FEATURES)
         check_classification_targets(y)
-        return X, column_or_1d(y)
+        if type_of_target(y) == "multilabel-indicator":
+            return X, np.asarray(dense(y))
+        return X, column_or_1d(y, warn=True)
 
-    def _task(self) -> Classification:
+    def _task(self) -> Task:
+        if self._kind == "multilabel":
+            return MultiLabel(len(self.classes_))
         one = isinstance(self._learner.loss, EntryLoss)
         return BinaryClassification(1) if one else Classification(len(self.classes_))
 
+    def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:
+        given = self.class_weight
+        if given is None:
+            return weights
+        if self._kind == "multilabel":
+            return super()._class_weighted(y, weights)
+        if isinstance(given, str):
+            if given != "balanced":
+                raise UsageError(f"class_weight: must be balanced, or weights by label ({given!r})")
+            each = class_weights(y, len(self.classes_))
+        else:
+            known = self.classes_.tolist()
+            wrong = [label for label in given if label not in known]
+            if wrong:
+                raise UsageError(f"class_weight: {wrong[0]!r} is not one of the classes ({known})")
+            each = np.array([float(given.get(label, 1.0)) for label in known])
+        return each[y] if weights is None else weights * each[y]
+
     def _outputs(self, y: Array, loss: Loss) -> int:
+        if self._kind == "multilabel":
+            return len(self.classes_)
         if not isinstance(loss, EntryLoss):
             return len(self.classes_)
         if len(self.classes_) > 2:
@@ -99,8 +146,13 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return 1
 
     def _labels(self, y: Array) -> Array:
-        labels: Array = self.classes_[y]
+        labels: Array = y if self._kind == "multilabel" else self.classes_[y]
         return labels
 
-    def _classes(self, y: Array) -> Array:
-        return y
+    def _classes(self, y: Array) -> Array | None:
+        return None if self._kind == "multilabel" else y
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

@@ -1,7 +1,7 @@
 """What the estimators share: parameters, scaling, training."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, Literal, cast
 
@@ -16,16 +16,25 @@ from mlpengine.data import split_rows
 from mlpengine.data.numbers import smooth_clip
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
-from mlpengine.estimators._learner import Learner
+from mlpengine.estimators._learner import Learner, PrintEpochs, schedule_named
+from mlpengine.estimators._sparse import SparseRows, dense, issparse, set_scale
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
+from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
+from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.task import LOSSES, Split, Task
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
+
+FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+"""How scikit-learn checks features."""
+
+DENSE = 1 << 20
+"""Numbers of a sparse matrix that become dense at once."""
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
@@ -35,13 +44,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden: Sequence[int] = (100,),
+        hidden: int | Sequence[int] = (100,),
         activation: str | GradOp | Sequence[str | GradOp] = "relu",
         *,
         dropout: float = 0.0,
         loss: str | Loss = "auto",
+        class_weight: str | Mapping[Any, float] | None = None,
         optimizer: str = "adam",
         lr: float = 1e-3,
+        schedule: str | ScheduleLike = "constant",
         weight_decay: float | None = None,
         clip_norm: float | None = None,
         batch_size: int = 64,
@@ -51,20 +62,28 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         patience: int = 10,
         min_delta: float = 0.0,
         standardize: bool = True,
+        warm_start: bool = False,
+        verbose: bool = False,
+        backend: str = "auto",
+        threads: int = 1,
         dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         """Store the parameters, which `fit` checks.
 
         Args:
-            hidden: sizes of the hidden layers.
+            hidden: sizes of the hidden layers; a number is the size of a single one.
             activation: after every hidden layer, or a sequence with one for each.
             dropout: share of hidden units dropped while training.
             loss: what training minimizes: the name of a loss of configs, a formula of output y and
                 target t, or a `Loss` with options, such as ``Quantile((0.1, 0.5, 0.9))``; "auto"
                 is "softmax_cross_entropy" in a classifier and "mse" in a regressor.
+            class_weight: of a classifier, weights by label, which multiply those of the rows, or
+                "balanced" for n_rows / (n_classes * rows of the class).
             optimizer: "adam", "adamw", "lion", "nadam", "rmsprop" or "sgd".
             lr: learning rate.
+            schedule: of the learning rate: the name of one of configs, with its default settings
+                and over all `epochs`, or a function from the number of steps to a factor.
             weight_decay: decoupled decay of weights, times `lr`; None is the optimizer's default.
             clip_norm: maximum global gradient norm; None does not clip.
             batch_size: rows per step.
@@ -77,16 +96,26 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             standardize: whether to scale features, and the targets of a regressor, to mean 0 and
                 deviation 1; predictions are in the targets' own units either way.  Scaled features
                 are clipped smoothly to between -3 and 3, as those of configs are.
-            dtype: of the network; None is that of the features, float64 unless they are float32.
-            random_state: of initial weights, order of rows, dropout and held-out rows.
+            warm_start: whether `fit` goes on with the weights, the optimizer and the scaling of the
+                fit before, and its classes.
+            verbose: whether to print a line for each epoch.
+            backend: what runs the steps, as in configs: "auto" compiles where that pays, "numpy",
+                "numexpr" or "compiled".
+            threads: maximum for a compiled step.
+            dtype: of the network, "float32" or "float64"; None is that of the features, float64
+                unless they are float32.
+            random_state: of initial weights, order of rows, dropout and held-out rows; a number is
+                the `seed` of a config, which gives the same bits.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
-        self.loss, self.optimizer = loss, optimizer
-        self.lr, self.weight_decay = lr, weight_decay
+        self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
+        self.lr, self.schedule, self.weight_decay = lr, schedule, weight_decay
         self.clip_norm, self.batch_size, self.epochs = clip_norm, batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
         self.patience, self.min_delta = patience, min_delta
-        self.standardize, self.dtype, self.random_state = standardize, dtype, random_state
+        self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
+        self.backend, self.threads = backend, threads
+        self.dtype, self.random_state = dtype, random_state
 
     @property
     def mlp_(self) -> Mlp:
@@ -136,19 +165,21 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return y
 
     def _fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
-        """Train anew on checked features and encoded targets."""
-        weights = self._weights(sample_weight, len(x))
+        """Train anew on checked features and encoded targets, or go on where `warm_start` says."""
+        weights = self._weights(sample_weight, x.shape[0])
+        weights = self._class_weighted(y, weights)
         if weights is not None:
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
-        random = check_random_state(self.random_state)
-        seed, order, division = (int(n) for n in random.randint(2**31 - 1, size=3))
-        train, validation = self._divide(y, division)
-        self._begin_scale()
-        self._fit_scale(x[train], y[train], None if weights is None else weights[train])
-        self._learner = self._fresh_learner(x, y, seed, min(self.batch_size, len(train)))
+        seed = self._seed()
+        train, validation = self._divide(y, seed)
+        if not (self.warm_start and self.__sklearn_is_fitted__()):
+            self._begin_scale()
+            self._fit_scale(x[train], y[train], None if weights is None else weights[train])
+            self._learner = self._fresh_learner(x, y, seed, min(self.batch_size, len(train)))
         early = EarlyStopping(self.patience, "loss", self.min_delta)
-        tasks: list[Callback] = []
+        tasks: list[Callback] = [PrintEpochs()] if self.verbose else []
+        watched = False
         if hasattr(self, "set_callbacks"):
             context = self._init_callback_context(max_subtasks=self.epochs)
             metadata = None if weights is None else {"sample_weight": weights}
@@ -157,6 +188,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 context.call_on_fit_task_begin(estimator=self, **data)
                 fitted = lambda: {"_learner": deepcopy(self._learner)}  # noqa: E731
                 tasks.append(EpochTasks(self, context, data, fitted))
+                watched = True
         loop = Loop(
             self._learner.step(weighted=weights is not None),
             self._task(),
@@ -164,12 +196,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self._part(x, y, weights, validation) if len(validation) else None,
             epochs=self.epochs,
             early_stopping=early if self.early_stopping else None,
-            seed=order,
+            seed=np.random.Generator(np.random.PCG64([seed, 1])),  # as in configs
             callbacks=tasks,
         )
         with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
-        if tasks:
+        if watched:
             context.call_on_fit_task_end(estimator=self, **data)
         rows = result.history.rows
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
@@ -178,24 +210,36 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in their order, a batch at a time."""
-        weights = self._weights(sample_weight, len(x))
+        weights = self._class_weighted(y, self._weights(sample_weight, x.shape[0]))
         if not self.__sklearn_is_fitted__():
             self._begin_scale()
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._learner = self._fresh_learner(x, y, seed, self.batch_size)
+            self._learner = self._fresh_learner(x, y, self._seed(), self.batch_size)
             self.n_iter_ = self.best_epoch_ = 0
             self.loss_curve_, self.validation_loss_curve_ = [], []
         self._fit_scale(x, y, weights)
         step = self._learner.step(weighted=weights is not None)
         part = self._part(x, y, weights, slice(None))
         total = 0.0
-        for start in range(0, len(x), step.batch_size):
-            rows = slice(start, min(start + step.batch_size, len(x)))
+        for start in range(0, len(y), step.batch_size):
+            rows = slice(start, min(start + step.batch_size, len(y)))
             weight = None if part.weights is None else part.weights[rows]
             total += step(part.x[rows], part.y[rows], weight) * (rows.stop - start)
         self.n_iter_ += 1
         self.best_epoch_ = self.n_iter_
-        self.loss_curve_.append(total / len(x))
+        self.loss_curve_.append(total / len(y))
+
+    def _seed(self) -> int:
+        """Return the seed of a fit: `random_state` itself if it is a number."""
+        given = self.random_state
+        if isinstance(given, int | np.integer) and given >= 0:
+            return int(given)
+        return int(check_random_state(given).randint(2**31 - 1))
+
+    def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:
+        """Return the weights of the rows times those of their classes."""
+        if self.class_weight is None:
+            return weights
+        raise UsageError("class_weight: only a classifier of single labels has it")
 
     def _weights(self, sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
         """Return checked weights of rows.  Raises: DataError."""
@@ -223,12 +267,25 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._clips = self.standardize  # estimators pickled by version 0.1.0 do not clip
 
-    def _fit_scale(self, x: Array, y: Array, weights: Array | None) -> None:
-        if self.standardize:
-            self._scaler.partial_fit(x, sample_weight=weights)
-            self._fit_target(y, weights)
+    def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
+        if not self.standardize:
+            return
+        self._fit_target(y, weights)
+        first = not hasattr(self._scaler, "n_samples_seen_")
+        for start in range(0, x.shape[0], self._chunk(x)):
+            rows = slice(start, start + self._chunk(x))
+            weight = None if weights is None else weights[rows]
+            self._scaler.partial_fit(dense(x[rows]), sample_weight=weight)
+        if first and weights is None and not issparse(x):
+            set_scale(self._scaler, x)
 
-    def _fresh_learner(self, x: Array, y: Array, seed: int, batch_size: int) -> Learner:
+    @staticmethod
+    def _chunk(x: Any) -> int:
+        """Return how many rows become dense at once: all of an array."""
+        rows = DENSE // max(1, x.shape[1]) if issparse(x) else x.shape[0]
+        return max(1, int(rows))
+
+    def _fresh_learner(self, x: Any, y: Array, seed: int, batch_size: int) -> Learner:
         loss = self._loss()
         mlp = Mlp(
             [x.shape[1], *(int(n) for n in np.atleast_1d(self.hidden)), self._outputs(y, loss)],
@@ -237,33 +294,56 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed,
             dtype=x.dtype if self.dtype is None else self.dtype,
         )
+        steps_per_epoch = -(-x.shape[0] // batch_size)
+        steps = self.epochs * steps_per_epoch
         options = {"lr": self.lr, "weight_decay": self.weight_decay}
-        given = {name: value for name, value in options.items() if value is not None}
-        return Learner(mlp, loss, self.optimizer, given, batch_size, self.clip_norm)
+        given: dict[str, Any] = {n: value for n, value in options.items() if value is not None}
+        given["schedule"] = schedule_named(self.schedule, steps, steps_per_epoch)
+        backend = self.backend
+        if backend == "auto":
+            backend = choose_backend(steps, mlp.sizes, batch_size)
+        step = {"clip_norm": self.clip_norm, "backend": backend, "threads": self.threads}
+        return Learner(mlp, loss, self.optimizer, given, batch_size, step)
 
-    def _part(self, x: Array, y: Array, weights: Array | None, rows: Array | slice) -> Split:
+    def _part(self, x: Any, y: Array, weights: Array | None, rows: Array | slice) -> Split:
         """Return some rows as the network takes them, their weights 1 on average."""
         dtype = self._learner.mlp.dtype
         target = self._task().learning_target(self._scaled(y[rows]), dtype)
         relative = None if weights is None else weights[rows] / weights[rows].mean()
+        part = x[rows]
+        features: Any = SparseRows(part, self._features) if issparse(part) else None
         return Split(
-            self._features(x[rows]),
+            self._features(part) if features is None else features,
             target,
             y[rows],
             None if relative is None else relative.astype(dtype),
         )
 
     def _features(self, x: Array) -> Array:
-        scaled = self._scaler.transform(x) if self.standardize else x
+        """Return features as the network reads them."""
+        dtype = self._learner.mlp.dtype
+        if not self.standardize:
+            return np.ascontiguousarray(x, dtype)
+        scaler = self._scaler  # whose `transform` checks x again, which takes longer than a row
+        scaled = np.subtract(x, scaler.mean_, dtype=np.float64)
+        np.multiply(scaled, 1.0 / scaler.scale_, out=scaled)
         if getattr(self, "_clips", False):
             smooth_clip(scaled, np.empty_like(scaled))
-        return np.ascontiguousarray(scaled, self._learner.mlp.dtype)
+        return np.ascontiguousarray(scaled, dtype)
 
     def _output(self, x: Any) -> Array:
         """Return the outputs of the network for features as a caller gives them."""
         check_is_fitted(self)
-        checked = validate_data(self, x, reset=False, dtype=[np.float64, np.float32])
-        return self._learner.mlp.predict(self._features(checked))
+        checked = validate_data(self, x, reset=False, **FEATURES)
+        size = self._chunk(checked)
+        blocks = range(0, max(1, checked.shape[0]), size)
+        predict, features = self._learner.mlp.predict, self._features
+        return np.concatenate([predict(features(dense(checked[i : i + size]))) for i in blocks])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

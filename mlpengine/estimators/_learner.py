@@ -1,12 +1,62 @@
 """A network, its loss and its optimizer, in a form that can be copied and pickled."""
 
+from collections.abc import Callable
 from typing import Any
 
 from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
-from mlpengine.optim import OPTIMIZERS, Optimizer
+from mlpengine.optim import (
+    OPTIMIZERS,
+    CosineSchedule,
+    CosLogSchedule,
+    ExponentialSchedule,
+    FlatCosineSchedule,
+    LinearSchedule,
+    OneCycleSchedule,
+    Optimizer,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+)
+from mlpengine.train.history import EpochRow
+from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.step import TrainingStep
+
+SCHEDULES: dict[str, Callable[[int, int], Schedule | None]] = {
+    "constant": lambda steps, epoch: None,
+    "step": lambda steps, epoch: StepSchedule(10 * epoch, 0.5),
+    "exponential": lambda steps, epoch: ExponentialSchedule(0.95 ** (1.0 / epoch)),
+    "cosine": lambda steps, epoch: CosineSchedule(steps, 0.0),
+    "flat_cosine": lambda steps, epoch: FlatCosineSchedule(steps),
+    "coslog": lambda steps, epoch: CosLogSchedule(steps, 4),
+    "linear": lambda steps, epoch: LinearSchedule(steps, 0.0),
+    "one_cycle": lambda steps, epoch: OneCycleSchedule(steps, 0.3),
+    "plateau": lambda steps, epoch: PlateauSchedule(5, 0.5),
+}
+"""The schedules of configs with their default settings, from the steps of a fit and an epoch."""
+
+
+def schedule_named(given: Any, steps: int, steps_per_epoch: int) -> Any:
+    """Return the schedule of a name; a function is returned as it is.
+
+    Raises: UsageError for a name that is none.
+    """
+    if callable(given):
+        return given
+    if given not in SCHEDULES:
+        known = ", ".join(SCHEDULES)
+        raise UsageError(f"schedule: must be one of {known}, or a function (got {given!r})")
+    return SCHEDULES[given](steps, steps_per_epoch)
+
+
+class PrintEpochs(Callback):
+    """Prints a line for each epoch."""
+
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """Print losses and metrics."""
+        measured = "".join(f"  {name} {value:.5g}" for name, value in row.validation.items())
+        print(f"epoch {row.epoch}/{loop.epochs}  train loss {row.train_loss:.5g}{measured}")
 
 
 class Learner:
@@ -19,13 +69,13 @@ class Learner:
         optimizer: str,
         options: dict[str, Any],
         batch_size: int,
-        clip_norm: float | None,
+        step: dict[str, Any],
     ) -> None:
         if optimizer not in OPTIMIZERS:
             known = ", ".join(OPTIMIZERS)
             raise UsageError(f"optimizer: must be one of {known} (got {optimizer!r})")
         self.mlp = mlp
-        self.settings = (loss, optimizer, options, batch_size, clip_norm)
+        self.settings = (loss, optimizer, options, batch_size, step)
         self.optimizer: Optimizer = OPTIMIZERS[optimizer](mlp, **options)
         self._steps: dict[bool, TrainingStep] = {}
 
@@ -38,9 +88,11 @@ class Learner:
     def step(self, *, weighted: bool) -> TrainingStep:
         """Return the bound step with or without sample weights; both train the one network."""
         if weighted not in self._steps:
-            loss, _, _, batch_size, clip_norm = self.settings
+            loss, _, _, batch_size, options = self.settings
+            if not isinstance(options, dict):  # of estimators pickled by version 0.1.0
+                options = {"clip_norm": options}
             self._steps[weighted] = TrainingStep(
-                self.mlp, loss, self.optimizer, batch_size, clip_norm=clip_norm, weighted=weighted
+                self.mlp, loss, self.optimizer, batch_size, weighted=weighted, **options
             )
         return self._steps[weighted]
 

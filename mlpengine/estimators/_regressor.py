@@ -9,7 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from mlpengine.data import NumberTarget
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import MlpEstimator
+from mlpengine.estimators._estimator import FEATURES, MlpEstimator
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array
 from mlpengine.train.task import Regression
@@ -31,7 +31,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k)."""
-        X, y = self._checked(X, y, reset=True)
+        X, y = self._checked(X, y, reset=not (self.warm_start and self.__sklearn_is_fitted__()))
         self._fit(X, y, sample_weight)
         return self
 
@@ -62,9 +62,9 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             X,
             y,
             reset=reset,
-            dtype=[np.float64, np.float32],
             multi_output=True,
             y_numeric=True,
+            **FEATURES,
         )
         if reset:
             self._flat = y.ndim == 1
@@ -91,7 +91,12 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return int(y.shape[1]) * cast("EntryLoss", loss).columns
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
-        self._target_scaler.partial_fit(y, sample_weight=weights)
+        scaler, first = self._target_scaler, not hasattr(self._target_scaler, "n_samples_seen_")
+        scaler.partial_fit(y, sample_weight=weights)
+        if first and weights is None:  # as configs compute them, to the last bit
+            scaler.mean_ = np.array([float(column.mean()) for column in y.T.copy()])
+            scaler.scale_ = np.array([float(column.std()) or 1.0 for column in y.T.copy()])
+            scaler.var_ = np.square(scaler.scale_)
 
     def _scaled(self, y: Array) -> Array:
         target = self._task().target

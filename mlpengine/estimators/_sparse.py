@@ -1,0 +1,52 @@
+"""Sparse features, which become dense a batch at a time, and their scale."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from mlpengine.data import Table
+from mlpengine.data.sources import LIMIT, Source
+from mlpengine.data.statistics import Statistics
+from mlpengine.spec import Array
+
+__all__ = ["SparseRows", "dense", "issparse", "set_scale"]
+
+
+def dense(x: Any) -> Array:
+    """Return rows of a matrix as an array."""
+    array: Array = x.toarray() if issparse(x) else x
+    return array
+
+
+def set_scale(scaler: Any, x: Array) -> None:
+    """Set mean and deviation as the preprocessing of configs computes them, to the last bit."""
+    if float(np.abs(x).max(initial=0.0)) > LIMIT:
+        return
+    table = Table.from_arrays(x)
+    stats = Statistics(table, [Source(name) for name in table.names], strict=True, rows=None)
+    center, spread = stats.scale("standard")
+    varies = (stats.high > stats.low) & (spread > 1e-13 * np.abs(stats.mean))
+    scaler.mean_, scaler.var_ = center, np.square(spread)
+    scaler.scale_ = np.where(varies, spread, 1.0)
+
+
+class SparseRows:
+    """The features of the rows of a sparse matrix, computed when they are gathered."""
+
+    def __init__(self, matrix: Any, features: Callable[[Array], Array]) -> None:
+        self._matrix, self._features = matrix, features
+        self.shape = matrix.shape
+        self.dtype = features(dense(matrix[:1])).dtype
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: Any) -> Array:
+        """Return the features of these rows as a new array."""
+        return self._features(dense(self._matrix[rows]))
+
+    def gather(self, indices: Array, out: Array) -> None:
+        """Write the features of these rows into `out`."""
+        out[...] = self[indices]

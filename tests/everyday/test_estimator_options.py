@@ -1,0 +1,167 @@
+"""Options of the estimators: class weights, schedules, executors, warm starts, labels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
+
+import mlpengine
+from mlpengine import ConfigError, UsageError
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.optim import CosineSchedule
+
+G = np.random.default_rng(0)
+X = G.normal(size=(90, 4))
+Y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0.7, "rare", "usual")
+FEW = {"hidden": (6,), "epochs": 3, "random_state": 5}
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine", "exponential", "plateau"])
+def test_estimators_fit_and_configs_give_the_same_bits(schedule, tmp_path, monkeypatch):
+    """The same table, all of whose rows train."""
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(y=X[:, 0] ** 2)
+    model, _ = mlpengine.fit(
+        frame,
+        "y",
+        seed=5,
+        data={"split": {"validation": 0, "test": 0}},
+        model={"hidden": 6},
+        schedule=schedule,
+        training={"epochs": 3, "batch_size": 16},
+    )
+    own = MlpRegressor(batch_size=16, dtype="float32", schedule=schedule, **FEW)
+    own.fit(frame[list("abcd")].to_numpy(), frame.y)
+    np.testing.assert_array_equal(own.mlp_.params.flat, model.mlp.params.flat)
+    np.testing.assert_array_equal(own.predict(X), model.predict(X))
+    classes, _ = mlpengine.fit(
+        frame.assign(y=Y),
+        "y",
+        seed=5,
+        data={"split": {"validation": 0, "test": 0}},
+        model={"hidden": [6]},
+        training={"epochs": 3, "batch_size": 16},
+    )
+    own = MlpClassifier(batch_size=16, dtype="float32", **FEW).fit(X, Y)
+    np.testing.assert_array_equal(own.predict_proba(X), classes.predict_proba(X))
+
+
+def test_class_weights_are_weights_of_rows():
+    counts = {label: (label == Y).sum() for label in ("rare", "usual")}
+    each = {label: len(Y) / (2 * count) for label, count in counts.items()}
+    rows = np.array([each[label] for label in Y])
+    plain = MlpClassifier(**FEW)
+    expected = clone(plain).fit(X, Y, sample_weight=rows).predict_proba(X)
+    for given in ("balanced", each):
+        own = MlpClassifier(class_weight=given, **FEW).fit(X, Y)
+        np.testing.assert_allclose(own.predict_proba(X), expected, rtol=1e-12)
+    assert np.abs(clone(plain).fit(X, Y).predict_proba(X) - expected).max() > 1e-3
+
+
+def test_schedules_change_the_rate():
+    """A function of steps and the name of the same schedule give the same network."""
+    named = MlpClassifier(schedule="cosine", batch_size=30, **FEW).fit(X, Y)
+    own = MlpClassifier(schedule=CosineSchedule(9), batch_size=30, **FEW).fit(X, Y)
+    constant = MlpClassifier(batch_size=30, **FEW).fit(X, Y)
+    np.testing.assert_array_equal(named.mlp_.params.flat, own.mlp_.params.flat)
+    assert (named.mlp_.params.flat != constant.mlp_.params.flat).any()
+
+
+def test_backends_agree():
+    networks = [
+        MlpRegressor(backend=name, **FEW).fit(X, X[:, 0]).mlp_.params.flat
+        for name in ("numpy", "numexpr", "compiled")
+    ]
+    for other in networks[1:]:
+        np.testing.assert_allclose(other, networks[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
+def test_a_warm_start_goes_on(kind):
+    y = Y if kind is MlpClassifier else X[:, 1]
+    model = kind(warm_start=True, **FEW).fit(X, y)
+    before, first = model.mlp_.params.flat.copy(), model.loss_curve_[-1]
+    model.fit(X, y)
+    assert (model.mlp_.params.flat != before).any()
+    assert model.loss_curve_[0] < first
+    cold = clone(model).set_params(warm_start=False).fit(X, y)
+    np.testing.assert_array_equal(cold.mlp_.params.flat, before)
+    if kind is MlpClassifier:
+        with pytest.raises(mlpengine.DataError, match="warm_start keeps the classes"):
+            model.fit(X, np.where(Y == "rare", "new", "usual"))
+
+
+def test_verbose_prints_epochs(capsys):
+    MlpClassifier(verbose=True, **FEW).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
+
+
+@pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
+@pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
+def test_sparse_features_are_those_of_the_same_dense_ones(kind, form):
+    x = np.where(np.abs(X) > 0.8, X, 0.0)
+    y = Y if kind is MlpClassifier else X[:, 1]
+    whole, sparse = (kind(early_stopping=True, **FEW).fit(rows, y) for rows in (x, form(x)))
+    np.testing.assert_allclose(sparse.mlp_.params.flat, whole.mlp_.params.flat, atol=1e-10)
+    assert (sparse.predict(form(x)) == sparse.predict(x)).all()
+    sparse.partial_fit(form(x), y)
+
+
+def test_sparse_rows_become_dense_a_few_at_a_time(monkeypatch):
+    import mlpengine.estimators._estimator as module
+
+    shapes = []
+    dense = module.dense
+    monkeypatch.setattr(module, "DENSE", 40)
+    monkeypatch.setattr(module, "dense", lambda x: shapes.append(x.shape) or dense(x))
+    matrix = scipy.sparse.csr_matrix(np.where(np.abs(X) > 1, X, 0))
+    MlpRegressor(**FEW).fit(matrix, X[:, 0]).predict(matrix)
+    assert max(rows for rows, _ in shapes) <= 10
+
+
+def test_several_labels():
+    labels = np.column_stack([X[:, 0] > 0, X[:, 1] > 0.5, X[:, 2] < 0]).astype(int)
+    model = MlpClassifier(hidden=16, epochs=80, lr=1e-2, random_state=0).fit(X, labels)
+    assert model.predict(X).shape == model.predict_proba(X).shape == labels.shape
+    assert (model.predict(X) == labels).mean() > 0.97
+    assert ((model.predict_proba(X) > 0.5) == model.predict(X)).all()
+    assert model.score(X, labels) > 0.9
+
+
+def test_hidden_may_be_a_number():
+    one, many = (MlpRegressor(**(FEW | {"hidden": h})).fit(X, X[:, 0]) for h in (7, (7,)))
+    np.testing.assert_array_equal(one.mlp_.params.flat, many.mlp_.params.flat)
+    with pytest.raises(ConfigError, match="hidden"):
+        mlpengine.fit("diabetes", model={"hidden": 0})
+
+
+def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):
+    """The checks of scikit-learn's scaler would double the time of a row."""
+    model = MlpClassifier(**FEW).fit(X, Y)
+    expected = model.predict_proba(X)[:1]
+    monkeypatch.setattr(StandardScaler, "transform", lambda *_: pytest.fail("checked again"))
+    np.testing.assert_allclose(model.predict_proba(X[:1]), expected, rtol=1e-6)
+
+
+WRONG = {
+    "schedule": ({"schedule": "cosin"}, "constant, step, exponential, cosine, flat_cosine"),
+    "backend": ({"backend": "cuda"}, "backend: must be one of auto, numpy, numexpr, compiled"),
+    "dtype": ({"dtype": "float16"}, "float32 or float64"),
+    "class_weight": ({"class_weight": "even"}, "class_weight: must be balanced, or weights"),
+    "a label": ({"class_weight": {"blue": 2}}, "class_weight: 'blue' is not one of the classes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_options_list_the_choices(name):
+    options, text = WRONG[name]
+    with pytest.raises((UsageError, mlpengine.DtypeError)) as error:
+        MlpClassifier(**(FEW | options)).fit(X, Y)
+    assert text in str(error.value)
+
+
+def test_a_regressor_has_no_class_weights():
+    with pytest.raises(UsageError, match="only a classifier"):
+        MlpRegressor(class_weight="balanced").fit(X, X[:, 0])
