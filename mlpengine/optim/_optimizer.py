@@ -43,7 +43,7 @@ BOUND_AT_ONCE = 8
 """Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
 
 
-BOUND = ("_formulas", "_constants", "_keeps", "_work", "_masks", "_flushes", "_bound")
+BOUND = ("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound")
 """Attributes that a copy makes for itself."""
 
 
@@ -179,11 +179,16 @@ class Optimizer(ABC):
         self._formulas = f = UpdateFormulas.of(self, self._hyper, self.moments, self._carried)
         if self.groups and "lr" in variables(*(f.numbers[n] for n in self._carried)):
             raise UsageError(f"{self._where}: with groups, carried numbers must not depend on lr")
-        self._set_by_step = [name for name in f.numbers if name in f.constants]
         self._constants = {
             run.lr: {name: self._constant(self._hyper.get(name, 0.0)) for name in f.constants}
             for run in self.runs
         }
+        by_step = [name for name in f.numbers if name in f.constants]
+        self._cells = [
+            (factor, [(name, cells[name]) for name in by_step])
+            for factor, cells in self._constants.items()
+        ]
+        self._hyper_values = tuple(self._hyper.values())
         self._keeps = {
             (run.lr, run.weight_decay): self._constant(1.0) for run in self.runs if run.weight_decay
         }
@@ -290,10 +295,10 @@ class Optimizer(ABC):
         elif not self._formulas.timed:
             return
         before = self.carried[(self.steps - 1) % 2].tolist() if self._carried else ()
-        for factor, cells in self._constants.items():
-            numbers = self.numbers(lr * factor, self.steps, *self._hyper.values(), *before)
-            for name in self._set_by_step:
-                cells[name][()] = numbers[name]
+        for factor, cells in self._cells:
+            numbers = self.numbers(lr * factor, self.steps, *self._hyper_values, *before)
+            for name, cell in cells:
+                cell[()] = numbers[name]
         if self._carried and self._constants:
             self.carried[self.steps % 2] = [numbers[name] for name in self._carried]
 
