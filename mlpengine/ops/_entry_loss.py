@@ -52,6 +52,11 @@ class LossFormulas:
         """Entry and slopes of the outputs, from outputs and target."""
         return plan([self.entry, *self.slopes[:-1]], [*self.outputs, self.target])
 
+    @property
+    def is_of_difference(self) -> bool:
+        """Whether the gradient of the target is the negative of that of the one output."""
+        return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
+
     @cached_property
     def target_slope(self) -> Plan:
         """The slope of the target, from outputs, target and the slopes of the outputs."""
@@ -215,19 +220,24 @@ class EntryLoss(Loss):
     ) -> Calls:
         d_output, d_target, d_weight = out
         f, share, saved = self.formulas, 1 / max(target.size, 1), _each(slopes)
-        factor = _each(factors)
-        for scale, number in zip(f.scales, factor, strict=True):
-            yield from scaled_dy(dy, scale * share, number)
+        numbers = _each(factors)
         if d_output is not None:
             slots = _columns_of(d_output, self.columns)
-            for slope, number, slot in zip(saved, factor[:-1], slots, strict=True):
+            for slope, scale, number, slot in zip(saved, f.scales, numbers, slots, strict=False):
+                yield from scaled_dy(dy, scale * share, number)
                 yield call(np.multiply, slope, number, slot)
             yield from weighted(d_output, weight)
-        if d_target is not None:
+        if d_target is not None and d_output is not None and f.is_of_difference:
+            yield call(np.negative, d_output, d_target)
+        elif d_target is not None:
             given = [*_columns_of(output, self.columns), target, *saved]
-            work = _each(target_workspaces), _each(target_masks)
-            yield from f.target_slope.calls(given, [d_target], *work)
-            yield call(np.multiply, d_target, factor[-1], d_target)
+            known = dict(zip(f.target_slope.given, given, strict=True))
+            slope = known.get(f.slopes[-1], d_target)
+            if slope is d_target:
+                work = _each(target_workspaces), _each(target_masks)
+                yield from f.target_slope.calls(given, [d_target], *work)
+            yield from scaled_dy(dy, f.scales[-1] * share, numbers[-1])
+            yield call(np.multiply, slope, numbers[-1], d_target)
             yield from weighted(d_target, weight)
         if d_weight is not None:
             yield call(np.multiply, rows[0], np.array(f.value_scale * share), rows[1])
