@@ -22,6 +22,7 @@ COMMANDS = {
     "sweep": "Train a config with other settings, and find the best.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
+    "explain": "Tell which columns drive the predictions of a model.",
     "diagnose": "Check a config before a long run, or explain how a run went.",
     "compare": "Show the differences between two runs.",
     "clean": "Remove what data.stream has prepared.",

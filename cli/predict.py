@@ -24,6 +24,7 @@ EPILOG = """\b
 Examples:
   mlpengine predict runs/penguins new.csv -o predictions.csv
   mlpengine predict runs/titanic people.csv --id name -o survivors.parquet
+  mlpengine predict runs/diamonds new.csv --interval 0.9 --spread
   cat new.csv | mlpengine predict runs/penguins - | head
 """
 
@@ -38,22 +39,40 @@ Examples:
     metavar="OUT",
     help="A .csv, .parquet or .npy file; - writes CSV to stdout (the default).",
 )
+@click.option(
+    "--interval",
+    "level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Add the interval that holds this share of new targets, such as 0.9 (needs folds).",
+)
+@click.option("--spread", "with_spread", is_flag=True, help="Add how far several networks differ.")
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> None:
+def command(
+    run: Path,
+    file: str,
+    out: str,
+    level: float | None,
+    with_spread: bool,
+    key: str | None,
+    as_json: bool,
+) -> None:
     """Predict the rows of FILE (- is stdin) with the model of RUN, a run directory or model file.
 
     Columns may stand in any order, others and the target are ignored.  Classes come with the
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
     quantiles; price, price_std for the loss gaussian_nll).  Text cells that a spreadsheet would
-    take for formulas are written with a ' before them.  A .npy file holds numbers alone: the
+    take for formulas are written with a ' before them.  --interval adds <target>_low and _high,
+    by the errors out of fold (CV+), and --spread the standard deviation over the networks, of the
+    number or of the probability of the predicted class.  A .npy file holds numbers alone: the
     probabilities, or the predicted values.
     """
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
     model = load(run)
-    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key)
+    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, level, with_spread)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
             click.echo(csv_text(columns, header=not number), nl=False)
@@ -74,7 +93,11 @@ def command(run: Path, file: str, out: str, key: str | None, as_json: bool) -> N
 
 
 def _blocks(
-    model: Model, source: str | BinaryIO, key: str | None
+    model: Model,
+    source: str | BinaryIO,
+    key: str | None,
+    level: float | None,
+    with_spread: bool,
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
     how = model.preprocessor.read_arguments
@@ -91,7 +114,7 @@ def _blocks(
         for name, (count, cell) in model.preprocessor.unknown_texts(table).items():
             before, first = unknown.get(name, (0, cell))
             unknown[name] = before + count, first
-        columns, numbers = predictions(model, table)
+        columns, numbers = predictions(model, table, level, with_spread=with_spread)
         yield {**row_names(table, key, columns), **columns}, numbers
     if unlike:
         where = model.preprocessor.options.where
@@ -111,20 +134,42 @@ def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any],
     return columns, np.concatenate([numbers for _, numbers in blocks])
 
 
-def predictions(model: Model, table: Table) -> tuple[dict[str, Any], Array]:
+def predictions(
+    model: Model, table: Table, level: float | None = None, *, with_spread: bool = False
+) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
     preprocessor, task = model.preprocessor, model.task
     features = preprocessor.transform(table, targets=False).features
-    output = model.forward(np.asarray(features, model.mlp.dtype))
+    x = np.asarray(features, model.mlp.dtype)
+    output = model.forward(x)
+    added = _how_sure(model, x, output, level, with_spread=with_spread)
     if isinstance(task, Regression):
-        columns = task.columns(output)
+        columns = task.columns(output) | added
         return columns, np.stack([*columns.values()], axis=1)
     chances = task.probabilities(output)
     assert chances is not None
     columns = _labels(preprocessor, task, output)
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
     columns |= {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
-    return columns, chances
+    return columns | added, np.column_stack([chances, *added.values()])
+
+
+def _how_sure(
+    model: Model, x: Array, output: Array, level: float | None, *, with_spread: bool
+) -> dict[str, Array]:
+    """Return the columns of intervals and of the spread over networks."""
+    added: dict[str, Array] = {}
+    task, targets = model.task, model.target
+    if level is not None:
+        ends = zip(("low", "high"), model.interval(x, level), strict=True)
+        for end, values in ends:
+            added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(targets)}
+    if with_spread:
+        spread = model.spread(x)
+        if isinstance(task, Classification):
+            spread = spread[np.arange(len(x)), task.predict(output)][:, None]
+        added |= {f"{name}_spread": spread[:, i] for i, name in enumerate(targets)}
+    return added
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,10 @@ def report(
         sizes.setdefault(name, sizes["train"])
     measured = {name: outcome[name] for name in SHOWN_PARTS if outcome.get(name)}
     lines = metrics_table(measured, sizes, experiment.task, session.measured.spreads)
+    error, model = session.measured.calibration_error, experiment.model
+    if error is not None:
+        note = "" if model.temperature == 1 else f", logits divided by {model.temperature:.2f}"
+        lines.append(f"expected calibration error of its probabilities: {error:.3f}{note}")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = experiment.model.preprocessor.classes

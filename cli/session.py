@@ -206,6 +206,8 @@ class Session:
 
         An interrupted run ends at once, with the validation metrics of its best epoch.
         """
+        if result.ending != "interrupted":
+            self.experiment = self.experiment.calibrated()
         experiment, directory = self.experiment, self.directory
         experiment.model.save(directory.path / MODEL_FILE)
         if result.ending == "interrupted":
@@ -228,12 +230,19 @@ class Session:
             **{name: {} for name in ("train", "validation", "test")},
             **{name: _plain(values) for name, values in measured.items()},
             **self._spread(),
+            **self._calibration(),
             "ending": result.ending,
             "skipped_steps": self.loop.skipped,
             "verdicts": [verdict.as_dict() for verdict in self.verdicts()],
         }
         directory.write_json(RESULT_FILE, outcome)
         return outcome
+
+    def _calibration(self) -> dict[str, Any]:
+        error = self.measured.calibration_error
+        temperature = self.experiment.model.temperature
+        known = {"expected_calibration_error": error, "temperature": temperature}
+        return {} if error is None else {"calibration": known}
 
     def _spread(self) -> dict[str, Any]:
         names = {DEVIATION: "deviation", ONE_NETWORK: "mean"}

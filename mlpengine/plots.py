@@ -18,6 +18,7 @@ from mlpengine.diagnostics.dashboard import UNDATED, picture_format
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically
 from mlpengine.spec import Array
+from mlpengine.train.explain import Dependence
 from mlpengine.train.history import History
 from mlpengine.train.metrics import confusion_matrix, higher_is_better
 from mlpengine.train.task import Classification, Regression, Split, Task
@@ -178,6 +179,37 @@ def plot_residuals(truth: Array, predicted: Array, names: Sequence[str], path: s
             _histogram(grid[i, 1], predicted[:, i] - truth[:, i])
 
     _save(draw, path, (10, 0.6 + 4.0 * shown))
+
+
+def plot_dependence(curves: Sequence[Dependence], outputs: Sequence[str], path: str | Path) -> None:
+    """Draw partial dependence, a panel for each column; `outputs` name what is predicted.
+
+    Of more than three outputs the first three are drawn.
+    """
+    columns = min(3, len(curves))
+    rows = -(-len(curves) // columns)
+
+    def draw(figure: Figure) -> None:
+        grid = figure.subplots(rows, columns, squeeze=False)
+        for axes in list(grid.flat)[len(curves) :]:
+            axes.set_visible(False)
+        looks = list(zip((BLUE, ORANGE, GREEN), ("-", (0, (5, 2)), (0, (1, 1.2))), strict=True))
+        for axes, curve in zip(grid.flat, curves, strict=False):
+            texts = any(isinstance(value, str) for value in curve.values)
+            x = range(len(curve.values)) if texts else curve.values
+            for k, (color, dashes) in enumerate(looks[: curve.predictions.shape[1]]):
+                style = "" if texts else dashes
+                axes.plot(
+                    x, curve.predictions[:, k], color=color, linestyle=style,
+                    marker="o" if texts else None, label=_short(outputs[k]),
+                )  # fmt: skip
+            axes.set_title(_short(curve.column))
+            if texts:
+                axes.set_xticks(x, [_short(value) for value in curve.values], rotation=45)
+        if curves[0].predictions.shape[1] > 1:
+            grid[0, 0].legend(loc="best")
+
+    _save(draw, path, (3.6 * columns, 3.0 * rows))
 
 
 def plot_sweep(values: Mapping[int, float], metric: str, path: str | Path) -> None:

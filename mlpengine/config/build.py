@@ -47,6 +47,7 @@ from mlpengine.optim import (
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
+from mlpengine.train.calibration import Residuals, best_temperature
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Callback, Loop
@@ -160,12 +161,28 @@ class Experiment:
 
     def out_of_fold(self) -> Array:
         """Return for each training row the output of the member that did not train on it."""
-        train, folds, model = self.parts["train"], self.tables.folds, self.model
-        output = np.empty((len(train), self.task.outputs), model.mlp.dtype)
-        for fold, network in enumerate(model.networks):
-            rows = np.flatnonzero(folds == fold)
-            output[rows] = network.predict(train.x[rows])
-        return output
+        folds = self.tables.folds
+        assert folds is not None
+        return self.model.out_of_fold(self.parts["train"].x, folds)
+
+    def calibrated(self) -> "Experiment":
+        """Return the same with a model that knows from its folds how sure it is.
+
+        It has residuals of numbers, or, if the config asks for it, a temperature of classes.
+        """
+        folds, train, task = self.tables.folds, self.parts["train"], self.task
+        if folds is None:
+            return self
+        output = self.out_of_fold()
+        if isinstance(task, Regression):
+            errors = task.predict(output) - train.truth
+            model = replace(self.model, residuals=Residuals.of(errors, folds))
+        elif self.file.config.training.calibration == "none":
+            return self
+        else:
+            fitted = best_temperature(task, output, train.truth, train.weights)
+            model = replace(self.model, temperature=fitted)
+        return replace(self, model=model)
 
 
 def build(

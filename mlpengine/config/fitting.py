@@ -85,6 +85,7 @@ def fit(
     loop = experiment.loop(callbacks)
     with pinned(experiment.blas_threads):
         result = loop.run()
+        experiment = experiment.calibrated()
         metrics = measure(experiment, loop).metrics
     verdicts = column_verdicts(experiment.file, experiment.tables)
     remarks = [*experiment.tables.remarks, *map(str, verdicts)]

@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 from mlpengine.config.build import Experiment
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
+from mlpengine.train.calibration import calibration_error
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.evaluate import Scorer, standard_errors
 from mlpengine.train.loop import Loop
@@ -26,11 +27,13 @@ class Measured:
     """Loss and headline metrics by part.
 
     `spreads` hold further metrics by part and title: the standard error out of fold, or mean and
-    deviation over networks with several seeds.  `last` is name, rows and outputs of the last part.
+    deviation over networks with several seeds.  `calibration_error` is that of probabilities out
+    of fold.  `last` is name, rows and outputs of the last part.
     """
 
     metrics: dict[str, Metrics] = field(default_factory=dict)
     spreads: dict[str, dict[str, Metrics]] = field(default_factory=dict)
+    calibration_error: float | None = None
     last: tuple[str, Split, Array] | None = None
 
 
@@ -50,6 +53,10 @@ def measure(experiment: Experiment, loop: Loop | EnsembleLoop) -> Measured:
         if name == OUT_OF_FOLD:
             errors = standard_errors(scorer, output, part, _dependent(experiment))
             measured.spreads[name] = {DEVIATION: errors}
+            chances = task.probabilities(output)
+            if chances is not None:
+                error = calibration_error(chances, part.truth, part.weights)
+                measured.calibration_error = error
         elif folds is None:
             measured.spreads[name] = _over_networks(scorer, part, model.networks)
     return measured

@@ -330,6 +330,10 @@ class TrainingSection(Section):
         description="Train so many networks that differ in their seeds alone; the prediction is "
         "their mean.",
     )
+    calibration: Literal["none", "temperature"] = Field(
+        default="none",
+        description="temperature: divide logits by a number fitted out of fold (needs folds).",
+    )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     freeze: list[int] = Field(
@@ -380,6 +384,8 @@ class TrainingSection(Section):
             raise rule("give clip or clip_norm, not both", "clip")
         if self.folds and self.seeds:
             raise rule("give folds or seeds, not both", "seeds")
+        if self.calibration != "none" and not self.folds:
+            raise rule("a temperature is fitted out of fold: give folds, too", "calibration")
         return self
 
 

@@ -34,7 +34,7 @@ def _to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
     if isinstance(model, Mlp) or model.members is None:
         text = export_c(mlp)
     else:
-        text = export_c(model.networks, combined=model.task.averaged)
+        text = export_c(model.networks, combined=model.task.averaged, divisor=model.temperature)
     return text.encode(), Exported("c", {"input": dtype}, {"output": dtype})
 
 

@@ -40,7 +40,7 @@ def to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
             write_network(graph, network, x, f"member_{k}." if model.members else "")
             for k, network in enumerate(model.networks)
         ]
-        combined = write_mean(graph, model.task, outputs) if model.members else outputs[0]
+        combined = write_mean(graph, model, outputs) if model.members else outputs[0]
         write_outputs(graph, model, combined)
         data = graph.build(repr(model.members or model.mlp), _metadata(model))
     return data, Exported("onnx", graph.inputs, graph.outputs, verify(data, model))

@@ -13,7 +13,6 @@ from mlpengine.train.task import (
     BinaryClassification,
     MultiLabel,
     Regression,
-    Task,
 )
 
 
@@ -65,8 +64,12 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
     return graph.node("Reshape", graph.node("Concat", *values, axis=2), shape)
 
 
-def write_mean(graph: Graph, task: Task, outputs: Sequence[str]) -> str:
+def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
     """Add the nodes that combine the outputs of several networks, as `Task.combine` does."""
+    task = model.task
+    if model.temperature != 1.0:
+        divisor = graph.constant(np.array(model.temperature, np.float32))
+        outputs = [graph.node("Div", y, divisor) for y in outputs]
     axis = graph.constant(np.array([0], np.int64))
 
     def mean(values: Sequence[str]) -> str:

@@ -43,6 +43,7 @@ void {name}(const real *input, real *output) {{
   real y[{out_dim}], one[{out_dim}] = {{0}}, other[{out_dim}] = {{0}};
   for (int k = 0; k < {count}; k++) {{
     networks[k](input, y);
+    for (int i = 0; i < {out_dim}; i++) y[i] /= {divisor};
 {add}
   }}
   for (int i = 0; i < {out_dim}; i++) output[i] = {result};
@@ -103,11 +104,12 @@ def export_c(
     *,
     name: str = "predict",
     combined: Literal["mean", "exp", "softmax", "sigmoid"] = "mean",
+    divisor: float = 1.0,
 ) -> str:
     """Return a C file with the weights and ``void name(input, output)`` for one row.
 
     The output of several networks of one shape is their mean, or that whose `combined` ("softmax"
-    or "sigmoid" of logits, "exp") is the mean of theirs.
+    or "sigmoid" of logits, "exp") is the mean of theirs, each divided by `divisor` before.
 
     Raises: UsageError if `name` is no C identifier or an activation is not known here.
     """
@@ -122,7 +124,7 @@ def export_c(
         names = [f"{name}_{k}" for k in range(len(each))]
         pairs = zip(names, each, strict=True)
         texts = [_network(*pair, real, static="static ") for pair in pairs]
-        texts.append(_mean(name, names, mlp.sizes[-1], *COMBINED[combined]))
+        texts.append(_mean(name, names, mlp.sizes[-1], _number(divisor, real), *COMBINED[combined]))
         title = f"{len(each)} of "
     return FILE.format(
         title=f"{title}{'-'.join(map(str, mlp.sizes))}, {plural(parameters, 'parameter')}",
@@ -136,12 +138,15 @@ def export_c(
     )
 
 
-def _mean(name: str, names: Sequence[str], out_dim: int, add: str, result: str) -> str:
+def _mean(
+    name: str, names: Sequence[str], out_dim: int, divisor: str, add: str, result: str
+) -> str:
     return MEAN.format(
         name=name,
         names=", ".join(names),
         count=len(names),
         out_dim=out_dim,
+        divisor=divisor,
         add=add.format(n=out_dim, count=len(names)),
         result=result,
     )

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import local
@@ -21,13 +21,18 @@ from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
 from mlpengine.structure import conform
+from mlpengine.train.calibration import TEMPERATURES, Residuals, checked_residuals, spread
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.population import Population
 from mlpengine.train.row_predictor import RowPredictor
 from mlpengine.train.task import Classification, Regression, Task, part_of, task_for
+from mlpengine.wording import plural
 
 MODEL_FILE = "model.safetensors"
+
+RESIDUALS = "residuals"
+"""The name of the array of residuals in a file."""
 
 ROWS = 1 << 16
 """Rows that are predicted at once, whose outputs by member are held in memory."""
@@ -46,7 +51,8 @@ class Model:
     in memory takes some tens of microseconds, because it has buffers of its own.
 
     With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
-    of theirs.  `Mlp.load` reads the file of a single network, too.
+    of theirs, whose logits are divided by `temperature`.  `residuals` are their errors out of fold.
+    `Mlp.load` reads the file of a single network, too.
     """
 
     mlp: Mlp
@@ -54,6 +60,8 @@ class Model:
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     members: Population | None = None
+    temperature: float = 1.0
+    residuals: Residuals | None = None
 
     @property
     def networks(self) -> tuple[Mlp, ...]:
@@ -110,9 +118,7 @@ class Model:
                 f"predict_proba: a model of classes is needed (this one predicts numbers of "
                 f"{', '.join(map(repr, self.target))})"
             )
-        chances = self._task.probabilities(self.outputs(data))
-        assert chances is not None
-        return chances
+        return self._chances(self.outputs(data))
 
     def predict_columns(self, data: Any) -> dict[str, Array]:
         """Return everything that the loss predicts of numbers, by column, in the target's units.
@@ -170,11 +176,60 @@ class Model:
         each = ([network.predict(rows) for network in self.networks] for rows in chunks)
         return np.concatenate([self._combined(outputs) for outputs in each])
 
+    def out_of_fold(self, x: Array, folds: Array) -> Array:
+        """Return for each row of features the output of the network of its fold."""
+        output = np.empty((len(x), self._task.outputs), self.mlp.dtype)
+        for fold, network in enumerate(self.networks):
+            rows = np.flatnonzero(folds == fold)
+            output[rows] = network.predict(x[rows]) / self.temperature
+        return output
+
     def _combined(self, outputs: Sequence[Array]) -> Array:
         """Return one output for those of all networks."""
         if self.members is None:
             return outputs[0]
-        return self._task.combine(np.stack(outputs)).astype(self.mlp.dtype)
+        return self._task.combine(np.stack(outputs) / self.temperature).astype(self.mlp.dtype)
+
+    def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
+        """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
+
+        `level` is the share of new rows that do, on average over rows like those trained on.
+        Shapes: (rows,), or (rows, targets) if there are several targets.
+
+        Raises: UsageError for a model of classes, or one that was trained without folds.
+        """
+        features = self.preprocessor.transform(self.table(data), targets=False).features
+        low, high = self.interval(np.asarray(features, self.mlp.dtype), level)
+        return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
+
+    def interval(self, x: Array, level: float) -> tuple[Array, Array]:
+        """Return `predict_interval` (rows, targets) for features (rows, in_dim)."""
+        if not isinstance(self._task, Regression) or self.residuals is None:
+            networks = len(self.networks)
+            raise UsageError(
+                "interval: needs a model of numbers that was trained with training.folds "
+                f"(this one predicts {self.preprocessor.task}, {plural(networks, 'network')})"
+            )
+        each = np.stack([self._task.predict(network.predict(x)) for network in self.networks])
+        return self.residuals.interval(each, level)
+
+    def spread(self, x: Array) -> Array:
+        """Return how far the networks differ for features (rows, in_dim), in standard deviations.
+
+        Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.
+        Raises: UsageError for a single network.
+        """
+        if self.members is None:
+            raise UsageError("spread: a model of several networks is needed (this one has 1)")
+        outputs = [network.predict(x) / self.temperature for network in self.networks]
+        if isinstance(self._task, Regression):
+            return spread([self._task.predict(output) for output in outputs])
+        return spread([self._chances(output) for output in outputs])
+
+    def _chances(self, output: Array) -> Array:
+        chances = self._task.probabilities(output)
+        assert chances is not None
+        return chances
 
     def table(self, data: Any) -> Table:
         """Return data in any form as a table with the kinds that training read.
@@ -211,6 +266,8 @@ class Model:
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
+            **({} if self.temperature == 1.0 else {"temperature": self.temperature}),
+            **({"residuals": list(self.residuals.counts)} if self.residuals else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
         }
 
@@ -245,7 +302,7 @@ class Model:
             mlp, members = _networks(description, state)
             loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
             _check_options(loss, options)
-            model = cls(mlp, preprocessor, loss, options, members)
+            model = cls(mlp, preprocessor, loss, options, members, _temperature(description))
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
         except MlpEngineError as error:
@@ -256,15 +313,25 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
-        write_tensors(path, self.state_dict(), self.to_dict())
+        residuals = {} if self.residuals is None else {RESIDUALS: self.residuals.values}
+        write_tensors(path, {**self.state_dict(), **residuals}, self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "Model":
         """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)
+        values = arrays.pop(RESIDUALS, None) if "residuals" in header else None
         model = cls.restored(header, arrays, Path(path))
         check_finite(arrays, path)
-        return model
+        if "residuals" not in header:
+            return model
+        try:
+            counts, networks = header["residuals"], len(model.networks)
+            return replace(
+                model, residuals=checked_residuals(counts, values, networks, len(model.target))
+            )
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from error
 
 
 def load(run: str | Path) -> Model:
@@ -322,6 +389,15 @@ def restored_model(checkpoint: Checkpoint) -> Model:
             f"{checkpoint.path}: is not the checkpoint of a model ({error!r})"
         ) from error
     return Model.restored(description, stacked, checkpoint.path)
+
+
+def _temperature(description: Mapping[str, Any]) -> float:
+    value = description.get("temperature", 1.0)
+    low, high = TEMPERATURES
+    if not isinstance(value, float | int) or isinstance(value, bool) or not low <= value <= high:
+        text = f"temperature: must be from {low:g} to {high:g} (got {value!r:.60})"
+        raise CheckpointError(text)
+    return float(value)
 
 
 def _networks(

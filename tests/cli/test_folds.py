@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mlpengine.data import Preprocessor, read_table, split_rows
+from mlpengine.nn.export_c import export_c
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.loop import Loop
 from mlpengine.train.model import Model, load
@@ -230,6 +231,10 @@ BAD = {
     "one": (["--set", "training.folds=1"], "folds"),
     "validation": (["--set", "data.split.validation=0.1"], "leave this out: with training.folds"),
     "a file": (["--set", "data.validation_source=rows.csv"], "leave this out: with training.folds"),
+    "temperature": (
+        ["--set", "training.folds=null", "--set", "training.calibration=temperature"],
+        "a temperature is fitted out of fold: give folds, too",
+    ),
     "rows": (["--set", "training.folds=999"], "999 need at least as many rows (there are 102)"),
 }
 
@@ -253,3 +258,55 @@ def test_progress_and_dry_runs_count_all_networks(mlpengine, rows):
         epochs = [*csv.DictReader(file)]
     assert [int(row["epoch"]) for row in epochs] == [*range(1, len(epochs) + 1)]
     assert int(epochs[0]["steps"]) == 40
+
+
+def test_predictions_say_how_sure_they_are(mlpengine, rows):
+    write_config("c.yaml", "y", drop=("target: y", "target: y, drop: kind"))
+    train(mlpengine, "c.yaml")
+    options = ["rows.csv", "--interval", "0.9", "--spread"]
+    done = mlpengine("predict", "runs/c", *options)
+    records = [*csv.DictReader(done.out.splitlines())]
+    assert list(records[0]) == ["line", "y", "y_low", "y_high", "y_spread"]
+    y, low, high, spread = (
+        np.array([float(record[name]) for record in records]) for name in [*records[0]][1:]
+    )
+    model, table = load("runs/c"), read_table("rows.csv")
+    np.testing.assert_allclose(model.predict_interval(table, 0.9), [low, high], rtol=1e-6)
+    each = [model.task.predict(m.predict(features(model, table)))[:, 0] for m in model.networks]
+    np.testing.assert_allclose(spread, np.std(each, axis=0, ddof=1), rtol=1e-5)
+    assert 0.8 < np.mean((low <= rows["y"]) & (rows["y"] <= high)) <= 1
+    assert mlpengine("predict", "runs/c", *options, "-o", "p.npy").code == 0
+    np.testing.assert_allclose(np.load("p.npy"), np.c_[y, low, high, spread], rtol=1e-6)
+
+
+def features(model, table):
+    return np.asarray(model.preprocessor.transform(table).features, "f4")
+
+
+def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
+    write_config("c.yaml", "kind", drop=("target: kind", "target: kind, drop: y"))
+    plain = train(mlpengine, "c.yaml")
+    assert plain["calibration"]["temperature"] == load("runs/c").temperature == 1
+    assert "expected calibration error" in mlpengine("train", "c.yaml", "--out", "runs/d").out
+    result = train(mlpengine, "c.yaml", "--set", "training.calibration=temperature", "--out", "t")
+    Path("runs/c").rename("runs/e")
+    Path("t").rename("runs/c")
+    assert result["out_of_fold"]["loss"] < plain["out_of_fold"]["loss"]
+    model, table = load("runs/c"), read_table("rows.csv", text=["zone"])
+    assert result["calibration"]["temperature"] == model.temperature != 1
+    assert 0 < result["calibration"]["expected_calibration_error"] < 1
+    x = features(model, table)
+    each = [model.task.probabilities(m.predict(x) / model.temperature) for m in model.networks]
+    np.testing.assert_allclose(model.predict_proba(table), np.mean(each, axis=0), atol=1e-6)
+    done = mlpengine("predict", "runs/c", "rows.csv", "--spread", "--json")
+    spread = [record["kind_spread"] for record in json.loads(done.out)["predictions"]]
+    predicted = np.mean(each, axis=0).argmax(axis=1)
+    expected = np.std(each, axis=0, ddof=1)[np.arange(len(x)), predicted]
+    np.testing.assert_allclose(spread, expected, rtol=1e-4)
+    assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
+    assert f"/= {float(np.float32(model.temperature))}f" in export_c(
+        model.networks, combined="softmax", divisor=model.temperature
+    )
+    refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
+    assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
+    assert mlpengine("predict", "runs/c", "rows.csv", "--interval", "1.5").code == 2

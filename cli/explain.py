@@ -1,0 +1,154 @@
+"""`mlpengine explain`: which columns drive the predictions of a model, and how."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from mlpengine.config import load_config
+from mlpengine.config.build import Experiment, build
+from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.errors import UsageError
+from mlpengine.spec import Array
+from mlpengine.train.evaluate import Scorer
+from mlpengine.train.explain import (
+    Dependence,
+    Importance,
+    dependence,
+    feature_columns,
+    importances,
+)
+from mlpengine.train.model import Model, load
+from mlpengine.train.task import Split
+from mlpengine.wording import plural, printable
+
+from .session import RESOLVED, uses_extra
+from .streams import say
+
+MAX_ROWS = 5_000
+"""Rows that are predicted for each permutation, evenly spread over those held out."""
+
+EPILOG = """\b
+Examples:
+  mlpengine explain runs/penguins
+  mlpengine explain runs/diamonds --repeats 10 --plot dependence.png
+  mlpengine explain runs/diamonds --json
+"""
+
+
+@click.command("explain", epilog=EPILOG)
+@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--repeats", type=click.IntRange(2), default=5, show_default=True, help="Permutations."
+)
+@click.option(
+    "--features",
+    type=click.IntRange(1),
+    default=6,
+    show_default=True,
+    help="Columns, by importance, whose partial dependence is computed.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The picture of partial dependence (.png, .svg, .pdf); by default in the run's plots.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as one line of JSON.")
+def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: bool) -> None:
+    """Tell which columns drive the predictions of the model in the directory RUN.
+
+    The importance of a column is how much the loss rises, and R2 or accuracy falls, when its cells
+    change places among rows that did not train the model: out of fold, or the test or validation
+    rows.  Partial dependence is the mean prediction where all rows hold the same value.
+    """
+    if not (run / RESOLVED).is_file():
+        raise UsageError(f"{run}: holds no {RESOLVED}, so it is no run directory")
+    model = load(run)
+    experiment = replace(build(load_config(run / RESOLVED), model.preprocessor), model=model)
+    name, part, forward = held_out(experiment)
+    task = model.task
+    scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
+    columns = feature_columns(model.preprocessor)
+    ranked = importances(forward, scorer, part, columns, repeats=repeats)
+    table = experiment.tables.parts["train"][0]
+    shown = [row.column for row in ranked if row.column in table][:features]
+    curves = [dependence(model, table, column) for column in shown]
+    path = drawn(run, model, curves, plot)
+    if as_json:
+        click.echo(json.dumps(report(name, part, ranked, curves, path), allow_nan=False))
+        return
+    say("\n".join(lines(name, part, ranked, task.headline[0])))
+    if path is not None:
+        say(f"wrote {path} (partial dependence of {', '.join(map(printable, shown))})")
+
+
+def held_out(experiment: Experiment) -> tuple[str, Split, Callable[[Array], Array]]:
+    """Return rows that did not train the model, and a function that predicts them."""
+    model, folds = experiment.model, experiment.tables.folds
+    name = next(n for n in ("train", "test", "validation", "train") if n in experiment.parts)
+    if folds is None:
+        name = next(n for n in ("test", "validation", "train") if n in experiment.parts)
+    part = experiment.parts[name]
+    chosen = np.arange(0, len(part), -(-len(part) // MAX_ROWS))
+    rows = part.rows(chosen)
+    if folds is None:
+        return name, rows, model.forward
+    of_rows = folds[chosen]
+
+    def forward(x: Array) -> Array:
+        return model.out_of_fold(x, of_rows)
+
+    return OUT_OF_FOLD, rows, forward
+
+
+def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | None) -> Path | None:
+    """Draw partial dependence, if it can be or was asked for; return the path of the picture."""
+    if not curves or not uses_extra(True if plot else "auto", "matplotlib"):
+        return None
+    from mlpengine.plots import plot_dependence
+
+    path = plot or run / "plots" / "dependence.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plot_dependence(curves, list(map(str, model.classes or model.target)), path)
+    return path
+
+
+def report(
+    name: str,
+    part: Split,
+    ranked: Sequence[Importance],
+    curves: Sequence[Dependence],
+    path: Path | None,
+) -> dict[str, Any]:
+    """Return everything as data."""
+    return {
+        "part": name,
+        "rows": len(part),
+        "importances": [asdict(row) for row in ranked],
+        "dependence": [
+            {"column": c.column, "values": c.values, "predictions": c.predictions.tolist()}
+            for c in curves
+        ],
+        "plot": None if path is None else str(path),
+    }
+
+
+def lines(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> list[str]:
+    """Return the importances for a person."""
+    where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
+    width = max(12, *(len(printable(row.column)) + 2 for row in ranked))
+    shown = [
+        f"when a column's cells change places ({plural(len(part), 'row')} {where}):",
+        f"{'':<{width}}{'loss rises by':>22}{f'{metric} falls by':>22}",
+    ]
+    shown += [
+        f"{printable(row.column):<{width}}"
+        f"{f'{row.loss:.4f} +- {row.loss_deviation:.4f}':>22}"
+        f"{f'{row.metric:.4f} +- {row.metric_deviation:.4f}':>22}"
+        for row in ranked
+    ]
+    return shown

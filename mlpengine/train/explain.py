@@ -1,0 +1,133 @@
+"""What drives a model: the importance of columns by permutation, and partial dependence."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.data import Column, Preprocessor, Table
+from mlpengine.errors import DataError
+from mlpengine.spec import Array
+from mlpengine.train.evaluate import Scorer
+from mlpengine.train.model import Model
+from mlpengine.train.task import Regression, Split
+
+GRID, LEVELS = 20, 12
+"""Points of a curve: quantiles of a number, or the most frequent levels of a category."""
+
+DEPENDENCE_ROWS = 300
+"""Rows over which partial dependence is averaged, evenly spread."""
+
+
+@dataclass(frozen=True)
+class Importance:
+    """How much worse the metrics get when the cells of a column change places.
+
+    `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
+    (R2 or accuracy), over repetitions; the deviations are over the same.
+    """
+
+    column: str
+    loss: float
+    loss_deviation: float
+    metric: float
+    metric_deviation: float
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """The mean prediction (points, outputs) where all rows hold `values` in a column.
+
+    Outputs are the targets in their own units, or the probabilities of the classes or labels.
+    """
+
+    column: str
+    values: list[float] | list[str]
+    predictions: Array
+
+
+def feature_columns(preprocessor: Preprocessor) -> list[str]:
+    """Return the column of the table, or the computed one, that each feature comes from."""
+    numbers = preprocessor.numbers
+    if numbers is None:
+        raise DataError("explain: the preprocessing must be fitted first")
+    sources = [source.column for source in numbers.sources]
+    names = [*sources, *(sources[i] for i in numbers.bins.columns)]
+    names += [sources[i] for i in numbers.flagged]
+    for category in preprocessor.categories:
+        names += [category.column] * category.size
+    return names
+
+
+def importances(
+    forward: Callable[[Array], Array],
+    scorer: Scorer,
+    part: Split,
+    columns: Sequence[str],
+    *,
+    repeats: int = 5,
+    seed: int = 0,
+) -> list[Importance]:
+    """Return the importance of each column, the largest rise of the loss first.
+
+    `forward` returns the outputs for features like those of `part`, and `columns` is the column
+    that each feature comes from; all features of a column are permuted together.
+
+    Source: Breiman 2001, section 10.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    headline = scorer.task.headline[0]
+    base = scorer.run(forward(part.x), part)
+    orders = [rng.permutation(len(part)) for _ in range(repeats)]
+    x, names = np.array(part.x), np.array(columns)
+    rows: list[Importance] = []
+    for column in dict.fromkeys(columns):
+        block = np.flatnonzero(names == column)
+        kept = x[:, block].copy()
+        changes = []
+        for order in orders:
+            x[:, block] = kept[order]
+            scores = scorer.run(forward(x), part)
+            changes.append((scores["loss"] - base["loss"], base[headline] - scores[headline]))
+        x[:, block] = kept
+        mean, deviation = np.mean(changes, axis=0), np.std(changes, axis=0)
+        rows.append(
+            Importance(column, mean.item(0), deviation.item(0), mean.item(1), deviation.item(1))
+        )
+    return sorted(rows, key=lambda row: -row.loss)
+
+
+def dependence(model: Model, table: Table, column: str) -> Dependence:
+    """Return the partial dependence of a model's prediction on a column of a table.
+
+    A number takes its quantiles, a category its most frequent levels.
+
+    Source: Friedman 2001, section 8.2.
+    """
+    stride = -(-table.n_rows // DEPENDENCE_ROWS)
+    rows = table.rows(np.arange(0, table.n_rows, stride))
+    values = table[column]
+    points: list[tuple[float | str, Column]] = []
+    if values.kind == "text":
+        counts = np.bincount(values.values[values.values >= 0], minlength=len(values.levels))
+        for code in np.argsort(-counts, kind="stable")[:LEVELS].tolist():
+            if counts[code]:
+                same = np.full(rows.n_rows, code, values.values.dtype)
+                points.append((values.levels[code], Column(same, "text", values.levels)))
+    else:
+        known = values.values[~values.missing].astype(np.float64)
+        shares = np.linspace(0.02, 0.98, GRID)
+        grid = np.unique(np.quantile(known, shares, method="nearest")) if known.size else known
+        points = [
+            (float(value), Column(np.full(rows.n_rows, value), values.kind)) for value in grid
+        ]
+    task, means = model.task, []
+    for _, filled in points:
+        columns = {**rows.columns, column: filled}
+        features = model.preprocessor.transform(Table(columns, rows.source), targets=False).features
+        output = model.forward(np.asarray(features, model.mlp.dtype))
+        shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
+        assert shown is not None
+        means.append(shown.mean(axis=0))
+    outputs = len(means[0]) if means else 0
+    return Dependence(column, [value for value, _ in points], np.array(means).reshape(-1, outputs))  # type: ignore[arg-type]

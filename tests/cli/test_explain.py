@@ -1,0 +1,122 @@
+"""`mlpengine explain`: importances and partial dependence, against formulas and scikit-learn."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.inspection import permutation_importance
+
+from mlpengine.data import read_table
+from mlpengine.ops import MeanSquaredError
+from mlpengine.train.evaluate import Scorer
+from mlpengine.train.explain import dependence, feature_columns, importances
+from mlpengine.train.model import load
+
+CONFIG = """\
+data: {source: rows.csv, target: y, encoding: piecewise, missing: indicator}
+model: {hidden: [16]}
+optimizer: {lr: 2e-2}
+training: {epochs: 25, batch_size: 16, folds: 3}
+report: false
+"""
+
+
+@pytest.fixture
+def run(mlpengine, tmp_path):
+    """Train on y = 3 a + (1 in the west) + noise, with a column that means nothing."""
+    rng = np.random.default_rng(0)
+    a, noise = rng.standard_normal((2, 200))
+    zone = rng.choice(["east", "west"], 200)
+    y = 3 * a + (zone == "west") + 0.1 * rng.standard_normal(200)
+    cells = [f"{v:.4f}" if i % 9 else "" for i, v in enumerate(noise)]
+    lines = [f"{p:.4f},{q},{z},{t:.4f}" for p, q, z, t in zip(a, cells, zone, y, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,noise,zone,y", *lines]) + "\n")
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
+    return Path("run")
+
+
+def test_columns_are_ranked_by_what_they_tell(mlpengine, run):
+    done = mlpengine("explain", run, "--json")
+    assert (done.code, done.err) == (0, "")
+    shown = json.loads(done.out)
+    assert (shown["part"], shown["rows"]) == ("out_of_fold", 170)
+    a, zone, noise = shown["importances"]
+    assert [a["column"], zone["column"], noise["column"]] == ["a", "zone", "noise"]
+    # R2 falls by 2 var(3 a) / var(y) where a changes places, and by 2 var(west) for the zone
+    variance = 9 + 0.25
+    assert a["metric"] == pytest.approx(18 / variance, rel=0.15)
+    assert zone["metric"] == pytest.approx(0.5 / variance, rel=0.5)
+    assert abs(noise["metric"]) < 0.02
+    assert a["loss_deviation"] > 0
+    first = shown["dependence"][0]
+    slope = np.polyfit(first["values"], np.array(first["predictions"])[:, 0], 1)[0]
+    assert slope == pytest.approx(3, rel=0.1)
+    second = shown["dependence"][1]
+    levels = dict(zip(second["values"], second["predictions"], strict=True))
+    assert levels["west"][0] - levels["east"][0] == pytest.approx(1, abs=0.2)
+    text = mlpengine("explain", run, "--features", 1, "--plot", "d.svg")
+    assert "wrote d.svg (partial dependence of a)" in text.out
+    assert Path("d.svg").read_text().startswith("<?xml")
+    assert text.out.index("\na ") < text.out.index("\nzone ") < text.out.index("\nnoise ")
+
+
+def test_importances_are_those_of_scikit_learn(run):
+    model, table = load(run), read_table("rows.csv")
+    columns = feature_columns(model.preprocessor)
+    assert len(columns) == model.preprocessor.n_features
+    assert columns[:2] == ["a", "noise"]
+    data = model.preprocessor.transform(table)
+    from mlpengine.train.task import part_of
+
+    part = part_of(table, None, model.preprocessor, model.task, np.dtype("f4"))
+    scorer = Scorer(MeanSquaredError(), model.task, 1, np.dtype("f4"))
+    ours = importances(model.forward, scorer, part, columns, repeats=20)
+
+    class Estimator:  # on two columns of indices, which scikit-learn permutes
+        def fit(self, x, y):
+            return self
+
+        def score(self, picks, y):
+            x = np.empty_like(data.features)
+            for column, name in enumerate(("a", "noise", "zone")):
+                block = np.flatnonzero(np.array(columns) == name)
+                x[:, block] = data.features[np.ix_(picks[:, column], block)]
+            return scorer.run(model.forward(x), part)["r2"]
+
+    picks = np.tile(np.arange(200)[:, None], 3)
+    theirs = permutation_importance(Estimator(), picks, part.truth, n_repeats=20, random_state=0)
+    expected = dict(zip(("a", "noise", "zone"), theirs.importances_mean, strict=True))
+    for row in ours:
+        assert row.metric == pytest.approx(expected[row.column], rel=0.1, abs=0.01)
+
+
+def test_dependence_is_the_mean_where_all_rows_agree(run):
+    model, table = load(run), read_table("rows.csv")
+    curve = dependence(model, table, "a")
+    value = curve.values[3]
+    lines = Path("rows.csv").read_text().splitlines()
+    Path("same.csv").write_text(
+        "\n".join([lines[0], *(f"{value!r},{line.split(',', 1)[1]}" for line in lines[1:])])
+    )
+    assert curve.predictions[3, 0] == pytest.approx(model.predict("same.csv").mean(), rel=1e-4)
+
+
+def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
+    options = ["--set", "training.folds=null", "--epochs", 1, "--out", "one"]
+    assert mlpengine("train", "c.yaml", "-q", *options).code == 0
+    assert json.loads(mlpengine("explain", "one", "--json").out)["part"] == "test"
+    refused = mlpengine("explain", "nothing")
+    assert (refused.code, "is no run directory" in refused.err) == (2, True)
+
+
+def test_classes_have_a_line_each(mlpengine, tmp_path):
+    (tmp_path / "p.yaml").write_text(
+        "data: {source: penguins}\nmodel: {hidden: [4]}\ntraining: {epochs: 2, folds: 2}\n"
+    )
+    assert mlpengine("train", "p.yaml", "-q", "--set", "report=false").code == 0
+    shown = json.loads(mlpengine("explain", "runs/p", "--json").out)
+    for curve in shown["dependence"]:
+        np.testing.assert_allclose(np.sum(curve["predictions"], axis=1), 1, rtol=1e-5)
+    assert Path("runs/p/plots/dependence.png").is_file()
