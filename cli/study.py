@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.config.sweep import JOURNAL, SpaceSection, SweepSection
-from mlpengine.errors import MissingExtraError, RunError, UsageError
+from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
 from mlpengine.files import writing
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
@@ -88,7 +88,8 @@ class Study:
     ) -> None:
         self.directory, self.sweep, self._seed = directory, sweep, seed
         self.sign = -1.0 if higher_is_better(sweep.metric) else 1.0
-        self._errors: tuple[type[Exception], ...] = (OptunaError,)
+        # a journal that was damaged is no JSON, or lacks a key
+        self._errors: tuple[type[Exception], ...] = (OptunaError, OSError, ValueError, KeyError)
         if sweep.storage != JOURNAL:
             from sqlalchemy.exc import SQLAlchemyError
 
@@ -237,6 +238,8 @@ class Study:
         """Turn errors of the storage into a RunError that names it without its password."""
         try:
             yield
+        except MlpEngineError:
+            raise
         except self._errors as error:
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]

@@ -256,6 +256,36 @@ def test_a_full_disk_loses_nothing(sweep, mlpengine, monkeypatch):
     assert [state for state, *_ in values(mlpengine("sweep", "--join", "runs/s", "-q", "--json"))]
 
 
+def test_a_damaged_journal_is_named(sweep, mlpengine):
+    sweep(trials=1)
+    assert mlpengine("sweep", "s.yaml", "-q").code == 0
+    journal = Path("runs/s/journal.log")
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([*lines[:3], "{damaged\n", *lines[4:]]))
+    ran = mlpengine("sweep", "--join", "runs/s")
+    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+    assert "journal.log: the sweep's storage cannot be used (" in ran.err
+
+
+def test_a_full_disk_below_the_journal_loses_nothing(sweep, mlpengine, monkeypatch):
+    sweep(trials=2)
+    real, calls = os.fsync, []
+
+    def full(descriptor):
+        if "journal.log" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            calls.append(descriptor)
+            if len(calls) > 8:
+                raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        ran = mlpengine("sweep", "s.yaml", "-q")
+    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+    assert "journal.log: the sweep's storage cannot be used ([Errno 28] No space left" in ran.err
+    assert [state for state, *_ in values(mlpengine("sweep", "--join", "runs/s", "-q", "--json"))]
+
+
 MISUSE = {
     "neither": ((), 2, "sweep: give a CONFIG, or --join SWEEP"),
     "both": (("s.yaml", "--join", "runs/s"), 2, "--join: a sweep goes on as it began"),
