@@ -1,8 +1,8 @@
 """Reductions over all axes, one or several."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan, prod
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,9 @@ class Reduction(GradOp):
     axis: int | tuple[int, ...] | None = None
     keepdims: bool = False
 
+    needs_entries: ClassVar[bool] = False
+    """Whether the reduction of no entries is not defined."""
+
     def infer(self, x: Spec) -> Spec:
         need_floats(self.name, x=x)
         axes = self.axes(x)
@@ -31,7 +34,10 @@ class Reduction(GradOp):
             raise ShapeError(f"{self.name}: names an axis twice (axis {self.axis}, {listing(x=x)})")
         kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
         dropped = [n for i, n in enumerate(x.shape) if i not in axes]
-        return Spec(tuple(kept if self.keepdims else dropped), x.dtype)
+        y = Spec(tuple(kept if self.keepdims else dropped), x.dtype)
+        if self.needs_entries and y.size and not self.count(x):
+            raise ShapeError(f"{self.name}: needs an entry to reduce ({listing(x=x)})")
+        return y
 
     def axes(self, x: Spec | Array) -> tuple[int, ...]:
         """Return the axes of `x` that are reduced, counted from the front, in order."""
@@ -88,11 +94,8 @@ class Mean(Reduction, name="mean"):
 class Extreme(Reduction):
     """Base of `Max` and `Min`: the gradient goes to the first winner."""
 
-    def infer(self, x: Spec) -> Spec:
-        y = super().infer(x)
-        if y.size and not self.count(x):
-            raise ShapeError(f"{self.name}: needs an entry to choose from ({listing(x=x)})")
-        return y
+    needs_entries = True
+    ufunc: ClassVar[Any]
 
     def work(self, x: Spec) -> dict[str, Spec]:
         moved = Spec((0,) if self.is_trailing(x) else x.shape, x.dtype)
@@ -103,12 +106,18 @@ class Extreme(Reduction):
         axes = self.axes(x)
         return axes == tuple(range(len(x.shape) - len(axes), len(x.shape)))
 
-    def routed(self, dy: Array, x: Array, dx: Array, moved: Array, winner: Array) -> Calls:
-        """Yield the calls that write dy at the position that `self.find` returns, 0 elsewhere.
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield call(self.ufunc.reduce, x, self.axes(x), None, self.kept(out, x), True)
+
+    def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
+        """Yield the calls that write dy at the first winner, 0 elsewhere.
 
         If the reduced axes are not the last ones, the calls work on `moved`, a copy in which they
         are; otherwise NumPy would allocate such a copy at each call.
         """
+        (dx,) = out
+        if dx is None:
+            return
         axes = self.axes(x)
         order = [i for i in range(x.ndim) if i not in axes] + list(axes)
         n = self.count(x)
@@ -116,16 +125,13 @@ class Extreme(Reduction):
         if moved.size:
             target = lines = moved.reshape([x.shape[i] for i in order])
             yield call(np.copyto, lines, x.transpose(order))
-        yield call(self.find(lines.reshape(winner.size, n)), 1, winner)
+        lines = lines.reshape(winner.size, n)
+        yield call(lines.argmax if self.ufunc is np.maximum else lines.argmin, 1, winner)
         yield call(np.add, winner, np.arange(winner.size) * n, winner)
         yield call(target.fill, 0)
         yield call(target.reshape(-1).put, winner, dy.reshape(-1), "clip")
         if moved.size:
             yield call(np.copyto, dx.transpose(order), moved.reshape(target.shape))
-
-    def find(self, lines: Array) -> Callable[..., object]:
-        """Return the method of `lines` that finds the first winner along an axis."""
-        raise NotImplementedError
 
 
 class Max(Extreme, name="max"):
@@ -136,16 +142,7 @@ class Max(Extreme, name="max"):
     Raises: ShapeError where there is nothing to choose from.
     """
 
-    def find(self, lines: Array) -> Callable[..., object]:
-        return lines.argmax
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.maximum.reduce, x, self.axes(x), None, self.kept(out, x), True)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield from self.routed(dy, x, dx, moved, winner)
+    ufunc = np.maximum
 
 
 class Min(Extreme, name="min"):
@@ -156,16 +153,7 @@ class Min(Extreme, name="min"):
     Raises: ShapeError where there is nothing to choose from.
     """
 
-    def find(self, lines: Array) -> Callable[..., object]:
-        return lines.argmin
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.minimum.reduce, x, self.axes(x), None, self.kept(out, x), True)
-
-    def backward(self, dy: Array, x: Array, *, out: Slots, moved: Array, winner: Array) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield from self.routed(dy, x, dx, moved, winner)
+    ufunc = np.minimum
 
 
 class LogSumExp(Reduction, name="logsumexp"):
@@ -178,11 +166,7 @@ class LogSumExp(Reduction, name="logsumexp"):
     Raises: ShapeError where there is nothing to sum.
     """
 
-    def infer(self, x: Spec) -> Spec:
-        y = super().infer(x)
-        if y.size and not self.count(x):
-            raise ShapeError(f"{self.name}: needs an entry to sum ({listing(x=x)})")
-        return y
+    needs_entries = True
 
     def work(self, x: Spec) -> dict[str, Spec]:
         y = self.infer(x)
