@@ -274,7 +274,8 @@ class _StepBuilder:
         backend: str = training.backend
         if backend == "auto":
             steps = training.epochs * sum(-(-count // batch_size) for count in counts)
-            backend = choose_backend(steps, self.model.mlp.sizes, batch_size)
+            mlp = self.model.mlp
+            backend = choose_backend(steps, mlp.sizes, batch_size, dropout=mlp.dropout > 0)
         validation = self.parts.get("validation")
         for k, (mlp, seed) in enumerate(zip(self.model.networks, seeds, strict=True)):
             if folds is not None:

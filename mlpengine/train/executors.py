@@ -35,27 +35,37 @@ from mlpengine.train.shards import Buffers, Shards
 
 _log = logging.getLogger("mlpengine")
 
-CALLS_IN_MULTIPLICATIONS = 2**22
-"""Number of multiplications whose saving by machine code equals that of the calls of one step.
+SAVED_BY_CALLS = 30e-6
+"""Seconds that machine code saves in a step for the calls alone.
 
-Each saves about 30 us (one thread of a Xeon with AVX-512, November 2026): a step of 10-64-32-1 at
-batch 64 takes 41 us in NumPy and 11 us compiled; a step of 26-256-128-1 at batch 256 takes 660 us
-and 410 us.
-"""
+This and the next three are of one thread of a Xeon with AVX-512 (November 2026).  They give 47, 267
+and 790 us for steps of 64-128-10 at batch 64, 26-256-128-1 at 256 and 784-256-128-10 at 128; 59,
+250 and 720 us were measured."""
 
-MIN_WORK_TO_COMPILE = 20_000 * CALLS_IN_MULTIPLICATIONS
-"""Minimum work of a run that is compiled: it saves 0.6 s, and compiling takes 0.5 to 1 s."""
+SAVED_BY_MULTIPLICATION = 7.2e-12
+
+SAVED_BY_PARAMETER = 0.5e-9
+
+SAVED_BY_DROPPED_UNIT = 2.5e-9
+
+MIN_SECONDS_TO_COMPILE = 0.35
+"""Seconds that a run must save to be compiled: compiling takes 0.4 to 1 s, once for its shapes."""
 
 
-def choose_backend(steps: int, sizes: Sequence[int], batch_size: int) -> str:
+def choose_backend(
+    steps: int, sizes: Sequence[int], batch_size: int, *, dropout: bool = False
+) -> str:
     """Return the backend that ``auto`` selects for this number of steps and these sizes.
 
     It depends only on these numbers and on whether there is a compiler, not on the contents of the
     cache, so a config gives the same bits in every run on one machine.
     """
     weights = sum(in_dim * out_dim for in_dim, out_dim in pairwise(sizes))
-    work = steps * (CALLS_IN_MULTIPLICATIONS + 3 * batch_size * weights)  # forward and twice back
-    return "compiled" if work >= MIN_WORK_TO_COMPILE and compiler_command() else "auto"
+    saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + sum(sizes[1:]))
+    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward and twice backward
+    if dropout:
+        saved += SAVED_BY_DROPPED_UNIT * batch_size * sum(sizes[1:-1])
+    return "compiled" if steps * saved >= MIN_SECONDS_TO_COMPILE and compiler_command() else "auto"
 
 
 @dataclass(frozen=True, eq=False)

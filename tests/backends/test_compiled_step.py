@@ -283,6 +283,8 @@ def test_auto_compiles_where_it_pays(monkeypatch):
     assert choose_backend(6_000, *small) == "auto"
     assert choose_backend(6_000, *large) == "compiled"
     assert choose_backend(100, *large) == "auto"
+    assert choose_backend(3_000, (64, 256, 128, 10), 32, dropout=True) == "compiled"
+    assert choose_backend(3_000, (64, 256, 128, 10), 32) == "auto"
     for compiler in ("/no/such/compiler", 'cc "x'):
         monkeypatch.setenv("CC", compiler)
         assert choose_backend(10**6, *small) == "auto"

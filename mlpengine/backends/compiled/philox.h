@@ -23,7 +23,7 @@ INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 
 #endif
 
 /* The bytes first to last of a stream, whole blocks; `state` is seed and step. */
-INLINE void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
+SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
                        const long first, const long last) {
   const uint64_t seed = (uint64_t)state[0], step = (uint64_t)state[1];
   const words none = {0}, factor_0 = none + 0xD2511F53, factor_2 = none + 0xCD9E8D57;
@@ -33,7 +33,7 @@ INLINE void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, con
       words word_0, word_1 = none + stream, word_2 = none + step, word_3 = none + (step >> 32);
       UNROLL for (long i = 0; i < WORDS; i++) word_0[i] = (uint64_t)(group / 16 + b + i);
       uint32_t key_0 = (uint32_t)seed, key_1 = (uint32_t)(seed >> 32);
-      UNROLL for (int round = 0; round < 10; round++) {
+      for (int round = 0; round < 10; round++) {
         const words low_0 = multiply_halves(word_0, factor_0);
         const words low_2 = multiply_halves(word_2, factor_2);
         word_0 = (low_2 >> 32) ^ word_1 ^ key_0;

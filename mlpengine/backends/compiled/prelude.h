@@ -7,6 +7,7 @@
 
 #define LANES ((long)(BYTES / sizeof(real)))
 #define INLINE static inline __attribute__((always_inline))
+#define SHARED __attribute__((noinline, unused)) static /* one instance, which compiles faster */
 #define UNROLL _Pragma("GCC unroll 16")
 #if defined(__GNUC__) && !defined(__clang__)
 #define UNFUSED __attribute__((optimize("fp-contract=off"))) /* products are rounded before sums */

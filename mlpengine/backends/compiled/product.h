@@ -30,7 +30,7 @@ typedef float vec8 __attribute__((vector_size(32)));
 #endif
 
 /* The same for a matrix that is stored transposed: `w` has a row for each column. */
-INLINE void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
+SHARED void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
                             const long depth, const long columns, long j, const long width) {
 #ifdef TRANSPOSE_BY_EIGHT
   for (long k = 0; k < depth; k += 8)
