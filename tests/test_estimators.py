@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.optim import OPTIMIZERS  # noqa: E402
+from mlpengine.train.recipes import PRESETS, recipe  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
@@ -385,3 +386,33 @@ def test_losses_that_do_not_fit_are_refused(name):
     x = np.arange(30.0)[:, None]
     with pytest.raises(error, match=message):
         estimator.fit(x, np.arange(30) % 3)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_replaces_settings_and_parts(preset, iris):
+    x, y = iris
+    model = MlpClassifier(hidden=(3,), preset=preset, random_state=0)
+    model.fit(x, y)
+    sections = recipe(preset, "classification", len(x))
+    hidden = sections["model"]["hidden"]
+    assert [*model.mlp_.sizes] == [4, *hidden, 3]
+    assert model.n_iter_ == sections["training"]["epochs"]
+    assert (model.mlp_.front is not None) == (preset == "realmlp")
+    assert model.score(x, y) > 0.95
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).predict_proba(x), model.predict_proba(x)
+    )
+    assert clone(model).preset == preset
+
+
+def test_a_preset_learns_row_by_row_too(iris):
+    x, y = iris
+    model = MlpClassifier(preset="realmlp", random_state=0)
+    model.partial_fit(x, y, classes=np.unique(y)).partial_fit(x, y)
+    assert model.mlp_.learned_activation
+    assert np.isfinite(model.predict_proba(x)).all()
+
+
+def test_an_unknown_preset_is_refused(iris):
+    with pytest.raises(UsageError, match="preset: must be one of plain, realmlp"):
+        MlpClassifier(preset="best").fit(*iris)

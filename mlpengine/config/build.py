@@ -71,9 +71,6 @@ from mlpengine.train.threads import cores
 
 _log = logging.getLogger("mlpengine")
 
-ROWS_AT_START = 2048
-"""Maximum number of training rows that initial weights are fitted on."""
-
 DECAY_SCHEDULES: dict[str, Callable[[int], Schedule] | None] = {
     "constant": None,
     "flat_cosine": FlatCosineSchedule,
@@ -229,7 +226,7 @@ def build(
         if stream:
             raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
         for network, seed in zip(population or [mlp], seeds, strict=True):
-            network.initialize_from(features[:: -(-len(features) // ROWS_AT_START)], seed=seed)
+            network.initialize_from(features, seed=seed)
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
     mlp = population[0] if population else mlp
     model = Model(mlp, tables.preprocessor, loss.name, options, population)

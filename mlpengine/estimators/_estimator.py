@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -20,12 +21,20 @@ from mlpengine.estimators._learner import Learner, PrintEpochs, schedule_named
 from mlpengine.estimators._sparse import SparseRows, dense, issparse, set_scale
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
+from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Callback, Loop
+from mlpengine.train.recipes import (
+    MIDDLE,
+    PRESETS,
+    network_options,
+    optimizer_options,
+    recipe,
+)
 from mlpengine.train.task import LOSSES, Split, Task
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
@@ -35,6 +44,20 @@ FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.flo
 
 DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The settings of a network and its training, those of the parameters or of a preset."""
+
+    hidden: Sequence[int]
+    network: dict[str, Any]
+    optimizer: str
+    options: dict[str, Any]
+    clip_norm: float | None
+    batch_size: int
+    epochs: int
+    patience: int
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
@@ -68,6 +91,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         threads: int = 1,
         dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
+        preset: str | None = None,
     ) -> None:
         """Store the parameters, which `fit` checks.
 
@@ -106,6 +130,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 unless they are float32.
             random_state: of initial weights, order of rows, dropout and held-out rows; a number is
                 the `seed` of a config, which gives the same bits.
+            preset: "realmlp" or "plain", a recipe of configs (`model.preset`), in place of hidden,
+                activation, dropout, optimizer, lr, schedule, weight_decay, clip_norm, batch_size,
+                epochs and patience; all features are embedded as numbers.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -115,7 +142,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self.patience, self.min_delta = patience, min_delta
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
-        self.dtype, self.random_state = dtype, random_state
+        self.dtype, self.random_state, self.preset = dtype, random_state, preset
 
     @property
     def mlp_(self) -> Mlp:
@@ -173,15 +200,16 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             x, y, weights = x[keep], y[keep], weights[keep]
         seed = self._seed()
         train, validation = self._divide(y, seed)
+        chosen = self._chosen(len(train), ends=True)
         if not (self.warm_start and self.__sklearn_is_fitted__()):
             self._begin_scale()
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
-            self._learner = self._fresh_learner(x, y, seed, min(self.batch_size, len(train)))
-        early = EarlyStopping(self.patience, "loss", self.min_delta)
+            self._learner = self._fresh_learner(x, y, seed, chosen, train)
+        early = EarlyStopping(chosen.patience, "loss", self.min_delta)
         tasks: list[Callback] = [PrintEpochs()] if self.verbose else []
         watched = False
         if hasattr(self, "set_callbacks"):
-            context = self._init_callback_context(max_subtasks=self.epochs)
+            context = self._init_callback_context(max_subtasks=chosen.epochs)
             metadata = None if weights is None else {"sample_weight": weights}
             data = {"X": x, "y": lambda: self._labels(y), "metadata": metadata}
             if getattr(self, "_skl_callbacks", None):
@@ -194,7 +222,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self._task(),
             self._part(x, y, weights, train),
             self._part(x, y, weights, validation) if len(validation) else None,
-            epochs=self.epochs,
+            epochs=chosen.epochs,
             early_stopping=early if self.early_stopping else None,
             seed=np.random.Generator(np.random.PCG64([seed, 1])),  # as in configs
             callbacks=tasks,
@@ -213,7 +241,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         weights = self._class_weighted(y, self._weights(sample_weight, x.shape[0]))
         if not self.__sklearn_is_fitted__():
             self._begin_scale()
-            self._learner = self._fresh_learner(x, y, self._seed(), self.batch_size)
+            self._learner = self._fresh_learner(
+                x, y, self._seed(), self._chosen(x.shape[0], ends=False), None
+            )
             self.n_iter_ = self.best_epoch_ = 0
             self.loss_curve_, self.validation_loss_curve_ = [], []
         self._fit_scale(x, y, weights)
@@ -285,25 +315,68 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         rows = DENSE // max(1, x.shape[1]) if issparse(x) else x.shape[0]
         return max(1, int(rows))
 
-    def _fresh_learner(self, x: Any, y: Array, seed: int, batch_size: int) -> Learner:
+    def _chosen(self, rows: int, *, ends: bool) -> Chosen:
+        """Return the settings of network and training on so many rows.
+
+        Unless the training `ends`, batches may be larger than these rows, and a preset has no
+        schedules.  Raises: UsageError for an unknown preset.
+        """
+        preset = getattr(self, "preset", None)  # estimators pickled by version 0.1.0 have none
+        if preset is None:
+            batch_size = min(self.batch_size, rows) if ends else self.batch_size
+            steps_per_epoch = -(-rows // batch_size)
+            options = {"lr": self.lr, "weight_decay": self.weight_decay}
+            given: dict[str, Any] = {n: value for n, value in options.items() if value is not None}
+            given["schedule"] = schedule_named(
+                self.schedule, self.epochs * steps_per_epoch, steps_per_epoch
+            )
+            return Chosen(
+                [int(n) for n in np.atleast_1d(self.hidden)],
+                {"activation": self.activation, "dropout": self.dropout},
+                self.optimizer,
+                given,
+                self.clip_norm,
+                batch_size,
+                self.epochs,
+                self.patience,
+            )
+        if preset not in PRESETS:
+            raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {preset!r})")
+        sections = recipe(preset, self._kind, rows if ends else MIDDLE)
+        training = sections["training"]
+        batch_size = min(training["batch_size"], rows) if ends else training["batch_size"]
+        steps = training["epochs"] * -(-rows // batch_size) if ends else None
+        return Chosen(
+            sections["model"]["hidden"],
+            network_options(sections["model"]),
+            sections["optimizer"]["name"],
+            optimizer_options(sections, steps),
+            training.get("clip_norm"),
+            batch_size,
+            training["epochs"],
+            training["early_stopping"]["patience"],
+        )
+
+    def _fresh_learner(
+        self, x: Any, y: Array, seed: int, chosen: Chosen, rows: Array | None
+    ) -> Learner:
+        """Return a learner; `rows` are those that initial weights may be fitted on."""
         loss = self._loss()
         mlp = Mlp(
-            [x.shape[1], *(int(n) for n in np.atleast_1d(self.hidden)), self._outputs(y, loss)],
-            activation=self.activation,
-            dropout=self.dropout,
+            [x.shape[1], *chosen.hidden, self._outputs(y, loss)],
             seed=seed,
             dtype=x.dtype if self.dtype is None else self.dtype,
+            **chosen.network,
         )
-        steps_per_epoch = -(-x.shape[0] // batch_size)
-        steps = self.epochs * steps_per_epoch
-        options = {"lr": self.lr, "weight_decay": self.weight_decay}
-        given: dict[str, Any] = {n: value for n, value in options.items() if value is not None}
-        given["schedule"] = schedule_named(self.schedule, steps, steps_per_epoch)
+        if rows is not None and mlp.initializer == "unit_variance":
+            some = rows[:: -(-len(rows) // ROWS_AT_START)]
+            mlp.initialize_from(self._scaled_features(dense(x[some])), seed=seed)
         backend = self.backend
         if backend == "auto":
-            backend = choose_backend(steps, mlp.sizes, batch_size)
-        step = {"clip_norm": self.clip_norm, "backend": backend, "threads": self.threads}
-        return Learner(mlp, loss, self.optimizer, given, batch_size, step)
+            steps = chosen.epochs * -(-x.shape[0] // chosen.batch_size)
+            backend = choose_backend(steps, mlp.sizes, chosen.batch_size)
+        step = {"clip_norm": chosen.clip_norm, "backend": backend, "threads": self.threads}
+        return Learner(mlp, loss, chosen.optimizer, chosen.options, chosen.batch_size, step)
 
     def _part(self, x: Any, y: Array, weights: Array | None, rows: Array | slice) -> Split:
         """Return some rows as the network takes them, their weights 1 on average."""
@@ -321,15 +394,18 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _features(self, x: Array) -> Array:
         """Return features as the network reads them."""
-        dtype = self._learner.mlp.dtype
+        return np.ascontiguousarray(self._scaled_features(x), self._learner.mlp.dtype)
+
+    def _scaled_features(self, x: Array) -> Array:
+        """Return features scaled and clipped, in float64, or as they are."""
         if not self.standardize:
-            return np.ascontiguousarray(x, dtype)
+            return x
         scaler = self._scaler  # whose `transform` checks x again, which takes longer than a row
-        scaled = np.subtract(x, scaler.mean_, dtype=np.float64)
+        scaled: Array = np.subtract(x, scaler.mean_, dtype=np.float64)
         np.multiply(scaled, 1.0 / scaler.scale_, out=scaled)
         if getattr(self, "_clips", False):
             smooth_clip(scaled, np.empty_like(scaled))
-        return np.ascontiguousarray(scaled, dtype)
+        return scaled
 
     def _output(self, x: Any) -> Array:
         """Return the outputs of the network for features as a caller gives them."""

@@ -39,6 +39,9 @@ Parametrization = Literal["standard", "neural_tangent"]
 SHOWN = 20
 """Number of parameters that an error message lists."""
 
+ROWS_AT_START = 2048
+"""Maximum number of rows that initial weights are fitted on."""
+
 PREDICT_ROWS = 256
 """Rows of one forward pass of `Mlp.predict`."""
 
@@ -123,15 +126,16 @@ class Mlp(Network):
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
 
-        Layer by layer; then each bias becomes minus a random convex mixture of five rows of its
-        pre-activation, drawn with `seed`.  Units whose pre-activation is constant stay.  Both are
-        computed in float64.
+        Layer by layer, on up to 2,048 of the rows, evenly spaced, and in float64.  Each bias then
+        becomes minus a random convex mixture of five rows of its pre-activation, drawn with `seed`.
+        Units whose pre-activation is constant keep their weights.
 
         Raises: ShapeError or DtypeError if `x` does not fit, or has no rows.
         """
-        rows = np.asarray(x, np.float64)
-        if not len(rows):
+        given = np.asarray(x)
+        if not len(given):
             raise ShapeError("initialize_from: x needs at least one row (got 0)")
+        rows = given[:: -(-len(given) // ROWS_AT_START)].astype(np.float64)
         wide = self.like(dropout=0.0, initializer="zeros", dtype="float64")
         wide.params.flat[...] = self.params.flat
         scratch, rng = wide.scratch(len(rows)), np.random.default_rng(seed)

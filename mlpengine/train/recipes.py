@@ -1,6 +1,10 @@
 """Recipes: settings of a network and its training that were measured together."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
+
+from mlpengine.nn import Front
+from mlpengine.optim import CosineSchedule, CosLogSchedule, FlatCosineSchedule, Group
 
 Preset = Literal["plain", "realmlp"]
 
@@ -76,3 +80,32 @@ def recipe(preset: str, task: str, rows: float = MIDDLE) -> dict[str, Any]:
     if preset == "realmlp":
         return _realmlp(task)
     return next(sections for limit, sections in PLAIN.items() if rows <= limit)
+
+
+def network_options(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Mlp` for the section `model` of a recipe, but for the sizes."""
+    options = {name: value for name, value in model.items() if name not in ("hidden", "front")}
+    if "front" in model:
+        embedding = dict(model["front"]["embedding"])
+        kind, scaling = embedding.pop("kind"), model["front"]["scaling"]
+        options["front"] = Front(kind, scaling=scaling, **embedding)
+    return options
+
+
+def optimizer_options(sections: Mapping[str, Any], total_steps: int | None) -> dict[str, Any]:
+    """Return the arguments of a recipe's optimizer in a training of that many steps.
+
+    Without `total_steps`, learning rate and decay stay as they are.
+    """
+    options = {name: value for name, value in sections["optimizer"].items() if name != "name"}
+    decay = options.pop("decay_schedule", None)
+    if "betas" in options:
+        options["betas"] = tuple(options["betas"])
+    if "groups" in options:
+        options["groups"] = {name: Group(**one) for name, one in options["groups"].items()}
+    if total_steps:
+        waves = sections["schedule"]["name"] == "coslog"
+        options["schedule"] = (CosLogSchedule if waves else CosineSchedule)(total_steps)
+        if decay:
+            options["decay_schedule"] = FlatCosineSchedule(total_steps)
+    return options
