@@ -21,7 +21,7 @@ os.environ.update(ONE)  # before NumPy is imported
 
 import numpy as np  # noqa: E402
 from machine import restart_clean  # noqa: E402
-from quality_methods import Method, methods  # noqa: E402
+from quality_methods import ABLATION, Method, ablation, methods  # noqa: E402
 from quality_tables import Problem, problems  # noqa: E402
 from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
@@ -107,15 +107,43 @@ def summary(results: Results, tables: list[str], names: list[str]) -> list[str]:
     return lines
 
 
+def costs(results: Results, chosen: list[Problem]) -> list[str]:
+    """Return what leaving out each ingredient of the recipe costs, ours beside the published."""
+
+    def cost(name: str, problems: list[Problem]) -> str:
+        ratios = [
+            np.mean([row["error"] for row in results[one.name, f"no {name}"]])
+            / np.mean([row["error"] for row in results[one.name, "realmlp"]])
+            for one in problems
+        ]
+        return f"{100 * (np.exp(np.mean(np.log(ratios))) - 1):+.1f}" if ratios else "-"
+
+    classes = [one for one in chosen if one.is_classification]
+    numbers = [one for one in chosen if not one.is_classification]
+    lines = [
+        "| left out | classes, % | published | numbers, % | published |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, (_, (of_classes, of_numbers)) in ABLATION.items():
+        lines.append(
+            f"| {name} | {cost(name, classes)} | {of_classes:+.1f} "
+            f"| {cost(name, numbers)} | {of_numbers:+.1f} |"
+        )
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two tables, three methods, once")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--tables", nargs="*", help="names of tables; all by default")
     parser.add_argument("--methods", nargs="*", help="names of methods; all by default")
+    parser.add_argument(
+        "--ablation", action="store_true", help="the realmlp preset without each of its parts"
+    )
     parser.add_argument("--results", type=Path, help="file of results to write and go on with")
     args = parser.parse_args()
-    known = methods()
+    known = ablation() if args.ablation else methods()
     names = args.methods or list(known)
     chosen = [one for one in problems() if not args.tables or one.name in args.tables]
     if args.smoke:
@@ -135,6 +163,9 @@ def main() -> None:
                         file.write(line + "\n")
                 print(line, flush=True)
     tables = [one.name for one in chosen]
+    if args.ablation:
+        print("\n" + "\n".join(costs(results, chosen)))
+        return
     print("\n" + "\n".join(table(results, tables, names)))
     print("\n" + "\n".join(summary(results, tables, names)))
 
