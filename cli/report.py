@@ -27,10 +27,8 @@ ROW_OF_METRICS = 5
 """Largest number of metrics for which a part is a row of the table; for more, a column."""
 
 
-def report(
-    session: "Session", result: Result, outcome: Mapping[str, Any], files: Sequence[Path] = ()
-) -> str:
-    """Return the metrics of every part, the confusion of classes, and the paths of the files."""
+def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
+    """Return the metrics of every part, the confusion of classes, and the path of the model."""
     experiment = session.experiment
     sizes = {name: len(part) for name, part in experiment.parts.items()}
     for name in (OUT_OF_FOLD, "validation"):
@@ -53,7 +51,7 @@ def report(
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
     if result.ending == "interrupted" and session.checkpointers:
         lines.append(f"go on with: mlpengine train --resume {path}")
-    return "\n".join([*lines, f"{path}/model.safetensors", *map(str, map(shortest, files))])
+    return "\n".join([*lines, f"{path}/model.safetensors"])
 
 
 def metrics_table(

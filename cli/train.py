@@ -22,7 +22,7 @@ from .pictures import pictures
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .ranks import aborting, compare, follow, is_root, on_all, start_ranks
-from .report import report
+from .report import report, shortest
 from .session import RESOLVED, START, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
 from .streams import say
@@ -282,7 +282,7 @@ def run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run a session to its end and print the result."""
+    """Run a session to its end, print the result, and draw the pictures after that."""
     experiment = session.experiment
     profiler = Profiler(session) if profile else None
     if not quiet:
@@ -294,11 +294,14 @@ def run(
         outcome = session.finish(result)
         if profiler:
             profiler.saved()
+        with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
+            say(json.dumps(outcome) if as_json else report(session, result, outcome))
         files = [] if state.code else pictures(session, result)
+    if files and not as_json:
+        with suppress(BrokenPipeError):
+            say("\n".join(str(shortest(file)) for file in files))
     if profiler:
         say(profiler.table(), err=True)
-    with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
-        say(json.dumps(outcome) if as_json else report(session, result, outcome, files))
 
 
 def opening(experiment: Experiment, session: Session | None = None) -> str:

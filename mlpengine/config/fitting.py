@@ -32,11 +32,14 @@ class FitResult(Result):
     Attributes:
         metrics: loss and headline metrics by part: train, and validation and test if there are;
             with folds out_of_fold in place of train.
+        spreads: of several networks, by part and title: the standard error (``+-``) out of fold, or
+            the mean (``one network``) and deviation over seeds.
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
     """
 
     metrics: dict[str, dict[str, float]]
+    spreads: dict[str, dict[str, dict[str, float]]]
     remarks: list[str]
 
 
@@ -86,10 +89,12 @@ def fit(
     with pinned(experiment.blas_threads):
         result = loop.run()
         experiment = experiment.calibrated()
-        metrics = measure(experiment, loop).metrics
+        measured = measure(experiment, loop)
     verdicts = column_verdicts(experiment.file, experiment.tables)
     remarks = [*experiment.tables.remarks, *map(str, verdicts)]
-    return experiment.model, FitResult(**vars(result), metrics=metrics, remarks=remarks)
+    return experiment.model, FitResult(
+        **vars(result), metrics=measured.metrics, spreads=measured.spreads, remarks=remarks
+    )
 
 
 def _config(

@@ -1,0 +1,111 @@
+"""How honest folds are: coverage of 90 % intervals, and the score out of fold against new rows.
+
+``python benchmarks/intervals.py`` (``--smoke`` for seconds, ``--splits 50``) draws training and new
+rows of four generated tables, trains eight folds of a small network, and prints for each table the
+share of new targets within their intervals, the root mean squared errors out of fold and on new
+rows, and their difference in standard errors of the score out of fold.
+
+A network out of fold is alone, while the prediction for new rows is the mean of eight: the score
+out of fold is too modest, by the gain of the mean.
+"""
+
+import argparse
+
+import numpy as np
+from machine import describe, restart_clean, table
+
+from mlpengine import fit
+from mlpengine.config.measure import DEVIATION, OUT_OF_FOLD
+
+NEW_ROWS = 2_000
+CONFIG = {
+    "model": {"hidden": [32, 32]},
+    "optimizer": {"name": "adamw", "lr": 5e-3},
+    "schedule": "cosine",
+    "data": {"split": {"test": 0.0}, "task": "regression"},
+}
+
+
+def friedman(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.random((rows, 6))
+    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3]
+    return x, y + rng.standard_normal(rows)
+
+
+def heavy_tails(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.standard_normal((rows, 4))
+    return x, x[:, 0] + np.abs(x[:, 1]) + 0.5 * rng.standard_t(3, rows)
+
+
+def uneven_noise(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.random((rows, 3))
+    return x, np.sin(6 * x[:, 0]) + (0.1 + x[:, 1]) * rng.standard_normal(rows)
+
+
+def thresholds(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    x = rng.random((rows, 5))
+    return x, (x[:, 0] > 0.5) + 2.0 * (x[:, 1] > x[:, 2]) + 0.3 * rng.standard_normal(rows)
+
+
+TABLES = {
+    "friedman": (friedman, 400),
+    "heavy tails": (heavy_tails, 250),
+    "uneven noise": (uneven_noise, 600),
+    "thresholds": (thresholds, 300),
+}
+"""Name: the table and its training rows."""
+
+
+def named(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    return {**{f"x{i}": column for i, column in enumerate(x.T)}, "y": y}
+
+
+def measured(name: str, split: int, folds: int, epochs: int) -> list[float]:
+    """Return coverage, errors out of fold and on new rows, and the standard error."""
+    make, rows = TABLES[name]
+    rng = np.random.default_rng(1_000 * split + len(name))
+    known, (x, y) = named(*make(rng, rows)), make(rng, NEW_ROWS)
+    new = named(x, y)
+    training = {"folds": folds, "epochs": epochs, "early_stopping": {"patience": 15}}
+    model, result = fit(known, "y", seed=split, training=training, **CONFIG)
+    low, high = model.predict_interval(new, 0.9)
+    coverage = float(((low <= y) & (y <= high)).mean())
+    return [
+        coverage,
+        result.metrics[OUT_OF_FOLD]["rmse"],
+        model.evaluate(new)["rmse"],
+        result.spreads[OUT_OF_FOLD][DEVIATION]["rmse"],
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="one split, two folds, few epochs")
+    parser.add_argument("--splits", type=int, default=50)
+    args = parser.parse_args()
+    folds, epochs = (2, 3) if args.smoke else (8, 60)
+    lines, covered = [], []
+    for name in TABLES:
+        each = np.array(
+            [measured(name, k, folds, epochs) for k in range(1 if args.smoke else args.splits)]
+        )
+        coverage, own, new, error = each.T
+        covered.append(coverage.mean())
+        apart = (own - new) / error
+        lines.append(
+            [
+                name, f"{coverage.mean():.3f} +- {coverage.std():.3f}", f"{own.mean():.4f}",
+                f"{new.mean():.4f}", f"{own.mean() / new.mean():.3f}", f"{apart.mean():.2f}",
+                f"{np.mean(np.abs(apart) < 1):.2f}",
+            ]
+        )  # fmt: skip
+        print(*lines[-1], sep="  ", flush=True)
+    describe()
+    head = ["table", "coverage of 90 %", "out of fold", "new rows", "ratio"]
+    head += ["difference in standard errors", "share within one"]
+    print(f"\n{table(head, lines)}\nmean coverage {np.mean(covered):.3f}")
+
+
+if __name__ == "__main__":
+    restart_clean()
+    main()
