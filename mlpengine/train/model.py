@@ -203,7 +203,10 @@ class Model:
         return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
 
     def interval(self, x: Array, level: float) -> tuple[Array, Array]:
-        """Return `predict_interval` (rows, targets) for features (rows, in_dim)."""
+        """Return `predict_interval` (rows, targets) for features (rows, in_dim).
+
+        The ends lie in the range of targets of the loss: not below 0 for counts.
+        """
         if not isinstance(self._task, Regression) or self.residuals is None:
             networks = len(self.networks)
             raise UsageError(
@@ -211,7 +214,9 @@ class Model:
                 f"(this one predicts {self.preprocessor.task}, {plural(networks, 'network')})"
             )
         each = np.stack([self._task.predict(network.predict(x)) for network in self.networks])
-        return self.residuals.interval(each, level)
+        low, high = self.residuals.interval(each, level)
+        ends = self._task.loss.target_range
+        return np.clip(low, *ends), np.clip(high, *ends)
 
     def spread(self, x: Array) -> Array:
         """Return how far the networks differ for features (rows, in_dim), in standard deviations.

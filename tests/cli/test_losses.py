@@ -131,6 +131,18 @@ def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine, mon
     np.testing.assert_allclose(compiled, plain, rtol=1e-3)
 
 
+def test_intervals_of_counts_are_not_negative(folder, mlpengine):
+    write(folder, "poisson", "count")
+    settings = ["--set", "training.epochs=2", "--set", "training.folds=3"]
+    assert mlpengine("train", "c.yaml", "--out", "run", "-q", *settings).code == 0
+    header, values = predictions(mlpengine("predict", "run", "rows.csv", "--interval", 0.9).out)
+    assert header == ["count", "count_low", "count_high"]
+    count, low, high = values.T
+    assert low.min() == 0  # symmetric intervals of small counts would go below
+    assert (low <= count).all()
+    assert (count <= high).all()
+
+
 WRONG = {
     "poisson": ("poisson", "count", -3, "poisson: a target must be 0 or more (-3)"),
     "gamma": ("gamma", "size", 0, "gamma: a target must be more than 0 (0)"),
