@@ -409,11 +409,14 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _output(self, x: Any) -> Array:
         """Return the outputs of the network for features as a caller gives them."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)  # which asks for tags, a tenth of the time of a row
         checked = validate_data(self, x, reset=False, **FEATURES)
+        predict, features = self._learner.mlp.predict, self._features
+        if not issparse(checked):
+            return predict(features(checked))
         size = self._chunk(checked)
         blocks = range(0, max(1, checked.shape[0]), size)
-        predict, features = self._learner.mlp.predict, self._features
         return np.concatenate([predict(features(dense(checked[i : i + size]))) for i in blocks])
 
     def __sklearn_is_fitted__(self) -> bool:

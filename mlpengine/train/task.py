@@ -279,6 +279,8 @@ class Regression(Task):
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
         super().__init__(target.n_outputs * self.loss.columns)
+        (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs
+        self._is_plain = not others and first.location and [first.formula] == list(leaves)
         self.averaged = "exp" if self.loss.log_link else "mean"
         self.scaled = bool((target.scale != 1.0).any() or target.center.any())
 
@@ -291,6 +293,8 @@ class Regression(Task):
 
     def predict(self, output: Array) -> Array:
         """Return the predictions (rows, targets) that are compared with the targets."""
+        if self._is_plain:  # a formula takes ten times as long as the whole pass of one row
+            return self.target.inverse(output)
         return self._predictions(output)[self.loss.point]
 
     def columns(self, output: Array) -> dict[str, Array]:
