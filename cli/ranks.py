@@ -105,6 +105,20 @@ def on_all(ranks: Ranks | None, make: Callable[[], T]) -> T:
     raise first
 
 
+def on_each(ranks: Ranks | None, make: Callable[[], T]) -> T:
+    """Return what `make` returns, first on rank 0, which compiles and prepares rows for all.
+
+    Raises: as `on_all`.
+    """
+    if ranks is None:
+        return make()
+    first = on_all(ranks, make if ranks.rank == 0 else lambda: None)
+    other = on_all(ranks, make if ranks.rank else lambda: None)
+    result = first if ranks.rank == 0 else other
+    assert result is not None
+    return result
+
+
 @contextmanager
 def aborting(ranks: Ranks | None, state: Stopping) -> Iterator[None]:
     """End all ranks where an error or a signal ends one of them.

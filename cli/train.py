@@ -21,7 +21,7 @@ from mlpengine.wording import plural
 from .pictures import pictures
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
-from .ranks import aborting, compare, follow, is_root, on_all, start_ranks
+from .ranks import aborting, compare, follow, is_root, on_all, on_each, start_ranks
 from .report import report, shortest
 from .session import RESOLVED, START, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
@@ -119,7 +119,7 @@ def command(
         begin = on_all(ranks, start)
         if resume is not None:
             begin = reopened(resume, epochs, ranks, opened)
-        experiment = on_all(ranks, lambda: begin.build(ranks))
+        experiment = on_each(ranks, lambda: begin.build(ranks))
         if dry_run:
             say(dry_run_report(experiment, as_json))
             return

@@ -92,6 +92,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
         preset: str | None = None,
+        shards: int = 1,
+        comm: Any = None,
     ) -> None:
         """Store the parameters, which `fit` checks.
 
@@ -133,6 +135,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             preset: "realmlp" or "plain", a recipe of configs (`model.preset`), in place of hidden,
                 activation, dropout, optimizer, lr, schedule, weight_decay, clip_norm, batch_size,
                 epochs and patience; all features are embedded as numbers.
+            shards: parts of a batch, a power of two, as for `TrainingStep`.
+            comm: a communicator of mpi4py, whose ranks all fit on the same rows with the same
+                `random_state`.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -143,6 +148,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
         self.dtype, self.random_state, self.preset = dtype, random_state, preset
+        self.shards, self.comm = shards, comm
 
     @property
     def mlp_(self) -> Mlp:
@@ -376,6 +382,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             steps = chosen.epochs * -(-x.shape[0] // chosen.batch_size)
             backend = choose_backend(steps, mlp.sizes, chosen.batch_size)
         step = {"clip_norm": chosen.clip_norm, "backend": backend, "threads": self.threads}
+        step |= {"shards": getattr(self, "shards", 1), "comm": getattr(self, "comm", None)}
         return Learner(mlp, loss, chosen.optimizer, chosen.options, chosen.batch_size, step)
 
     def _part(self, x: Any, y: Array, weights: Array | None, rows: Array | slice) -> Split:

@@ -7,6 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from hashlib import sha256
+
+import numpy as np
 
 from mlpengine.backends.compiled import emitter
 from mlpengine.train import run_directory
@@ -16,7 +19,7 @@ from mlpengine_cli.main import run
 
 
 def bits(*configs: str) -> int:
-    """Train each config with one thread and with two, which small networks take for the test."""
+    """Train each config with one thread and with two, which the test lets small networks take."""
     emitter.TERMS_PER_THREAD = 1
     Ranks.share_of_cores = lambda ranks: 2
     size = os.environ.get("PMI_SIZE", "1")
@@ -26,6 +29,23 @@ def bits(*configs: str) -> int:
         for threads in (1, 2)
     ]
     return max(codes)
+
+
+def estimator() -> int:
+    """Fit an estimator, and print its weights and losses."""
+    from mpi4py import MPI
+    from sklearn.base import clone
+
+    from mlpengine.estimators import MlpRegressor
+
+    comm = MPI.COMM_WORLD if "PMI_SIZE" in os.environ else None
+    options = {"epochs": 2, "random_state": 0, "early_stopping": True, "shards": 2}
+    rows = np.random.default_rng(0).standard_normal((90, 4))
+    model = clone(MlpRegressor((5,), comm=comm, **options)).fit(rows[:, :3], rows[:, 3])
+    if comm is None or comm.rank == 0:
+        weights = sha256(model.mlp_.params.flat).hexdigest()
+        print("estimator:", weights, model.loss_curve_, model.validation_loss_curve_)
+    return 0
 
 
 def override(threads: int) -> list[str]:

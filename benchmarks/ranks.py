@@ -1,0 +1,326 @@
+"""One network on two ranks: against one rank, and against PyTorch's data-parallel training.
+
+``python benchmarks/ranks.py`` (``--smoke`` for seconds, ``--rounds 5``; extras `mpi`, `bench`).
+Training steps of a whole batch, one thread a process: compiled steps of one process in one call,
+the same in two shards on two ranks under ``mpiexec -n 2``, and PyTorch's DistributedDataParallel
+over gloo in two processes, each on half of the rows.  Processes are started anew in each round, in
+turn; medians of microseconds a step, and of the gains by round.
+
+It also measures the messages of two ranks in shared memory, and prints the efficiency of more
+ranks by ``time = step / ranks + 2 log2(ranks) latency + 2 bytes / bandwidth``, which leaves out
+that every rank makes the whole update.
+
+``--check`` trains random configs on 1, 2 and 4 ranks with 1 and 2 threads, and compares the bytes
+of model and metrics (``--configs 20``).
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, files
+from itertools import pairwise
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import describe, figure, restart_clean, table
+from peer_libraries import Workload
+from threadpoolctl import threadpool_limits
+
+from mlpengine import Adam, TrainingStep
+
+WORKLOADS = {
+    "small": Workload("small", (64, 128, 10), 64),
+    "medium": Workload("medium", (784, 256, 128, 10), 128),
+    "large": Workload("large", (784, 1024, 1024, 10), 256),
+}
+STEPS = {"small": 2_000, "medium": 200, "large": 20}
+"""Steps in one window of time; a process measures `WINDOWS` of them, after one to warm up."""
+
+WINDOWS = 5
+ONE, TWO, TORCH = "one rank", "two ranks", "PyTorch, two processes"
+
+NETWORKS = {
+    "10 Gbit/s Ethernet": (20e-6, 10e9 / 8),
+    "100 Gbit/s InfiniBand": (2e-6, 100e9 / 8),
+}
+"""Assumed latency in seconds and bandwidth in bytes a second, not measured here."""
+
+SIZES = tuple(2**k for k in range(1, 11))
+MESSAGES = (8, 1 << 20)
+"""Bytes of the messages for latency and for bandwidth."""
+
+
+def located(name: str) -> str:
+    """Return a file of the package of MPICH, or the name where another MPI is installed."""
+    try:
+        paths = [f.locate() for f in files("mpich") or [] if f.name == name]
+    except PackageNotFoundError:
+        return name
+    return str(Path(paths[0]).resolve())
+
+
+def launched(ranks: int, *arguments: str, folder: str | None = None) -> str:
+    """Run this script on so many ranks, 0 for no launcher, and return its output."""
+    launcher = [located("mpiexec.hydra"), "-n", str(ranks)] if ranks else []
+    environment = dict(os.environ)
+    if Path(library := located("libmpi.so.12")).is_file():
+        environment.setdefault("MPI4PY_LIBMPI", library)
+    command = [*launcher, sys.executable, str(Path(__file__).resolve()), *arguments]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def windows(run: Callable[[], object], steps: int) -> list[float]:
+    """Return microseconds a step of each window."""
+    run()
+    times = []
+    for _ in range(WINDOWS):
+        began = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - began) / steps * 1e6)
+    return times
+
+
+def our_steps(work: Workload, steps: int, ranks: int) -> list[float]:
+    options: dict[str, Any] = {}
+    if ranks > 1:
+        from mpi4py import MPI
+
+        options = {"shards": ranks, "comm": MPI.COMM_WORLD}
+    mlp = work.mlp()
+    adam = Adam(mlp, lr=1e-3)
+    step = TrainingStep(mlp, work.engine_loss(), adam, work.batch, backend="compiled", **options)
+    x, y = work.data()
+    order = work.order(steps)
+    return windows(lambda: step.run_many(x, y, order), steps)
+
+
+def torch_steps(work: Workload, steps: int, rank: int, meeting: str) -> list[float]:
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=2
+    )
+    torch.manual_seed(0)
+    modules: list[torch.nn.Module] = []
+    for i in range(len(work.sizes) - 1):
+        modules += [torch.nn.Linear(work.sizes[i], work.sizes[i + 1])]
+        modules += [torch.nn.ReLU()] if i < len(work.sizes) - 2 else []
+    net = DistributedDataParallel(torch.nn.Sequential(*modules), gradient_as_bucket_view=True)
+    adam = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+    loss_of = torch.nn.CrossEntropyLoss()
+    x, y = map(torch.from_numpy, work.data())
+    half = work.batch // 2
+    batches = torch.from_numpy(work.order(steps)).reshape(steps, 2, half)[:, rank]
+
+    def run() -> None:
+        for rows in batches:
+            adam.zero_grad()
+            loss_of(net(x[rows]), y[rows]).backward()
+            adam.step()
+
+    times = windows(run, steps)
+    torch.distributed.destroy_process_group()
+    return times
+
+
+def messages(count: int) -> list[float]:
+    """Return seconds of an exchange between two ranks, for each of `MESSAGES`."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    seconds = []
+    for nbytes in MESSAGES:
+        sent, received = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
+        peer = 1 - comm.rank
+        requests = [comm.Recv_init(received, peer), comm.Send_init(sent, peer)]
+
+        def exchange(requests: list[Any] = requests) -> None:
+            MPI.Prequest.Startall(requests)
+            MPI.Request.Waitall(requests)
+
+        times = windows(lambda run=exchange: [run() for _ in range(count)], count)
+        seconds.append(statistics.median(times) / 1e6)
+        for request in requests:
+            request.Free()
+    return seconds
+
+
+def worker(kind: str, name: str, steps: int, rank: int, meeting: str) -> None:
+    """Measure in a process of its own, and print the times of rank 0."""
+    work = WORKLOADS.get(name, WORKLOADS["small"])
+    with threadpool_limits(1, user_api="blas"):
+        if kind == TORCH:
+            times = torch_steps(work, steps, rank, meeting)
+        elif kind == "messages":
+            times = messages(steps)
+        else:
+            times = our_steps(work, steps, 2 if kind == TWO else 1)
+    if rank == 0 and os.environ.get("PMI_RANK", "0") == "0":
+        print(json.dumps(times))
+
+
+def measured(kind: str, name: str, steps: int) -> list[float]:
+    """Start the processes of a contestant, and return what rank 0 measures."""
+    arguments = ["--worker", kind, "--workload", name, "--steps", str(steps)]
+    if kind != TORCH:
+        return json.loads(launched(0 if kind == ONE else 2, *arguments))
+    with tempfile.TemporaryDirectory() as folder:
+        more = [*arguments, "--meeting", f"{folder}/meeting"]
+        command = [sys.executable, str(Path(__file__).resolve()), *more]
+        second = subprocess.Popen([*command, "--rank", "1"])
+        try:
+            return json.loads(launched(0, *more))
+        finally:
+            second.wait(timeout=60)
+
+
+def paper(steps: dict[str, float], latency: float, bandwidth: float) -> None:
+    """Print the efficiency of more ranks, by the measured step of one rank in seconds."""
+    networks = {"shared memory, measured": (latency, bandwidth), **NETWORKS}
+    lines = []
+    for title, (delay, speed) in networks.items():
+        for name, step in steps.items():
+            sizes = WORKLOADS[name].sizes
+            nbytes = 4 * sum(a * b + b for a, b in pairwise(sizes))
+            times = [step] + [step / n + 2 * log2(n) * delay + 2 * nbytes / speed for n in SIZES]
+            gains = [f"{step / (n * t):.0%}" for n, t in zip(SIZES, times[1:], strict=True)]
+            fastest = (1, *SIZES)[times.index(min(times))]
+            lines.append([title, name, *gains, str(fastest)])
+    print(table(["efficiency on", "network", *map(str, SIZES), "fastest"], lines))
+    print("assumed: ", end="")
+    print("; ".join(f"{t}: {d * 1e6:g} us, {s / 1e9:g} GB/s" for t, (d, s) in NETWORKS.items()))
+    for title, (delay, speed) in NETWORKS.items():
+        print(
+            f"{title}: two ranks pay from {2e6 * 2 * delay:.0f} us a step on"
+            f" (no parameters), and from {2e6 * (2 * delay + 8e6 / speed):,.0f} us on"
+            " (a million parameters)"
+        )
+
+
+COMPARED = ("model.safetensors", "metrics.csv")
+
+CHECKED = """\
+seed: {seed}
+data: {{source: {source}, split: {{validation: 0.2, test: 0.1}}}}
+model: {{hidden: {hidden}, activation: {activation}, dropout: {dropout}}}
+optimizer: {{name: {optimizer}, lr: 0.003}}
+training:
+  {{epochs: 2, batch_size: {batch}, shards: {shards}, backend: {backend}, {clip}}}
+report: false
+"""
+
+
+def check(count: int) -> None:
+    """Compare the bytes of random configs on 1, 2 and 4 ranks, with 1 and 2 threads."""
+    rng = np.random.default_rng(0)
+    clips = ("clip_norm: 0.1", "clip: {percentile: 50}", "clip: {agc: 0.01}", "clip_norm: null")
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            text = CHECKED.format(
+                seed=number,
+                source=rng.choice(["penguins", "diabetes", "digits"]),
+                hidden=rng.integers(3, 40, rng.integers(1, 4)).tolist(),
+                activation=rng.choice(["relu", "tanh", "gelu", "silu"]),
+                dropout=rng.choice([0, 0.3]),
+                optimizer=rng.choice(["adam", "sgd", "rmsprop", "lion", "nadam"]),
+                batch=rng.integers(8, 90),
+                shards=rng.choice([4, 8]),
+                backend=rng.choice(["numpy", "compiled"]),
+                clip=rng.choice(clips),
+            )
+            (Path(folder) / f"{number:02}.yaml").write_text(text)
+        for ranks in (0, 2, 4):
+            launched(ranks, "--train", folder, folder=folder)
+        for number in range(count):
+            runs = list(Path(folder).glob(f"{number:02}-*"))
+            contents = {b"".join((run / n).read_bytes() for n in COMPARED) for run in runs}
+            if len(contents) != 1 or len(runs) != 6:
+                text = (Path(folder) / f"{number:02}.yaml").read_text()
+                raise SystemExit(f"the bits differ between ranks or threads:\n{text}")
+    print(f"{count} random configs: equal bytes on 1, 2 and 4 ranks with 1 and 2 threads")
+
+
+def train(folder: Path) -> None:
+    """Train the configs of a folder on the ranks of this process, with one thread and two."""
+    from mlpengine.backends.compiled import emitter
+    from mlpengine.train.ranks import Ranks
+    from mlpengine_cli.main import run
+
+    emitter.TERMS_PER_THREAD = 1  # small networks take two threads, too
+    Ranks.share_of_cores = lambda ranks: 2  # type: ignore[method-assign]
+    size = os.environ.get("PMI_SIZE", "1")
+    for config in sorted(folder.glob("*.yaml")):
+        for threads in (1, 2):
+            out = str(folder / f"{config.stem}-{size}-{threads}")
+            setting = f"training.threads={threads}"
+            if code := run(["train", str(config), "-q", "-o", out, "--set", setting]):
+                sys.exit(code)
+
+
+def compare(names: list[str], contestants: list[str], rounds: int, steps: dict[str, int]) -> None:
+    latency, exchange = measured("messages", "small", steps["small"])
+    bandwidth = MESSAGES[1] / (exchange - latency)
+    print(f"two ranks in shared memory: an exchange of 8 bytes takes {latency * 1e6:.2f} us, both")
+    print(f"ways at once, and the bandwidth each way is {bandwidth / 1e9:.2f} GB/s", flush=True)
+    lines, single = [], {}
+    for name in names:
+        times: dict[str, list[float]] = {kind: [] for kind in contestants}
+        for _ in range(rounds):
+            for kind in contestants:
+                times[kind].append(statistics.median(measured(kind, name, steps[name])))
+        gains = {
+            kind: statistics.median(a / b for a, b in zip(times[kind], times[TWO], strict=True))
+            for kind in contestants
+            if kind != TWO
+        }
+        medians = [figure(statistics.median(values)) for values in times.values()]
+        lines.append([WORKLOADS[name].label, *medians, *(f"{g:.2f}" for g in gains.values())])
+        single[name] = statistics.median(times[ONE]) / 1e6
+        print(f"{name}: {dict(zip(contestants, medians, strict=True))}, gains {gains}", flush=True)
+    head = ["us a step", *contestants, *(f"gain over {k}" for k in contestants if k != TWO)]
+    print(f"\n{table(head, lines)}\n")
+    paper(single, latency, bandwidth)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="few steps of one network, one round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--check", action="store_true", help="compare bytes instead of times")
+    parser.add_argument("--configs", type=int, default=20)
+    for name in ("--worker", "--workload", "--meeting"):
+        parser.add_argument(name, default="", help=argparse.SUPPRESS)
+    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.train is not None:
+        train(args.train)
+    elif args.worker:
+        worker(args.worker, args.workload, args.steps, args.rank, args.meeting)
+    elif args.check:
+        check(args.configs)
+    elif args.smoke:
+        compare(["small"], [ONE, TWO], 1, {"small": 50})
+    else:
+        compare(list(WORKLOADS), [ONE, TWO, TORCH], args.rounds, STEPS)
+        describe()
+
+
+if __name__ == "__main__":
+    restart_clean()
+    main()
