@@ -69,8 +69,8 @@ def command(
     complete and check it.
     """
     with Meter(f"reading {data}") as meter:
-        found = detect(data, progress=meter)
-    table = found.table
+        detected = detect(data, progress=meter)
+    table = detected.table
     if not target and data in DATASETS:
         target = (DATASETS[data],)
     if not target:
@@ -99,11 +99,11 @@ def command(
         source=source,
         schema=SCHEMA_FILE,
         test=test_source,
-        reading=found.reading,
+        reading=detected.reading,
         preset=preset,
     )
     decided = decisions(facts, names, preset)
-    shown_remarks = [*found.notes, *remarks(facts)]
+    shown_remarks = [*detected.notes, *remarks(facts)]
     if path is not None:
         write_atomically(path, text.encode())
         write_schema(path.with_name(SCHEMA_FILE))

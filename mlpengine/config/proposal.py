@@ -131,10 +131,10 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
         count = plural(column.distinct, "different number")
         lines = [f"{lines[0]}: {count}, taken for classes; data.task: regression predicts a number"]
     networks = f"{folds} networks of" if folds else "one network of"
-    hidden = "-".join(map(str, sections["model"]["hidden"]))
+    hidden = "-".join(map(str, sections["model"]["hidden"])) + " units"
     epochs = plural(sections["training"]["epochs"], "epoch")
     keys = "training.folds, model.hidden, training.epochs"
-    lines.append(f"{networks} {hidden} units, up to {epochs} ({keys})")
+    lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
     if preset == "plain" and _encoding(profile, target):
         lines.append("numbers also by quantile bins (data.encoding)")
     dropped = [name for name in profile.drop if name not in target]

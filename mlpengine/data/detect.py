@@ -122,11 +122,11 @@ def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
         levels = [column.levels[code] for code in column.distinct()]
         gaps = [level for level in levels if level.lower() in GAPS]
         cells = [level for level in levels if level not in gaps]
-        found = next(_spellings(cells, reading), None) if cells else None
-        if found is not None and len(gaps) <= MAX_GAPS:
-            if found.date_format != reading.date_format:
-                notes.append(f"column {name!r}: dates are read as {found.date_format}")
-            reading = found
+        fitting = next(_spellings(cells, reading), None) if cells else None
+        if fitting is not None and len(gaps) <= MAX_GAPS:
+            if fitting.date_format != reading.date_format:
+                notes.append(f"column {name!r}: dates are read as {fitting.date_format}")
+            reading = fitting
             if gaps:
                 values = tuple(dict.fromkeys([*reading.na_values, *gaps]))
                 reading = replace(reading, na_values=values)

@@ -64,7 +64,9 @@ class Front:
         if self.embedded is None:
             return in_dim
         if self.embedded > in_dim:
-            raise UsageError(f"front: embeds {self.embedded} features, of which there are {in_dim}")
+            raise UsageError(
+                f"front: embeds more features than there are ({self.embedded} of {in_dim})"
+            )
         return self.embedded
 
     def out_dim(self, in_dim: int) -> int:

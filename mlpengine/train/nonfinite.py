@@ -65,10 +65,10 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
             continue
         yield from rows_of(output, f"layer {number}, forward: its output")
     for number in reversed(range(len(scratch.mlp.layers))):
-        where = f"layer {number}, backward: the gradient of its"
-        yield from rows_of(grads.d_hidden[number], f"{where} output")
+        where = f"layer {number}, backward: the gradient of its "
+        yield from rows_of(grads.d_hidden[number], where + "output")
         if sums and _first_nonfinite(grads.views, scratch.mlp.layers[number].names):
-            yield Fault(f"{where} parameters is not", [])
+            yield Fault(where + "parameters is not", [])
     if sums and (wrong := _first_nonfinite(grads.views, front)):
         yield Fault(f"front, backward: the gradient of {wrong} is not", [])
 

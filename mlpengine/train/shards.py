@@ -130,8 +130,8 @@ class Shards:
         Raises: ShapeError for more rows than the batch size.
         """
         if batch > self._settings[1]:
-            most = plural(self._settings[1], "row")
-            raise ShapeError(f"training step: takes up to {most} (got {batch})")
+            limit = plural(self._settings[1], "row")
+            raise ShapeError(f"training step: takes up to {limit} (got {batch})")
         groups: list[tuple[int, list[Call]]] = []
         parts: list[tuple[slice, BoundStep]] = []
         for k, rows in enumerate(shard_rows(batch, self.count)[self._mine]):

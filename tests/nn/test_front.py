@@ -135,7 +135,7 @@ def test_a_network_like_another_has_its_parts():
         ({"frequencies": 0}, "frequencies is too small"),
         ({"outputs": 1}, "outputs is too small"),
         ({"sigma": 0.0}, "sigma must be above zero"),
-        ({"embedding": "pbld", "embedded": 9}, "embeds 9 features, of which there are 4"),
+        ({"embedding": "pbld", "embedded": 9}, r"embeds more features than there are \(9 of 4\)"),
     ],
 )
 def test_a_front_out_of_range_is_refused(options, message):
