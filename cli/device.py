@@ -66,7 +66,8 @@ def write(run: Path, model: Model, path: Path, options: DeviceOptions, *, as_jso
     for file in (written.source, written.header, written.test):
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     say(written.title)
-    say(f"on a device: {written.state:,} bytes of RAM for a state, {written.scratch:,} of stack")
+    flash = "".join(f", {size:,} of flash on a {board}" for board, size in written.flash.items())
+    say(f"bytes: {written.state:,} of RAM for a state, {written.scratch:,} of stack{flash}")
 
 
 def _layers(text: str) -> list[int]:
@@ -85,7 +86,15 @@ def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimize
     clip_norm = options.clip_norm
     if config is not None:
         given = load_config(config).config
-        settings = given.optimizer.model_dump(exclude={"name"})
+        if options.optimizer is None and (
+            given.optimizer.groups or given.optimizer.decay_schedule != "constant"
+        ):
+            raise UsageError(
+                "export: no C is known for the groups or the decay schedule of the run's "
+                "optimizer; give --optimizer"
+            )
+        unused = {"name", "groups", "decay_schedule"}
+        settings = given.optimizer.model_dump(exclude=unused)
         settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
         kind = OPTIMIZERS[given.optimizer.name]
         if clip_norm is None:

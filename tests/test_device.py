@@ -77,6 +77,13 @@ NETWORKS = {
         adam,
         {"batch_size": 3, "libm": False, "clip_norm": 1.0},
     ),
+    "a frozen layer whose slope nothing reads": (
+        [3, 5, 2],
+        "gelu",
+        ops.MeanSquaredError(),
+        Sgd,
+        {"freeze": [0]},
+    ),
     "one layer, decayed biases": (
         [3, 2],
         (),
@@ -396,3 +403,32 @@ def test_dates_and_huge_numbers_need_double(tmp_path):
     preprocessor = Preprocessor("y").fit(huge)
     with pytest.raises(UsageError, match="must fit a float"):
         export_training(Model(Mlp([1, 2, 1]), preprocessor, "mse"), tmp_path / "net.c")
+
+
+# ---------------------------------------------------------------- sizes
+def test_sizes_are_those_of_the_arrays(tmp_path):
+    """A state's vectors and counters, and constants in flash, are known exactly."""
+    sizes = {}
+    for width in (8, 9):
+        mlp = Mlp([4, width, 1], seed=1)
+        sizes[width] = export_training(mlp, tmp_path / "net.c", loss=ops.Huber(), optimizer=Adam)
+    more = 4 + 1 + 1  # parameters of a hidden unit
+    assert sizes[9].state - sizes[8].state == 3 * 4 * more
+    for board, flash in sizes[8].flash.items():
+        assert sizes[9].flash[board] - flash == 4 * more
+        header = (tmp_path / "net.h").read_text(encoding="utf-8")
+        assert f"#define NET_FLASH_BYTES {sizes[9].flash[board]}\n" in header
+
+
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_the_compiler_agrees_with_the_sizes_that_are_printed(real, tmp_path):
+    model = model_of((*MIXED, "kind"), {"target": "kind"})
+    written = export_training(model, tmp_path / "net.c", optimizer=adam, batch_size=3, real=real)
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "net.h"\nint main(void)\n{\n'
+        '  printf("%lu %lu %lu", (unsigned long)sizeof(net_state), '
+        "(unsigned long)NET_STATE_BYTES, (unsigned long)NET_SCRATCH_BYTES);\n  return 0;\n}\n"
+    )
+    code, out = run(compiled(tmp_path, "main.c", "net.c"))
+    assert code == 0
+    assert [int(n) for n in out.split()] == [written.state, written.state, written.scratch]

@@ -9,6 +9,7 @@ from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import comment_text, constant, constants
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
+from mlpengine.export._device_flash import BOARDS, flash_bytes
 from mlpengine.wording import plural
 
 HEADER = """\
@@ -58,10 +59,10 @@ typedef struct {{
   uint32_t spikes; /* steps whose gradient norm was unusually large */
 }} {name}_state;
 
-/* Bytes of a state, of the stack that a call needs (beside 512 for registers and arguments), and of
-   a saved state.  {upper}_FLASH_BYTES is code and constants without libm, compiled with
-   arm-none-eabi-gcc -Os for {upper}_REAL {real}: an estimate for other compilers. */
-#define {upper}_STATE_BYTES ({reals} * sizeof({upper}_REAL) + 12)
+/* Bytes of a state, of the stack that a call needs (beside 512 for registers and arguments), of a
+   saved state, and of flash: an estimate of code and constants for float, without libm, compiled by
+   arm-none-eabi-gcc -Os for a Cortex-M4F or M0. */
+#define {upper}_STATE_BYTES sizeof({name}_state)
 #define {upper}_SCRATCH_BYTES ({scratch} * sizeof({upper}_REAL))
 #define {upper}_SAVED_BYTES ({reals} * sizeof({upper}_REAL) + 32)
 {flash}
@@ -100,6 +101,14 @@ SOURCE = """\
 {include}
 {mathematics}
 {body}"""
+
+FLASH = """\
+#if !{upper}_DOUBLE && defined(__ARM_ARCH_6M__)
+#define {upper}_FLASH_BYTES {m0}
+#elif !{upper}_DOUBLE
+#define {upper}_FLASH_BYTES {m4f}
+#endif
+"""
 
 CHECK_DOUBLE = """\
 #if !{upper}_DOUBLE
@@ -264,9 +273,10 @@ NORMS = ("norm", "norm_limit", "norm_weight", "norm_mean", "norm_spread")
 """Members of the state that describe gradients; the last three start at zero."""
 
 
-def header(step: DeviceStep, flash: str) -> str:
-    """Return the header; `flash` are the lines that define the bytes of flash."""
+def header(step: DeviceStep, source: str) -> str:
+    """Return the header of a source file."""
     table, upper, update = step.table, step.upper, step.update
+    flash = flash_bytes(source)
     members = [f"  {upper}_REAL {name}[{upper}_PARAMETERS];\n" for name in update.moments]
     members += [f"  {upper}_REAL {name};\n" for name in update.carried]
     return HEADER.format(
@@ -284,7 +294,7 @@ def header(step: DeviceStep, flash: str) -> str:
         members="".join(members),
         reals=reals(step),
         scratch=scratch(step),
-        flash=flash,
+        flash=FLASH.format(upper=upper, m4f=flash[BOARDS[0]], m0=flash[BOARDS[1]]),
         about=table.about if table else "the outputs",
     )
 

@@ -16,6 +16,7 @@ from mlpengine.backends.scalar.text import identifier
 from mlpengine.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, reals, scratch, source, title
+from mlpengine.export._device_flash import flash_bytes
 from mlpengine.export._device_test import self_test
 from mlpengine.files import write_atomically
 from mlpengine.nn import Mlp
@@ -36,6 +37,7 @@ class DeviceFiles:
         source, header, test: paths.
         state: bytes of a state, in RAM.
         scratch: bytes of stack of a training step or a prediction, beside 512 for registers.
+        flash: estimated bytes of code and constants by processor, without libm; none for double.
         title: what is trained, in a line.
     """
 
@@ -44,6 +46,7 @@ class DeviceFiles:
     test: Path
     state: int
     scratch: int
+    flash: dict[str, int]
     title: str
 
 
@@ -91,16 +94,25 @@ def export_training(
         real=real,
         name=path.stem,
     )
+    text = source(step)
     texts = {
-        path.with_name(f"{path.stem}.h"): header(step, ""),
+        path.with_name(f"{path.stem}.h"): header(step, text),
         path.with_name(f"{path.stem}_test.c"): self_test(step),
-        path: source(step),
+        path: text,
     }
-    for target, text in texts.items():
-        write_atomically(target, text.encode())
+    for target, content in texts.items():
+        write_atomically(target, content.encode())
     head, test, file = texts
-    size = 4 if real == "float" else 8
-    return DeviceFiles(file, head, test, reals(step) * size + 12, scratch(step) * size, title(step))
+    size, counters = (4, 12) if real == "float" else (8, 16)  # doubles end on multiples of 8
+    return DeviceFiles(
+        file,
+        head,
+        test,
+        reals(step) * size + counters,
+        scratch(step) * size,
+        flash_bytes(text) if real == "float" else {},
+        title(step),
+    )
 
 
 def device_step(
@@ -123,6 +135,9 @@ def device_step(
         loss = model.plain_loss
     if name != identifier(name):
         raise UsageError(f"export: the name of a C file must be an identifier (got {name!r})")
+    if isinstance(model, Model) and model.members is not None:
+        count = len(model.networks)
+        raise UsageError(f"export: a model of one network is needed to train ({count} networks)")
     if batch_size < 1:
         raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:

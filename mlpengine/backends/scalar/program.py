@@ -105,7 +105,9 @@ class StepProgram:
             return self._loss(kernel)
         if isinstance(kernel, Map):
             return [self._map(kernel)]
-        return []  # the gradient of a bias is summed with that of its weight
+        if isinstance(kernel, ColumnSum):
+            return []  # the gradient of a bias is summed with that of its weight
+        raise UnsupportedError(kernel.text)
 
     def _sizes(self, in_dim: int, out_dim: int) -> str:
         return f"{self.batch}, {in_dim}, {out_dim}" if self._batched else f"{in_dim}, {out_dim}"
@@ -118,6 +120,7 @@ class StepProgram:
         for step in kernel.epilogue:
             rule, named = step.rule, dict(step.names)
         stored = [name for name, value in named.items() if value.stored]
+        rule = rule.limited_to(stored) if rule else None
         about = kernel.epilogue[0].op.name if kernel.epilogue else ""
         function = dense(
             self.functions,
@@ -158,8 +161,9 @@ class StepProgram:
         return [f"{function}({dy}, {x}, {self._at(kernel.c)}, {sizes});"]
 
     def _map(self, kernel: Map) -> str:
-        function = each(self.functions, kernel.rule, about=kernel.op.name)
-        names = (*kernel.rule.reads, *kernel.rule.writes)
+        rule = kernel.rule.limited_to([n for n, v in kernel.names.items() if v.stored])
+        function = each(self.functions, rule, about=kernel.op.name)
+        names = (*rule.reads, *rule.writes)
         places = ", ".join(self._at(kernel.names[name]) for name in names)
         out = kernel.writes[0]
         return f"{function}({places}, {out.rows * out.columns});"
