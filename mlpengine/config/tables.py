@@ -207,8 +207,17 @@ def _read(
     how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
     stream = file.config.data.stream
     if stream and path.suffix.lower() != ".npy":
-        return store_table(path, Path(stream.directory), progress=progress, **how)
+        unread = _unread(file)
+        return store_table(path, Path(stream.directory), skip=unread, progress=progress, **how)
     return read_table(path, progress=progress, **how)
+
+
+def _unread(file: ConfigFile) -> list[str]:
+    """Return the dropped columns that nothing reads."""
+    data = file.config.data
+    formulas = " ".join([*data.features.values(), data.where or ""])
+    read = {*(data.target or ()), data.weight, data.split.group, data.split.time}
+    return [name for name in data.drop if name not in read and name not in formulas]
 
 
 def _own_target(file: ConfigFile, table: Table) -> list[str]:

@@ -150,6 +150,20 @@ class _ColumnReader:
         return Column(codes, "text", levels)
 
 
+class _Skipped(_ColumnReader):
+    """A column whose cells are not kept, such as names of rows that would fill the memory."""
+
+    def append(self, values: Array) -> None:
+        """Keep nothing."""
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Keep nothing."""
+
+    def of_block(self, cells: Cells, column: int) -> Array | None:
+        """Return no values."""
+        return np.empty(0, np.int32)
+
+
 class _Pass:
     """One reading of the file from its first line, or from its first row, to its last."""
 
@@ -171,8 +185,12 @@ class _Pass:
         names = self.header.names
         source.widen(len(names))
         steps = steps or list(map(self.options.first_step, names))
+        skipped = self.spill.skipped if self.spill is not None else frozenset()
         readers = [
-            _ColumnReader(name, step, self.options) for name, step in zip(names, steps, strict=True)
+            _Skipped(name, 2, self.options)
+            if name in skipped
+            else _ColumnReader(name, step, self.options)
+            for name, step in zip(names, steps, strict=True)
         ]
         if self.spill is not None:
             self.spill.restart()
@@ -280,6 +298,9 @@ def read_csv(
     if spill is not None:
         table = Table(columns, where, first_line=reading.header.first_line, origin=origin)
         for name, reader in zip(reading.header.names, readers, strict=True):
+            if name in spill.skipped:
+                spill.skip(name)
+                continue
             column = reader.column()
             if name:
                 spill.keep(name, _read_as(column, table, name, options))

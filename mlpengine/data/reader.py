@@ -90,12 +90,14 @@ def store_table(
     *,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    skip: Iterable[str] = (),
     progress: Progress | None = None,
     **spelling: Any,
 ) -> Table:
     """Return what `read_table` returns, with columns in a file below `directory`.
 
-    CSV and Parquet are read in blocks, so that the memory that it takes is that of a few columns.
+    CSV and Parquet are read in blocks, so that the memory that it takes is that of a few columns,
+    and of the different texts of all. Of the columns `skip` no cell is read: all are missing.
 
     Raises: DataError, also for a file of another format; MissingExtraError; RunError if the file
         cannot be written.
@@ -103,7 +105,7 @@ def store_table(
     name = os.fspath(path)
     suffix = os.path.splitext(name)[1].lower()
     if suffix in (".parquet", ".pq"):
-        return stored_table(Path(path), directory, {}, _store_parquet)
+        return stored_table(Path(path), directory, {}, _store_parquet, frozenset(skip))
     if suffix in READERS:
         raise DataError(f"{name}: only CSV, Parquet and .npy can be streamed")
 
@@ -116,7 +118,7 @@ def store_table(
 
     how = {**asdict(reading), "text": sorted(options.text), "numbers": sorted(options.numbers)}
     with readable(name):
-        return stored_table(Path(path), directory, how, read)
+        return stored_table(Path(path), directory, how, read, frozenset(skip))
 
 
 def read_blocks(
@@ -295,18 +297,22 @@ def _store_parquet(path: str, spill: Spill) -> Table:
             schema = parquet.read_schema(path)
             _check_names(schema.names, path)
             texts = [field.name for field in schema if _is_text(field.type)]
-            columns = {name: _ParquetColumn(spill) for name in schema.names}
+            kept = [name for name in schema.names if name not in spill.skipped]
+            columns = {name: _ParquetColumn(spill) for name in kept}
             with parquet.ParquetFile(
                 path, read_dictionary=texts, pre_buffer=False, buffer_size=_BUFFER
             ) as file:
-                for batch in file.iter_batches(_BATCH, use_threads=False):
+                for batch in file.iter_batches(_BATCH, columns=kept, use_threads=False):
                     table = pyarrow.Table.from_batches([batch])
                     for name, column in columns.items():
                         column.add(_arrow_column(table[name], path, name))
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
-    for name, column in columns.items():
-        spill.keep(name, column.column(f"{path}: column {name!r}"))
+    for name in schema.names:
+        if name in columns:
+            spill.keep(name, columns[name].column(f"{path}: column {name!r}"))
+        else:
+            spill.skip(name)
     return Table({}, path)
 
 

@@ -93,15 +93,16 @@ def stored_file(table: Table) -> OpenFile | None:
 class Spill:
     """Takes the values of columns as they are read, block by block, into one file.
 
-    A second file takes the finished columns, one after the other.
+    A second file takes the finished columns, one after the other.  Of those that are `skipped` no
+    cell is kept.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
+        self.path, self.skipped = path, skipped
         self._values, self._columns = -1, -1
         with writing(path):
             self._columns = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        self._end = 0
+        self._end, self.rows = 0, 0
         self.described: dict[str, dict[str, Any]] = {}
 
     def restart(self) -> None:
@@ -140,7 +141,7 @@ class Spill:
         with writing(self.path):
             os.lseek(self._columns, start, os.SEEK_SET)
             write_all(self._columns, values.view(np.uint8).data)
-        self._end = start + values.nbytes
+        self._end, self.rows = start + values.nbytes, len(values)
         self.described[name] = {
             "offset": start,
             "count": len(values),
@@ -148,6 +149,10 @@ class Spill:
             "kind": column.kind,
             "levels": column.levels,
         }
+
+    def skip(self, name: str) -> None:
+        """Note a column of which no cell is kept."""
+        self.described[name] = {}
 
     def close(self) -> None:
         """Have the finished columns on disk and close the files."""
@@ -178,10 +183,13 @@ Reader: TypeAlias = Callable[[str, Spill], Table]
 """Reads a file into a spill; returns a table without columns, with the places of its rows."""
 
 
-def stored_table(path: Path, directory: Path, how: Mapping[str, Any], read: Reader) -> Table:
+def stored_table(
+    path: Path, directory: Path, how: Mapping[str, Any], read: Reader, skip: frozenset[str]
+) -> Table:
     """Return a table whose columns are in a file below `directory`, which is written if need be.
 
-    `how` is everything that decides what `read` makes of the file at `path`.
+    `how` is everything that decides what `read` makes of the file at `path`. All cells of the
+    columns `skip` are missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.
     """
@@ -191,18 +199,21 @@ def stored_table(path: Path, directory: Path, how: Mapping[str, Any], read: Read
         "source": os.path.abspath(path),
         "size": state.st_size,
         "changed": state.st_mtime_ns,
+        "skipped": sorted(skip),
         **how,
     }
     target = directory / f"{path.stem[:60]}-{digest(given)}{COLUMNS}"
     with preparing(target):
         if describe(target) is None:
-            _write(path, target, given, read)
+            _write(path, target, given, read, skip)
         return _opened(target, str(path))
 
 
-def _write(path: Path, target: Path, given: Mapping[str, Any], read: Reader) -> None:
+def _write(
+    path: Path, target: Path, given: Mapping[str, Any], read: Reader, skip: frozenset[str]
+) -> None:
     """Read a file block by block and write its columns, whole or not at all."""
-    spill = Spill(part_of(target))
+    spill = Spill(part_of(target), skip)
     try:
         table = read(str(path), spill)
         if table.origin is not None:
@@ -210,6 +221,7 @@ def _write(path: Path, target: Path, given: Mapping[str, Any], read: Reader) -> 
         spill.close()
         description = {
             "columns": spill.described,
+            "rows": spill.rows,
             "first_line": table.first_line,
             "decimal_commas": table.decimal_commas,
             "given": given,
@@ -223,10 +235,13 @@ def _write(path: Path, target: Path, given: Mapping[str, Any], read: Reader) -> 
 def _opened(target: Path, source: str) -> Table:
     description = json.loads(read_file(target.with_suffix(DESCRIPTION)))
     file = OpenFile(target)
+    gaps = Column(np.broadcast_to(np.nan, description["rows"]))
     columns = {
         name: StoredColumn(
             file, one["offset"], one["count"], one["dtype"], one["kind"], one["levels"]
         )
+        if one
+        else gaps
         for name, one in description["columns"].items()
     }
     origin = columns.pop("", None)

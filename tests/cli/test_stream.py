@@ -54,6 +54,7 @@ SETTINGS = {
     "classes": ["data.target=word", "data.class_weights=balanced"],
     "labels": ["data.target=[u, v]", "data.features={t: a}"],
     "parquet": ["data.source=t.parquet"],
+    "a dropped column in a formula": ["data.drop=[id, w]", "data.where=w > 2"],
 }
 
 
@@ -70,6 +71,8 @@ def test_the_same_bits_as_in_memory(name, mlpengine, table, tmp_path):
     prepared = {path: path.stat().st_mtime_ns for path in Path("runs/prepared").iterdir()}
     assert train(mlpengine, "again", *SETTINGS[name], "data.stream=true") == in_memory
     assert prepared == {p: p.stat().st_mtime_ns for p in Path("runs/prepared").iterdir()}
+    descriptions = [path.read_text() for path in Path("runs/prepared").glob("*.json")]
+    assert not any("row7" in text for text in descriptions)  # id is dropped, and not read
     rows = [mlpengine("predict", run, table).out for run in ("memory", "stream")]
     assert rows[0] == rows[1]
 
