@@ -69,8 +69,8 @@ class Windows:
 class PreparedRows:
     """A float32 matrix of features in a file, which has the `shape` and values of that matrix.
 
-    The blocks of two windows are in memory, so that rows in the order of `Windows` are read once
-    an epoch.
+    The blocks of a window are in memory, so that rows in the order of `Windows` are read once an
+    epoch, and those of a batch from two windows, or in any other order, one by one.
 
     Attributes:
         checksum: CRC-32 of shape and values, as of the matrix in memory.
@@ -83,7 +83,7 @@ class PreparedRows:
         self.checksum = int(description["checksum"])
         self.file = OpenFile(target)
         self.windows = windows
-        self._slots = min(2 * windows.count, -(-rows // windows.block))
+        self._slots = min(windows.count, -(-rows // windows.block))
         self._cache = np.empty((0, width), np.float32)  # taken when rows are gathered
         self._slot_of = np.full(-(-rows // windows.block), -1, np.int64)
         self._block_in = np.full(self._slots, -1, np.int64)

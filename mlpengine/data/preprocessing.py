@@ -281,7 +281,7 @@ class Preprocessor:
     ) -> Dataset:
         """Return the same as `transform`, with features that are read when they are gathered.
 
-        Features of a table with stored columns are written into a file beside those, of which 2 x
+        Features of a table with stored columns are written into a file beside those, of which
         `window` blocks of 1 MB are in memory.
 
         Raises: DataError unless the table has stored columns, or all features are numbers in one

@@ -179,7 +179,10 @@ class Table:
     def rows(self, index: Array) -> "Table":
         """Return a table of these rows (row numbers or a mask)."""
         columns = {name: column.take(index) for name, column in self.columns.items()}
-        origin = (np.arange(self.n_rows) if self.origin is None else self.origin)[index]
+        if self.origin is not None:
+            origin = self.origin[index]
+        else:  # row numbers are not copied: there may be as many as memory holds
+            origin = np.flatnonzero(index) if index.dtype == bool else index
         return Table(columns, self.source, first_line=self.first_line, origin=origin)
 
     @property

@@ -139,7 +139,10 @@ class NumberTarget(Target):
 
     def inverse(self, outputs: Array) -> Array:
         """Return outputs of the network in the units of the target, in float64."""
-        return outputs.astype(np.float64) * self.scale + self.center
+        values = outputs.astype(np.float64)
+        values *= self.scale
+        values += self.center
+        return values
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON."""
