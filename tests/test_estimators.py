@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import mlpengine
 from mlpengine import DataError, MissingExtraError, Mlp, NumericalError, Quantile, UsageError
 
 sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
@@ -416,3 +417,58 @@ def test_a_preset_learns_row_by_row_too(iris):
 def test_an_unknown_preset_is_refused(iris):
     with pytest.raises(UsageError, match="preset: must be one of plain, realmlp"):
         MlpClassifier(preset="best").fit(*iris)
+
+
+FOLDED = {"hidden": (8,), "epochs": 6, "folds": 4, "batch_size": 16, "random_state": 3}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_folds_give_the_networks_that_configs_give(estimator, iris):
+    x, y = iris if estimator is MlpClassifier else load_diabetes(return_X_y=True)
+    model = estimator(**FOLDED, early_stopping=True, patience=2, threads=2).fit(x, y)
+    columns = {f"x{i:02}": column for i, column in enumerate(x.T)}
+    kind = "classification" if estimator is MlpClassifier else "regression"
+    training = {"folds": 4, "epochs": 6, "batch_size": 16, "dtype": "float64"}
+    whole, result = mlpengine.fit(
+        {**columns, "y": y},
+        "y",
+        seed=3,
+        data={"split": {"test": 0.0}, "task": kind},
+        model={"hidden": [8]},
+        training={**training, "early_stopping": {"patience": 2}},
+    )
+    for ours, theirs in zip(model.mlps_, whole.networks, strict=True):
+        np.testing.assert_allclose(ours.params.flat, theirs.params.flat, rtol=1e-9, atol=1e-12)
+    assert len(model.best_epochs_) == 4
+    assert model.n_iter_ == result.epochs
+    np.testing.assert_allclose(
+        model.predict_proba(x) if kind == "classification" else model.predict(x),
+        whole.predict_proba(columns) if kind == "classification" else whole.predict(columns),
+        rtol=1e-6,
+    )
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict(x), model.predict(x))
+    with pytest.raises(UsageError, match="partial_fit: trains one network"):
+        model.partial_fit(x, y)
+    if kind == "regression":
+        for one, other in zip(
+            model.predict_interval(x, 0.8), whole.predict_interval(columns, 0.8), strict=True
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("held_out", [{"folds": 3}, {"early_stopping": True}])
+def test_importances_are_of_rows_that_did_not_train(held_out):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 4))
+    y = 3 * x[:, 1] + x[:, 2] + 0.1 * rng.standard_normal(300)
+    model = MlpRegressor((16,), lr=1e-2, epochs=30, importances=True, random_state=0, **held_out)
+    shares = model.fit(x, y).feature_importances_
+    # the squared error rises by twice the variance of what a feature adds
+    np.testing.assert_allclose(shares, np.array([0, 18, 2, 0]) / y.var(), atol=0.4)
+    with pytest.raises(UsageError, match="importances: needs folds, or early_stopping"):
+        MlpRegressor(importances=True).fit(x, y)
+    with pytest.raises(UsageError, match="predict_interval: fit with folds first"):
+        MlpRegressor((2,), epochs=1).fit(x, y).predict_interval(x)
+    with pytest.raises(UsageError, match="folds: a fit with folds begins anew"):
+        MlpRegressor((2,), epochs=1, folds=3, warm_start=True).fit(x, y)

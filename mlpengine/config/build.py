@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.config import options
 from mlpengine.config.load import ConfigFile
-from mlpengine.config.schema import MAX_MEMBERS, ClipSection, Config
+from mlpengine.config.schema import ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.errors import UsageError
@@ -48,7 +48,7 @@ from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals, best_temperature
-from mlpengine.train.ensemble import EnsembleLoop
+from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
@@ -81,10 +81,6 @@ DECAY_SCHEDULES: dict[str, Callable[[int], Schedule] | None] = {
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
-
-
-SEEDS_APART = MAX_MEMBERS
-"""Member k of a config with seed s has the seed `SEEDS_APART` s + k, so that no two runs share."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ class FitResult(Result):
     """
 
     metrics: dict[str, dict[str, float]]
-    spreads: dict[str, dict[str, dict[str, float]]]
     remarks: list[str]
+    spreads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
 
 def fit(

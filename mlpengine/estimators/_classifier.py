@@ -30,7 +30,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         n_iter_: number of epochs, or of calls of `partial_fit`.
         loss_curve_, validation_loss_curve_: by epoch, the latter only with early stopping.
         best_epoch_: the epoch whose weights were kept.
-        mlp_: the `Mlp`.
+        mlp_, mlps_: the `Mlp`, of several the first; all of them.
+        best_epochs_: with `folds`, the best epoch of each network.
+        feature_importances_: with `importances`, by how much the loss rises when a feature is
+            permuted in rows that did not train.
     """
 
     @property

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from mlpengine.data import split_rows
+from mlpengine.data import fold_rows, split_rows
 from mlpengine.data.numbers import smooth_clip
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
@@ -26,7 +27,11 @@ from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
+from mlpengine.train.calibration import Residuals
+from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
+from mlpengine.train.evaluate import Scorer
 from mlpengine.train.executors import choose_backend
+from mlpengine.train.explain import importances
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.recipes import (
     MIDDLE,
@@ -35,12 +40,15 @@ from mlpengine.train.recipes import (
     optimizer_options,
     recipe,
 )
-from mlpengine.train.task import LOSSES, Split, Task
+from mlpengine.train.task import LOSSES, Regression, Split, Task
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 """How scikit-learn checks features."""
+
+IMPORTANCE_ROWS = 2_000
+"""Rows whose features are permuted, evenly spread over those that did not train."""
 
 DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
@@ -82,6 +90,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int = 200,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        folds: int | None = None,
+        importances: bool = False,
         patience: int = 10,
         min_delta: float = 0.0,
         standardize: bool = True,
@@ -117,6 +127,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             early_stopping: whether to hold out rows and end when their loss stops falling; the
                 weights of the best epoch are kept.
             validation_fraction: share of rows held out, of each class in a classifier.
+            folds: number of networks, each trained without one fold of the rows, by which its best
+                epoch is chosen; they predict their mean (`training.folds` of configs).
+            importances: whether `fit` computes `feature_importances_`, by permutation of features
+                in rows that did not train; it needs `folds` or `early_stopping`.
             patience: epochs without a lower loss after which training ends.
             min_delta: least fall of the loss that counts.
             standardize: whether to scale features, and the targets of a regressor, to mean 0 and
@@ -127,7 +141,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             verbose: whether to print a line for each epoch.
             backend: what runs the steps, as in configs: "auto" compiles where that pays, "numpy",
                 "numexpr" or "compiled".
-            threads: maximum for a compiled step.
+            threads: maximum for a compiled step, or of networks that train at the same time.
             dtype: of the network, "float32" or "float64"; None is that of the features, float64
                 unless they are float32.
             random_state: of initial weights, order of rows, dropout and held-out rows; a number is
@@ -144,6 +158,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self.lr, self.schedule, self.weight_decay = lr, schedule, weight_decay
         self.clip_norm, self.batch_size, self.epochs = clip_norm, batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
+        self.folds, self.importances = folds, importances
         self.patience, self.min_delta = patience, min_delta
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
@@ -155,6 +170,16 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """The network; where `standardize` is set it reads standardized, clipped features."""
         check_is_fitted(self)
         return self._learner.mlp
+
+    @property
+    def mlps_(self) -> list[Mlp]:
+        """The networks: one for each fold, or one."""
+        check_is_fitted(self)
+        return [learner.mlp for learner in self._learners]
+
+    @property
+    def _learners(self) -> list[Learner]:
+        return [self._learner, *getattr(self, "_further", [])]
 
     @abstractmethod
     def _task(self) -> Task:
@@ -205,13 +230,19 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
         seed = self._seed()
+        folds = self._fold_numbers(y, seed)
         train, validation = self._divide(y, seed)
         chosen = self._chosen(len(train), ends=True)
-        if not (self.warm_start and self.__sklearn_is_fitted__()):
+        weighted = weights is not None
+        again = self.warm_start and self.__sklearn_is_fitted__()
+        if not again:
             self._begin_scale()
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
+        if folds is not None:
+            members = self._fresh_members(x, y, folds, seed)
+        elif not again:
             self._learner = self._fresh_learner(x, y, seed, chosen, train)
-        early = EarlyStopping(chosen.patience, "loss", self.min_delta)
+            self._further: list[Learner] = []
         tasks: list[Callback] = [PrintEpochs()] if self.verbose else []
         watched = False
         if hasattr(self, "set_callbacks"):
@@ -220,30 +251,123 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             data = {"X": x, "y": lambda: self._labels(y), "metadata": metadata}
             if getattr(self, "_skl_callbacks", None):
                 context.call_on_fit_task_begin(estimator=self, **data)
-                fitted = lambda: {"_learner": deepcopy(self._learner)}  # noqa: E731
-                tasks.append(EpochTasks(self, context, data, fitted))
+                tasks.append(EpochTasks(self, context, data, self._so_far))
                 watched = True
-        loop = Loop(
-            self._learner.step(weighted=weights is not None),
-            self._task(),
-            self._part(x, y, weights, train),
-            self._part(x, y, weights, validation) if len(validation) else None,
-            epochs=chosen.epochs,
-            early_stopping=early if self.early_stopping else None,
-            seed=np.random.Generator(np.random.PCG64([seed, 1])),  # as in configs
-            callbacks=tasks,
-        )
+        part = self._part(x, y, weights, train)
+        loop: Loop | EnsembleLoop
+        if folds is None:
+            held_out = self._part(x, y, weights, validation) if len(validation) else None
+            loop = self._loop(self._learner, chosen, part, held_out, seed, weighted, tasks)
+        else:
+            held_out = part
+            loops = [
+                self._loop(
+                    learner,
+                    own,
+                    part,
+                    part.rows(np.flatnonzero(folds == k)),
+                    SEEDS_APART * seed + k,
+                    weighted,
+                    rows=np.flatnonzero(folds != k),
+                )
+                for k, (learner, own) in enumerate(members)
+            ]
+            loop = EnsembleLoop(loops, threads=self.threads, callbacks=tasks)
         with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
+            self._look_back(held_out, folds)
         if watched:
             context.call_on_fit_task_end(estimator=self, **data)
         rows = result.history.rows
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
+        if isinstance(loop, EnsembleLoop):
+            self.best_epochs_ = loop.best_epochs
         self.loss_curve_ = [row.train_loss for row in rows]
         self.validation_loss_curve_ = [row.validation["loss"] for row in rows if row.validation]
 
+    def _so_far(self) -> dict[str, Any]:
+        """Return the attributes of an estimator that predicts as of now."""
+        return deepcopy({"_learner": self._learner, "_further": self._further})
+
+    def _loop(
+        self,
+        learner: Learner,
+        chosen: Chosen,
+        train: Split,
+        validation: Split | None,
+        seed: int,
+        weighted: bool,
+        callbacks: Sequence[Callback] = (),
+        rows: Array | None = None,
+    ) -> Loop:
+        early = EarlyStopping(chosen.patience, "loss", self.min_delta)
+        return Loop(
+            learner.step(weighted=weighted),
+            self._task(),
+            train,
+            validation,
+            epochs=chosen.epochs,
+            early_stopping=early if self.early_stopping else None,
+            rows=rows,
+            seed=np.random.Generator(np.random.PCG64([seed, 1])),  # as in configs
+            callbacks=callbacks,
+        )
+
+    def _fold_numbers(self, y: Array, seed: int) -> Array | None:
+        """Return the fold of each row.  Raises: UsageError for settings that exclude folds."""
+        folds = getattr(self, "folds", None)  # estimators pickled by version 0.1.0 have none
+        if folds is None:
+            if getattr(self, "importances", False) and not self.early_stopping:
+                raise UsageError("importances: needs folds, or early_stopping, which hold out rows")
+            return None
+        if self.warm_start:
+            raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
+        return fold_rows(len(y), folds, seed=seed, labels=self._classes(y))
+
+    def _fresh_members(
+        self, x: Any, y: Array, folds: Array, seed: int
+    ) -> list[tuple[Learner, Chosen]]:
+        """Make a learner for each fold, as configs do; return them with their settings."""
+        members = []
+        for k in range(int(folds.max()) + 1):
+            rows = np.flatnonzero(folds != k)
+            chosen = self._chosen(len(rows), ends=True)
+            own = SEEDS_APART * seed + k
+            members.append((self._fresh_learner(x, y, own, chosen, rows), chosen))
+        self._learner, *self._further = [learner for learner, _ in members]
+        return members
+
+    def _look_back(self, part: Split | None, folds: Array | None) -> None:
+        """Keep what rows that did not train tell: residuals, and the importance of features."""
+        self._residuals = None
+        if part is None:
+            return
+        learners, task = self._learners, self._task()
+
+        def forward(x: Array, of_rows: Array | None = folds) -> Array:
+            if of_rows is None:
+                return self._learner.mlp.predict(x)
+            output = np.empty((len(x), task.outputs), self._learner.mlp.dtype)
+            for k, learner in enumerate(learners):
+                rows = np.flatnonzero(of_rows == k)
+                output[rows] = learner.mlp.predict(x[rows])
+            return output
+
+        if folds is not None and isinstance(task, Regression):
+            self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth, folds)
+        if getattr(self, "importances", False):
+            chosen = np.arange(0, len(part), -(-len(part) // IMPORTANCE_ROWS))
+            some = None if folds is None else folds[chosen]
+            scorer = Scorer(self._learner.loss, task, task.outputs, self._learner.mlp.dtype)
+            names = [str(k) for k in range(part.x.shape[1])]
+            ranked = importances(partial(forward, of_rows=some), scorer, part.rows(chosen), names)
+            by_name = {row.column: row.loss for row in ranked}
+            self.feature_importances_ = np.array([by_name[name] for name in names])
+
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in their order, a batch at a time."""
+        if getattr(self, "folds", None) is not None:
+            raise UsageError("partial_fit: trains one network (folds must be None)")
         weights = self._class_weighted(y, self._weights(sample_weight, x.shape[0]))
         if not self.__sklearn_is_fitted__():
             self._begin_scale()
@@ -293,7 +417,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _divide(self, y: Array, seed: int) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
-        if not self.early_stopping:
+        if not self.early_stopping or getattr(self, "folds", None) is not None:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=self._classes(y))
@@ -419,12 +543,19 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)  # which asks for tags, a tenth of the time of a row
         checked = validate_data(self, x, reset=False, **FEATURES)
-        predict, features = self._learner.mlp.predict, self._features
+        predict, features = self._combined, self._features
         if not issparse(checked):
             return predict(features(checked))
         size = self._chunk(checked)
         blocks = range(0, max(1, checked.shape[0]), size)
         return np.concatenate([predict(features(dense(checked[i : i + size]))) for i in blocks])
+
+    def _combined(self, x: Array) -> Array:
+        """Return the output whose prediction is the mean over the networks."""
+        outputs = [learner.mlp.predict(x) for learner in self._learners]
+        if len(outputs) == 1:
+            return outputs[0]
+        return self._task().combine(np.stack(outputs)).astype(outputs[0].dtype)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")

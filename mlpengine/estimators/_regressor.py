@@ -5,11 +5,13 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mlpengine.data import NumberTarget
+from mlpengine.errors import UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import FEATURES, MlpEstimator
+from mlpengine.estimators._sparse import dense
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array
 from mlpengine.train.task import Regression
@@ -23,7 +25,10 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         loss_curve_, validation_loss_curve_: by epoch, on standardized targets; the latter only
             with early stopping.
         best_epoch_: the epoch whose weights were kept.
-        mlp_: the `Mlp`.
+        mlp_, mlps_: the `Mlp`, of several the first; all of them.
+        best_epochs_: with `folds`, the best epoch of each network.
+        feature_importances_: with `importances`, by how much the loss rises when a feature is
+            permuted in rows that did not train.
     """
 
     _kind = "regression"
@@ -46,6 +51,22 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         output = self._output(X)
         predictions = self._task().predict(output)
         return predictions[:, 0] if self._flat else predictions
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
+        """Return lower and upper ends of the interval that holds this share of new targets.
+
+        They come from the errors out of fold (CV+), in the form that `y` had.
+        Raises: UsageError for an estimator that was fitted without `folds`.
+        """
+        check_is_fitted(self)
+        residuals = getattr(self, "_residuals", None)
+        if residuals is None:
+            raise UsageError("predict_interval: fit with folds first (got folds=None)")
+        x = self._features(dense(validate_data(self, X, reset=False, **FEATURES)))
+        task = self._task()
+        each = np.stack([task.predict(learner.mlp.predict(x)) for learner in self._learners])
+        low, high = residuals.interval(each, level)
+        return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
     def predict_columns(self, X: Any) -> dict[str, Array]:
         """Return everything that the loss predicts, by name, in the targets' own units.

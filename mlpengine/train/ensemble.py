@@ -14,6 +14,9 @@ from mlpengine.train.history import EpochRow, History
 from mlpengine.train.loop import Callback, Ending, Loop, Result
 from mlpengine.train.state import restoring
 
+SEEDS_APART = 1_000
+"""Member k of a run with seed s has the seed `SEEDS_APART` s + k, so that no two runs share one."""
+
 
 class EnsembleLoop:
     """Trains members epoch by epoch, and leaves each with its own best weights.
