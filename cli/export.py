@@ -21,8 +21,9 @@ Formats:
                (of several networks the mean, in c too)
   safetensors  the weights, under the names of a PyTorch nn.Sequential
   npz          the same weights for NumPy
-  c            the network without preprocessing, as one file of C99 with the
-               weights and a function predict(input, output)
+  c            preprocessing and network as one file of C99: predict(x, out)
+               takes a row of the table, codes for texts, network(input, output)
+               takes features; -DMLP_SELF_TEST checks an example row
   c-train      training for a device: preprocessing, network, loss and optimizer as
                one file of C99, with a header and a self-test; no allocator
 

@@ -14,7 +14,6 @@ from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.files import checked_path, write_atomically
 from mlpengine.nn import Mlp
-from mlpengine.nn.export_c import export_c
 from mlpengine.train.model import Model
 from mlpengine.wording import suggestion
 
@@ -28,14 +27,9 @@ def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
 
 
 def _to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
-    """The networks alone as one C file: features in, outputs of the last layer out."""
-    mlp = model if isinstance(model, Mlp) else model.mlp
-    dtype = mlp.dtype.name
-    if isinstance(model, Mlp) or model.members is None:
-        text = export_c(mlp)
-    else:
-        text = export_c(model.networks, combined=model.task.averaged, divisor=model.temperature)
-    return text.encode(), Exported("c", {"input": dtype}, {"output": dtype})
+    from mlpengine.export._c import to_c
+
+    return to_c(model)
 
 
 FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {

@@ -104,6 +104,7 @@ def export_c(
     *,
     name: str = "predict",
     combined: Literal["mean", "exp", "softmax", "sigmoid"] = "mean",
+    real: str | None = None,
     divisor: float = 1.0,
 ) -> str:
     """Return a C file with the weights and ``void name(input, output)`` for one row.
@@ -111,13 +112,15 @@ def export_c(
     The output of several networks of one shape is their mean, or that whose `combined` ("softmax"
     or "sigmoid" of logits, "exp") is the mean of theirs, each divided by `divisor` before.
 
+    `real` is the type of all numbers, by default that of the network.
+
     Raises: UsageError if `name` is no C identifier or an activation is not known here.
     """
     if not name.isidentifier() or not name.isascii():
         raise UsageError(f"export: the name of a C function is needed (got {name!r})")
     each = [networks] if isinstance(networks, Mlp) else list(networks)
     mlp, parameters = each[0], sum(network.params.flat.size for network in each)
-    real = "float" if mlp.dtype == np.float32 else "double"
+    real = real or ("float" if mlp.dtype == np.float32 else "double")
     if isinstance(networks, Mlp):
         texts, title = [_network(name, mlp, real)], ""
     else:
@@ -169,7 +172,7 @@ def _network(name: str, mlp: Mlp, real: str, static: str = "") -> str:
         if layer.alpha_name is not None:
             views["alpha"] = mlp.params.views[layer.alpha_name]
         constants += _constants(name, i, views, real)
-        layers.append(_layer(name, i, layer, mlp.dtype.itemsize))
+        layers.append(_layer(name, i, layer, 4 if real == "float" else 8))
         to = "output" if i == last else free[i % 2]
         body.append(f"  {name}_layer_{i}({source}, {to});")
         source = to

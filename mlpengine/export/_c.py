@@ -1,0 +1,172 @@
+"""A model as one C file: from the columns of a row to predictions."""
+
+from typing import Any
+
+import numpy as np
+
+from mlpengine.backends.scalar.text import comment_text, constant
+from mlpengine.data.table import number_text
+from mlpengine.errors import UsageError
+from mlpengine.export._report import Exported
+from mlpengine.export._table_c import TableCode, table_code
+from mlpengine.nn import Mlp
+from mlpengine.nn.export_c import export_c
+from mlpengine.spec import Array
+from mlpengine.train.model import Model
+from mlpengine.train.task import MultiLabel, Regression
+
+TABLE = """\
+#include <stddef.h>
+
+#define R(x) ((real)(x))
+#define is_nan(x) isnan(x)
+#define is_finite(x) isfinite(x)
+
+{definitions}
+{text}\
+/* Predicts one row.  x has {inputs} numbers, one for each column, at its place MLP_X_...: NaN is a
+   missing cell, and a category is its code MLP_CODE_....  out gets {outputs} numbers, {about}.
+   Returns 1; or 0, and NaN in out, for a row that cannot be used.
+{example} */
+int predict(const real *x, real *out)
+{{
+  real f[{features}], o[{raw}];
+  int usable = features(x, f);
+  network(f, o);
+  predictions(o, out);
+  for (int i = 0; i < {outputs}; i++) usable &= is_finite(out[i]) != 0;
+  for (int i = 0; i < {outputs} && !usable; i++) out[i] = R(NAN);
+  return usable;
+}}
+"""
+
+SELF_TEST = """
+#ifdef MLP_SELF_TEST /* cc -DMLP_SELF_TEST FILE -lm && ./a.out: the example above */
+#include <stdio.h>
+
+int main(void)
+{{
+  static const real x[{inputs}] = {{{row}}};
+  static const double expected[{outputs}] = {{{answer}}};
+  real out[{outputs}];
+  int right = predict(x, out);
+  for (int i = 0; i < {outputs}; i++) {{
+    const double apart = fabs((double)out[i] - expected[i]), size = fabs(expected[i]);
+    if (!(apart <= {tolerance} * (size > {scale} ? size : {scale}))) right = 0;
+    printf("%.9g (expected %.9g)\\n", (double)out[i], expected[i]);
+  }}
+  puts(right ? "right" : "WRONG");
+  return !right;
+}}
+#endif
+"""
+
+
+def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
+    """Return a C file: a network from features to outputs, and a model from columns, too.
+
+    Raises: UsageError for preprocessing that has no C form.
+    """
+    if isinstance(model, Mlp):
+        dtype = model.dtype.name
+        return export_c(model).encode(), Exported("c", {"input": dtype}, {"output": dtype})
+    real = "float" if model.mlp.dtype == np.float32 else "double"
+    try:
+        table = table_code(model, "mlp", real=real, trains=False)
+    except UsageError:
+        if real == "double":
+            raise
+        real = "double"  # for dates, and numbers beyond a float
+        table = table_code(model, "mlp", real=real, trains=False)
+    text = export_c(
+        model.mlp if model.members is None else model.networks,
+        name="network",
+        combined=model.task.averaged,
+        divisor=model.temperature,
+        real=real,
+    )
+    text += "\n"
+    row, cells = _example(model)
+    answer = _answer(model, row)
+    names = _names(model)
+    known = bool(np.isfinite(answer).all())
+    text += TABLE.format(
+        definitions=table.definitions,
+        text=table.text,
+        inputs=table.inputs,
+        outputs=table.outputs,
+        about=table.about,
+        features=max(1, model.preprocessor.n_features),
+        raw=model.task.outputs,
+        example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
+    )
+    if known:
+        text += _self_test(model, table, cells, answer, real)
+    kinds = dict.fromkeys(model.preprocessor.columns, real)
+    return text.encode(), Exported("c", kinds, dict.fromkeys(names, real))
+
+
+def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
+    """Return a row with a usual cell in each column, and the numbers that C takes for it."""
+    preprocessor = model.preprocessor
+    numbers, categories = preprocessor.numbers, {c.column: c for c in preprocessor.categories}
+    assert numbers is not None
+    fills = {s.column: i for i, s in enumerate(numbers.sources) if not s.part and not s.minus}
+    row: dict[str, Any] = {}
+    cells: list[float] = []
+    for name in preprocessor.columns:
+        kind = preprocessor.kinds.get(name, "number")
+        if name in categories:
+            levels = categories[name].levels
+            row[name], code = (levels[0], 0.0) if levels else ("", -1.0)
+            cells.append(code)
+            continue
+        usual = preprocessor.operands[name].center if name not in fills else 0.0
+        if name in fills:
+            i = fills[name]
+            usual = float(numbers.center[i] if numbers.factor[i] else numbers.fill[i])
+        value = float(round(usual)) if kind in ("boolean", "integer", "date") else usual
+        value = float(f"{value:.6g}") if kind != "date" else value
+        row[name] = number_text("date", value) if kind == "date" else value
+        cells.append(value)
+    return row, cells
+
+
+def _answer(model: Model, row: dict[str, Any]) -> Array:
+    """Return what the model predicts for a row, in the order of the C function."""
+    output = model.outputs(row)
+    if isinstance(model.task, Regression):
+        return np.array([column[0] for column in model.task.columns(output).values()])
+    chances: Array = np.asarray(model.task.probabilities(output))[0]
+    return chances
+
+
+def _names(model: Model) -> list[str]:
+    if isinstance(model.task, Regression):
+        return list(model.task.column_names)
+    kind = "label" if isinstance(model.task, MultiLabel) else "probability of"
+    return [f"{kind} {name}" for name in model.classes]
+
+
+def _shown(row: dict[str, Any], answer: dict[str, float]) -> str:
+    """Return the example as lines of a comment."""
+    lines = ["", "   Example:"]
+    lines += [
+        f"     {comment_text(name)} = {comment_text(str(cell))}" for name, cell in row.items()
+    ]
+    lines += ["   gives"]
+    lines += [f"     {comment_text(name)} = {value:.9g}" for name, value in answer.items()]
+    return "\n".join(lines)
+
+
+def _self_test(model: Model, table: TableCode, cells: list[float], answer: Array, real: str) -> str:
+    task = model.task
+    scale = float(np.abs(task.target.scale).max()) if isinstance(task, Regression) else 1.0
+    return SELF_TEST.format(
+        inputs=table.inputs,
+        outputs=table.outputs,
+        row=", ".join(map(constant, cells)),
+        answer=", ".join(map(repr, answer.tolist())),
+        tolerance="1e-4" if model.mlp.dtype == np.float32 else "1e-9",
+        scale=repr(scale),
+    )

@@ -1,0 +1,101 @@
+"""The C of a model: it takes what a row of the table holds and gives what `predict` gives."""
+
+import ctypes
+import subprocess
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+import mlpengine
+from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.export import export
+
+G = np.random.default_rng(4)
+ROWS = 80
+X = G.normal(size=ROWS)
+COLORS = ("red", "green", "deep blue")
+COLUMNS = {
+    "size (mm)": (50 + 10 * X).tolist(),
+    "gap": [None if i % 7 == 0 else float(i) for i in range(ROWS)],
+    "color": [COLORS[i % 3] if i % 11 else None for i in range(ROWS)],
+    "is_new": [bool(i % 2) for i in range(ROWS)],
+}
+PRICE = (1000 + 50 * X + 20 * (np.arange(ROWS) % 3)).tolist()
+KIND = np.where(X + 0.5 * (np.arange(ROWS) % 2) > 0, "yes", "no").tolist()
+FEW = {"model": {"hidden": [6]}, "training": {"epochs": 3, "batch_size": 16}}
+DAYS = [datetime(2023, 1 + i % 12, 1 + i % 28) for i in range(ROWS)]
+
+MODELS = {
+    "numbers": ({"y": PRICE}, {}),
+    "classes": ({"y": KIND}, {}),
+    "two classes by one output": ({"y": KIND}, {"loss": "bce_with_logits"}),
+    "bins and indicators": (
+        {"y": PRICE},
+        {"data": {"encoding": "piecewise", "bins": 4, "missing": "indicator"}},
+    ),
+    "two targets": ({"y": PRICE, "z": X.tolist()}, {}),
+    "formulas": ({"y": PRICE}, {"data": {"features": {"half": "`size (mm)` / 2"}}}),
+    "dates": ({"y": PRICE, "day": DAYS}, {}),
+    "several networks": (
+        {"y": KIND},
+        {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    return compiler_command()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
+    targets, settings = MODELS[name]
+    table = COLUMNS | targets
+    target = [n for n in targets if n != "day"]
+    model, _ = mlpengine.fit(table, target, **(FEW | settings))
+    exported = export(model, tmp_path / "model.c")
+    assert list(exported.inputs) == model.columns
+    library, program = tmp_path / "model.so", tmp_path / "test"
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1"]
+    build = [*compiler, *strict, str(tmp_path / "model.c"), "-lm"]
+    subprocess.run([*build, "-shared", "-fPIC", "-o", str(library)], check=True)
+    subprocess.run([*build, "-DMLP_SELF_TEST", "-o", str(program)], check=True)
+    answer = subprocess.run([program], capture_output=True, text=True, check=True)
+    assert answer.stdout.endswith("right\n")
+    real = np.float64 if exported.inputs[model.columns[0]] == "double" else np.float32
+    pointer = np.ctypeslib.ndpointer(real)
+    predict = ctypes.CDLL(str(library)).predict
+    predict.argtypes = [pointer, pointer]
+    rows = [{n: table[n][i] for n in model.columns} for i in range(0, ROWS, 5)]
+    rows.append(rows[0] | {"color": "never seen", "gap": None})
+    got = []
+    for row in rows:
+        out = np.empty(len(exported.outputs), real)
+        assert predict(np.array(coded(row, model), real), out) == 1
+        got.append(out)
+    expected = model.predict_proba(rows) if model.classes else model.predict(rows)
+    expected = expected.reshape(len(rows), -1)
+    scale = np.abs(expected).max() if not model.classes else 1.0
+    np.testing.assert_allclose(np.stack(got), expected, atol=3e-5 * scale)
+    text = (tmp_path / "model.c").read_text()
+    assert "#define MLP_X_COLOR" in text
+    assert "#define MLP_CODE_COLOR_DEEP_BLUE 0 /* deep blue */" in text
+    assert "Example:" in text
+
+
+def coded(row, model):
+    """Return a row as the C function takes it."""
+    levels = {c.column: c.levels for c in model.preprocessor.categories}
+    cells = []
+    for name, cell in row.items():
+        if cell is None:
+            cells.append(np.nan)
+        elif name in levels:
+            cells.append(levels[name].index(cell) if cell in levels[name] else -1.0)
+        elif isinstance(cell, datetime):
+            cells.append((cell - datetime(1970, 1, 1)).total_seconds())
+        else:
+            cells.append(float(cell))
+    return cells
