@@ -17,7 +17,17 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill.py"
 COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
 CONFIG = """\
 data: {source: rows.csv, target: y}
-model: {hidden: [6], dropout: 0.3}
+model:
+  hidden: [6]
+  dropout: 0.3
+  front: {embedding: {frequencies: 3}, scaling: true}
+  learned_activation: true
+  parametrization: neural_tangent
+  initializer: unit_variance
+optimizer:
+  name: adamw
+  decay_schedule: flat_cosine
+  groups: {biases: {lr: 0.1, weight_decay: 0}, scaling: {lr: 6}}
 training: {epochs: 8, batch_size: 8, checkpoint: {every_steps: 5}}
 diagnostics: {every: 3}
 report: false
