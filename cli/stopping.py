@@ -5,10 +5,12 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
-from mlpengine.train.ranks import Ranks
+if TYPE_CHECKING:
+    from mlpengine.train.ranks import Ranks
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 if hasattr(signal, "SIGHUP"):  # of a closed terminal; Windows has none
@@ -50,7 +52,7 @@ class Stopping:
         self._say(b"\nstopping after this step; again to leave at once\n")
         self._stop()
 
-    def share_code(self, ranks: Ranks | None) -> None:
+    def share_code(self, ranks: "Ranks | None") -> None:
         """Take over the code of the lowest rank that has one; all ranks call this."""
         if ranks is not None:
             self.code = ranks.first(self.code or None) or 0

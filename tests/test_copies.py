@@ -340,7 +340,7 @@ ROWS = {
     "Batches": Row(lambda: Batches(7, 3), lambda b: [rows.copy() for rows in b.epoch()]),
     "Model": Row(new_model, lambda m: (m.predict(floats(1, 2)), m.predict_proba(floats(3, 2)))),
     "FitResult": Row(
-        lambda: FitResult("epochs", 1, 1, 0.1, 9.0, History(()), {}, []), lambda r: vars(r)
+        lambda: FitResult("epochs", 1, 1, 0.1, 9.0, History(()), {}, {}, []), lambda r: vars(r)
     ),
     "EarlyStopping": Row(EarlyStopping, lambda rule: vars(rule)),
     "MlpClassifier": estimator_row(MlpClassifier, np.arange(20) % 3, early_stopping=True),

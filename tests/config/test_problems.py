@@ -31,7 +31,10 @@ MISTAKES = {
         SOUND + "training: {lr: 1}",
         "training.lr: unknown key - did you mean 'optimizer.lr'?",
     ),
-    "unknown key": (SOUND + "model: {foo: 1}", "model.foo: unknown key (valid here: hidden, act"),
+    "unknown key": (
+        SOUND + "model: {foo: 1}",
+        "model.foo: unknown key (valid here: preset, hidden, act",
+    ),
     "key of another name": (
         SOUND + "optimizer: {name: sgd, betas: [0, 0]}",
         "optimizer.betas: unknown key (valid here: lr,",
