@@ -1,7 +1,8 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from html import escape
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -58,3 +59,12 @@ def nearest(wrong: object, names: Iterable[str]) -> str | None:
     text = str(wrong).lower()
     near = [SYNONYMS.get(text, ""), *get_close_matches(text, by_case, 1, 0.6)]
     return next((by_case[name] for name in near if name in by_case), None)
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a small table for notebooks, without style; the first cell of a row is its title."""
+    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"] if head else []
+    for title, *cells in rows:
+        texts = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        lines.append(f"<tr><th>{escape(title)}</th>{texts}</tr>")
+    return f"<table>{''.join(lines)}</table>"

@@ -20,12 +20,13 @@ from mlpengine.errors import UsageError
 from mlpengine.train.loop import Callback, Result
 from mlpengine.train.model import Model, load
 from mlpengine.train.threads import pinned
+from mlpengine.wording import html_table, plural
 
 NAME = "fit"
 """What messages about the config say in place of a file."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult(Result):
     """The outcome of `fit`.
 
@@ -40,6 +41,24 @@ class FitResult(Result):
 
     metrics: dict[str, dict[str, float]]
     remarks: list[str]
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{part}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}"
+            for part, values in self.metrics.items()
+        ]
+        epochs = f"{plural(self.epochs, 'epoch')}, best {self.best_epoch}, {self.ending}"
+        return f"FitResult({'; '.join([epochs, *parts])})"
+
+    def _repr_html_(self) -> str:
+        """Return the metrics as a table, for notebooks."""
+        names = list(next(iter(self.metrics.values()), {}))
+        rows = [
+            (part, *(f"{values[name]:.4g}" for name in names))
+            for part, values in self.metrics.items()
+        ]
+        return html_table(["", *names], rows)
+
     spreads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
 

@@ -27,7 +27,7 @@ from mlpengine.train.evaluate import Scorer
 from mlpengine.train.population import Population
 from mlpengine.train.row_predictor import RowPredictor
 from mlpengine.train.task import Classification, Regression, Task, part_of, task_for
-from mlpengine.wording import plural
+from mlpengine.wording import html_table, plural
 
 MODEL_FILE = "model.safetensors"
 
@@ -37,10 +37,13 @@ RESIDUALS = "residuals"
 ROWS = 1 << 16
 """Rows that are predicted at once, whose outputs by member are held in memory."""
 
+SHOWN = 12
+"""Number of columns that the text of a model lists."""
+
 _log = logging.getLogger("mlpengine")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 
@@ -245,6 +248,26 @@ class Model:
         if isinstance(data, str | os.PathLike):
             return read_table(data, **how)
         return as_table(data, names=self.columns, source="predict", **how)
+
+    def _facts(self) -> dict[str, str]:
+        """Return what a person wants to know first, by title."""
+        count = len(self.networks)
+        network = repr(self.mlp) if count == 1 else f"{count} of {self.mlp!r}"
+        columns = self.columns
+        more = ", ..." if len(columns) > SHOWN else ""
+        return {
+            "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
+            "from": ", ".join(columns[:SHOWN]) + more,
+            "network": network,
+            "loss": self.loss,
+        }
+
+    def __repr__(self) -> str:
+        return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table, for notebooks."""
+        return html_table([], [(name, text) for name, text in self._facts().items()])
 
     @cached_property
     def _task(self) -> Task:

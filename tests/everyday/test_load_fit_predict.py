@@ -330,3 +330,31 @@ def test_mistakes_in_the_settings_are_named(name):
     with pytest.raises(mlpengine.UsageError) as error:
         mlpengine.fit(frame, **({"target": "price"} | settings))
     assert text in str(error.value)
+
+
+def test_notebooks_show_small_tables():
+    """Names of columns are escaped, and a result is a few lines, not its whole history."""
+    frame = {"<b>": np.arange(60.0), "y": np.arange(60.0) ** 2}
+    model, result = mlpengine.fit(frame, "y", **SETTINGS)
+    assert "&lt;b&gt;" in model._repr_html_()
+    assert "<b>" not in model._repr_html_()
+    assert repr(model).startswith("Model(predicts y (regression); from <b>; network Mlp(1-8-1, ")
+    assert len(repr(result)) < 400
+    assert result._repr_html_().count("<tr>") == 1 + len(result.metrics)
+
+
+def test_an_op_that_is_defined_again_replaces_the_one_before():
+    """As when a cell of a notebook runs twice: networks made afterwards use the new formula."""
+
+    def cell(factor):
+        class Twice(mlpengine.Activation, name="twice_in_test"):
+            def formula(self, x):
+                return x * factor
+
+    for factor in (2.0, 3.0):
+        cell(factor)
+        mlp = mlpengine.Mlp([1, 1, 1], activation="twice_in_test", initializer="zeros")
+        for weight in mlp.weights:
+            weight[...] = 1.0
+        assert mlp.predict(np.ones((1, 1), "f4"))[0, 0] == factor
+    del mlpengine.ops.REGISTRY["twice_in_test"]
