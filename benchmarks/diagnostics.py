@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from machine import describe, restart_clean
@@ -36,7 +37,7 @@ class Unmeasured(Task):
     def predict(self, output: np.ndarray) -> np.ndarray:
         return output
 
-    def metrics(self, output: np.ndarray, part: Split, *, full: bool = False) -> dict[str, float]:
+    def _own_metrics(self) -> dict[str, Any]:
         return {}
 
 

@@ -322,6 +322,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return None
         if self.warm_start:
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
+        if getattr(self, "comm", None) is not None:
+            raise UsageError("folds: ranks share one network (comm must be None)")
         return fold_rows(len(y), folds, seed=seed, labels=self._classes(y))
 
     def _fresh_members(
