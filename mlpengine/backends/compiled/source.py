@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.emitter import Emitter, useful_threads
 from mlpengine.backends.compiled.kernels import Draw, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
-from mlpengine.backends.compiled.statements import Function, Loop, Phase, print_function
+from mlpengine.backends.compiled.statements import Function, Phase, print_function
 from mlpengine.backends.compiled.target import MANY_ROWS, Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
@@ -65,8 +65,9 @@ def make_source(
     functions = [*emitter.functions]
     phases: list[Phase] = ["prepare", "rows", "reduce"]
     functions += [_phase(emitter.functions, phase) for phase in phases]
-    if gathered:
-        functions.append(_gather(layout, gathered))
+    for number, buffer in enumerate(gathered):
+        if buffer is not None:
+            layout.add_array(f"batch_{number}", buffer)
     if update is not None and grads is not None:
         for name, array in update_vectors(update, grads).items():
             layout.add_array(name, array)
@@ -81,8 +82,9 @@ def make_source(
         f"#define THREADS {threads}",
         f"#define BATCH {batch}L",
         f"#define CHUNK_ROWS {emitter.chunk}L",
-        *_step_defines(layout, update, clipping, dtype, gathers=bool(gathered)),
+        *_step_defines(layout, update, clipping, dtype, gathered),
         *map(_header, _headers(layout, threads, lowered.kernels, update)),
+        *([_header("gather")] if gathered else []),
         *_printed(functions, layout),
         _header("step"),
     ]
@@ -109,12 +111,15 @@ def _step_defines(
     update: Update | None,
     clipping: Clipping,
     dtype: "np.dtype[np.floating]",
-    *,
-    gathers: bool,
+    gathered: Sequence[Array | None],
 ) -> Iterator[str]:
-    """Yield the definitions that step.h and clip.h require."""
-    if gathers:
+    """Yield the definitions that gather.h, step.h and clip.h require."""
+    if gathered:
         yield "#define GATHERS"
+    for number, buffer in enumerate(gathered):
+        if buffer is not None:
+            yield f"#define BUFFER_{number} ({layout.pointer(f'batch_{number}')})"
+            yield f"#define ROW_BYTES_{number} {prod(buffer.shape[1:]) * buffer.itemsize}L"
     if layout.knows("row_loss"):
         yield f"#define ROW_LOSS ({layout.pointer('row_loss')})"
         yield f"#define LOSS_VALUE ({layout.pointer('loss_value')})"
@@ -167,27 +172,6 @@ def _phase(functions: Sequence[Function], phase: Phase) -> Function:
     }[phase]
     unused = ", ".join(f"(void){one.split()[-1]}" for one in parameters.split(","))
     return Function(phase, phase, (), [f"{unused};", *calls], text, parameters)
-
-
-def _gather(layout: Layout, gathered: Sequence[Array | None]) -> Function:
-    """Return the function that fills the buffers `gathered`, each from a separate data set."""
-    buffers, copies = [], []
-    for number, buffer in enumerate(gathered):
-        if buffer is None:
-            continue
-        name, size = f"batch_{number}", prod(buffer.shape[1:]) * buffer.itemsize
-        layout.add_array(name, buffer)
-        buffers.append(name)
-        row = f"data[{number}] + order[i] * {size}"
-        copies.append(f"memcpy((char *){name} + i * {size}, {row}, {size});")
-    return Function(
-        "gather",
-        "rows",
-        buffers,
-        [Loop("i", "first", "last", copies)],
-        "The rows first to last of a batch, from whole data sets",
-        "const int64_t *order, const char *const data[3], const long first, const long last",
-    )
 
 
 def _printed(functions: Sequence[Function], layout: Layout) -> Iterator[str]:

@@ -42,7 +42,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
     const long first = begin + length * thread / THREADS;
     const long last = begin + length * (thread + 1) / THREADS;
 #ifdef GATHERS
-    if (order) gather(table, workspace, order, call->data, first, last);
+    if (order) gather(table, order, call->data, first, last);
 #endif
     rows(table, workspace, first, last);
     barrier();

@@ -1,0 +1,219 @@
+"""Random configs: each is one compiled program, or an exception, and has the numbers of NumPy.
+
+``python benchmarks/fused.py`` draws 300 configs from the schema, some minutes on a quiet machine;
+``--count`` draws so many, ``--seed`` others, ``--smoke`` two.  Every config trains 20 steps in
+float64 twice, by NumPy and compiled, two of them on short batches.  A config fails if its compiled
+step is not a single program, unless `EXCEPTIONS` has a reason, or if a parameter differs by more
+than 1e-6 from NumPy's.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from mlpengine.config import load_config, parse_override
+from mlpengine.config.build import build
+from mlpengine.errors import NumericalError
+from mlpengine.nn import ACTIVATIONS
+from mlpengine.train.step import TrainingStep
+
+ROWS, STEPS, SHORT, TOLERANCE = 90, 18, (1, 5), 1e-6
+
+EXCEPTIONS: dict[str, str] = {}
+"""Parts of a config, as JSON, with which its step is split, and the reasons."""
+
+FORMULAS = ("x * tanh(softplus(x))", "where(x > 0, x, 0.1 * x)", "sin(x) + x / 2")
+
+LOSSES: dict[str, list[Any]] = {
+    "three": [
+        "auto",
+        {"name": "softmax_cross_entropy", "label_smoothing": 0.1},
+    ],
+    "two": [
+        "bce_with_logits",
+        {"name": "bce_with_logits", "positive_weight": 2.5},
+        {"name": "binary_focal", "gamma": 2, "alpha": 0.3},
+        {"formula": "softplus(y) - t * y"},
+        "softmax_cross_entropy",
+    ],
+    "number": [
+        "mse",
+        "mae",
+        {"name": "huber", "delta": 0.7},
+        "log_cosh",
+        {"name": "quantile", "levels": 0.8},
+        {"name": "quantile", "levels": [0.1, 0.5, 0.9]},
+        "gaussian_nll",
+        {"formula": "abs(y - t) ** 1.5"},
+    ],
+    "positive": ["poisson", "gamma"],
+    "labels": ["bce_with_logits", {"name": "binary_focal", "gamma": 1}],
+}
+
+OPTIMIZERS: list[Any] = [
+    {"name": "sgd", "lr": 0.02},
+    {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
+    {"name": "adam", "lr": 1e-3},
+    {"name": "adamw", "lr": 2e-3, "weight_decay": 0.1, "decay_biases": True},
+    {"name": "nadam", "lr": 1e-3},
+    {"name": "rmsprop", "lr": 1e-3, "momentum": 0.5},
+    {"name": "lion", "lr": 1e-4},
+]
+
+SCHEDULES = ["constant", "cosine", {"name": "step", "every_epochs": 1, "warmup_epochs": 0.5}]
+
+CLIPS: list[dict[str, Any]] = [
+    {},
+    {"clip_norm": 0.5},
+    {"clip": {"percentile": 60, "history": 7}},
+    {"clip": {"agc": 0.05}},
+]
+
+
+def write_table(folder: Path) -> Path:
+    """Write the rows of all tasks as one CSV file."""
+    rng = np.random.default_rng(0)
+    lines = ["a,b,c,color,weight,three,two,number,positive,first,second"]
+    for a, b, c in rng.standard_normal((ROWS, 3)):
+        color, three = rng.choice(["red", "green"]), rng.choice(["x", "y", "z"])
+        two, first, second = ("yes" if v else "no" for v in rng.random(3) < 0.5)
+        number = a * b + 0.5 * c
+        lines.append(
+            f"{a:.4f},{b:.4f},{c:.4f},{color},{rng.random() + 0.1:.3f},{three},{two},{number:.4f},"
+            f"{np.exp(number):.4f},{int(first == 'yes')},{int(second == 'yes')}"
+        )
+    path = folder / "rows.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def draw(rng: np.random.Generator, source: Path) -> dict[str, Any]:
+    """Return a random config."""
+
+    def one(options: Any) -> Any:
+        return options[int(rng.integers(len(options)))]
+
+    def sometimes(share: float = 0.3) -> bool:
+        return bool(rng.random() < share)
+
+    target = one(list(LOSSES))
+    targets = ["three", "two", "number", "positive", "first", "second"]
+    used = ["first", "second"] if target == "labels" else [target]
+    hidden = [int(n) for n in rng.integers(1, 40, int(rng.integers(0, 4)))]
+    learned = sometimes(0.15)  # of element-wise activations alone
+    others = {"identity", "softmax", "log_softmax"} if learned else {"identity"}
+    names = [name for name in ACTIVATIONS if name not in others]
+    activation = [one(FORMULAS) if sometimes(0.15) else one(names) for _ in hidden]
+    model: dict[str, Any] = {
+        "hidden": hidden,
+        "activation": activation or ["relu"],
+        "dropout": one([0.0, 0.0, 0.1, 0.5]),
+        "learned_activation": learned,
+        "parametrization": "neural_tangent" if sometimes(0.15) else "standard",
+        "front": {"embedding": one([False, False, False, "pbld", "periodic"])},
+    }
+    model["front"]["scaling"] = sometimes(0.15)
+    data: dict[str, Any] = {
+        "source": str(source),
+        "target": used,
+        "task": "multilabel" if target == "labels" else "auto",
+        "drop": [name for name in targets if name not in used],
+        "split": {"validation": 0.0, "test": 0.1},
+    }
+    if sometimes():
+        data["weight"] = "weight"
+    else:
+        data["drop"].append("weight")
+    if target == "three" and sometimes():
+        data["class_weights"] = "balanced"
+    training: dict[str, Any] = {
+        "batch_size": one([7, 16, 24]),
+        "epochs": 5,
+        "dtype": "float64",
+        "rematerialization": "balanced" if sometimes(0.15) else "keep",
+        **one(CLIPS),
+    }
+    if hidden and sometimes(0.15):
+        training["freeze"] = [0]
+    return {
+        "seed": int(rng.integers(1000)),
+        "data": data,
+        "model": model,
+        "loss": one(LOSSES[target]),
+        "optimizer": one(OPTIMIZERS),
+        "schedule": one(SCHEDULES),
+        "training": training,
+    }
+
+
+def trained(path: Path, backend: str) -> TrainingStep:
+    """Return the step of a config after `STEPS` full batches and the short ones."""
+    experiment = build(load_config(path, [parse_override(f"training.backend={backend}")]))
+    step, part = experiment.step, experiment.parts["train"]
+    x, y = (np.ascontiguousarray(values) for values in (part.x, part.y))
+    order = np.random.default_rng(1).integers(0, len(x), STEPS * step.batch_size)
+    step.run_many(x, y, order, part.weights)
+    for rows in SHORT:
+        step(x[:rows], y[:rows], None if part.weights is None else part.weights[:rows])
+    return step
+
+
+def problem_of(config: dict[str, Any], folder: Path) -> str:
+    """Return what is wrong with a config, or ""."""
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    steps: list[TrainingStep] = []
+    errors = []
+    for backend in ("numpy", "compiled"):
+        try:
+            steps.append(trained(path, backend))
+        except NumericalError as error:  # a config that diverges must do so on both executors
+            errors.append(str(error))
+    if errors:
+        return "" if len(errors) > 1 else f"diverges on one executor ({errors[0]})"
+    plain, compiled = steps
+    if compiled.executor != "compiled":
+        return "is not compiled"
+    if not compiled.fused and not reasons_for(config):
+        return "is split"
+    ours, theirs = compiled.mlp.params.flat, plain.mlp.params.flat
+    apart = np.abs(ours - theirs) / np.maximum(1, np.abs(theirs))
+    return f"differs by {apart.max():.2g}" if not apart.max() <= TOLERANCE else ""
+
+
+def reasons_for(config: dict[str, Any]) -> list[str]:
+    """Return the reasons why the step of a config is split."""
+    plain = json.dumps(config)
+    return [reason for setting, reason in EXCEPTIONS.items() if setting in plain]
+
+
+def main() -> int:
+    """Draw, train, compare; return 1 if a config failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--smoke", action="store_true")
+    given = parser.parse_args()
+    failed, losses = 0, Counter[str]()
+    rng = np.random.default_rng(given.seed)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        source = write_table(folder)
+        for number in range(2 if given.smoke else given.count):
+            config = draw(rng, source)
+            losses[json.dumps(config["loss"])] += 1
+            if problem := problem_of(config, folder):
+                failed += 1
+                print(f"config {number} {problem}: {json.dumps(config)}", flush=True)
+    print(f"{sum(losses.values())} configs, {len(losses)} losses, {failed} failed")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""A few random configs of `benchmarks/fused.py`, which draws hundreds."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def fused(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.delitem(sys.modules, "fused", raising=False)
+    import fused
+
+    return fused
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_a_random_config_is_one_program_with_the_numbers_of_numpy(fused, tmp_path, seed):
+    source = fused.write_table(tmp_path)
+    config = fused.draw(np.random.default_rng(seed), source)
+    assert fused.problem_of(config, tmp_path) == ""
+
+
+def stub(backend="compiled", *, fused=True, weight=1.0):
+    flat = np.array([1.0, weight])
+    params = SimpleNamespace(flat=flat)
+    return SimpleNamespace(executor=backend, fused=fused, mlp=SimpleNamespace(params=params))
+
+
+@pytest.mark.parametrize(
+    ("compiled", "problem"),
+    [
+        (stub("numpy"), "is not compiled"),
+        (stub(fused=False), "is split"),
+        (stub(weight=1.00001), "differs by 1e-05"),
+        (stub(weight=np.nan), "differs by nan"),
+        (stub(), ""),
+    ],
+)
+def test_the_comparison_notices(fused, tmp_path, monkeypatch, compiled, problem):
+    steps = {"numpy": stub("numpy"), "compiled": compiled}
+    monkeypatch.setattr(fused, "trained", lambda path, backend: steps[backend])
+    assert fused.problem_of({}, tmp_path) == problem
+
+
+def test_an_exception_needs_its_setting(fused, tmp_path, monkeypatch):
+    steps = {"numpy": stub("numpy"), "compiled": stub(fused=False)}
+    monkeypatch.setattr(fused, "trained", lambda path, backend: steps[backend])
+    monkeypatch.setattr(fused, "EXCEPTIONS", {'"name": "odd"': "only NumPy has it"})
+    assert fused.problem_of({"loss": {"name": "odd"}}, tmp_path) == ""
+    assert fused.problem_of({"loss": {"name": "mse"}}, tmp_path) == "is split"
