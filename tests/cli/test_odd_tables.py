@@ -11,7 +11,8 @@ from odd_tables import ODD
 from mlpengine import fit, load
 from mlpengine.config import load_config
 
-QUICK = ("--set", "training.epochs=2", "--set", "report=false", "--set", "diagnostics=false")
+SETTINGS = ("training.epochs=2", "training.folds=null", "report=false", "diagnostics=false")
+QUICK = [word for text in SETTINGS for word in ("--set", text)]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -74,7 +75,7 @@ def test_fit_reads_an_odd_table_as_train_does(tmp_path, mlpengine):
     keys = load_config("odd.yaml").config.model_dump()
     for unused in ("name", "report", "diagnostics"):
         keys.pop(unused)
-    keys["training"]["epochs"] = 2
+    keys["training"] |= {"epochs": 2, "folds": None}
     model, _ = fit("odd.csv", **keys)
     assert (model.mlp.params.flat == load("run").mlp.params.flat).all()
     rows = list(csv.DictReader(odd.content.decode().splitlines(), delimiter=";"))
