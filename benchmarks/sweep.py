@@ -50,8 +50,8 @@ def objective(trial):
     hidden = json.loads(trial.suggest_categorical("hidden", ["[32]", "[64]", "[64, 32]"]))
     kind = MLPClassifier if y.dtype.kind == "i" else MLPRegressor
     net = kind(
-        hidden, learning_rate_init=lr, batch_size=32, max_iter=epochs, alpha=0.0,
-        n_iter_no_change=epochs, random_state=0,
+        hidden_layer_sizes=hidden, learning_rate_init=lr, batch_size=32, max_iter=epochs,
+        alpha=0.0, n_iter_no_change=epochs, random_state=0,
     ).fit(x, y)
     if y.dtype.kind == "i":
         return -np.log(np.clip(net.predict_proba(vx)[np.arange(len(vy)), vy], 1e-15, 1)).mean()
