@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import describe, figure, table
+from machine import describe, figure, restart_clean, table
 
 import mlpengine
 from mlpengine.export import export, onnx_inputs
@@ -182,4 +182,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    restart_clean()
     main()

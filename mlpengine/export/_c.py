@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.backends.scalar.text import comment_text, constant
 from mlpengine.data.table import number_text
-from mlpengine.errors import UsageError
+from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, table_code
 from mlpengine.nn import Mlp
@@ -14,6 +14,9 @@ from mlpengine.nn.export_c import export_c
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
 from mlpengine.train.task import MultiLabel, Regression
+
+LATEST = 1e12
+"""Seconds from 1970 beyond which an example has no date."""
 
 TABLE = """\
 #include <stddef.h>
@@ -126,7 +129,10 @@ def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
             i = fills[name]
             usual = float(numbers.center[i] if numbers.factor[i] else numbers.fill[i])
         value = float(round(usual)) if kind in ("boolean", "integer", "date") else usual
-        value = float(f"{value:.6g}") if kind != "date" else value
+        if kind != "date":
+            value = float(f"{value:.6g}")
+        elif abs(value) > LATEST:
+            value = 0.0
         row[name] = number_text("date", value) if kind == "date" else value
         cells.append(value)
     return row, cells
@@ -134,7 +140,10 @@ def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
 
 def _answer(model: Model, row: dict[str, Any]) -> Array:
     """Return what the model predicts for a row, in the order of the C function."""
-    output = model.outputs(row)
+    try:
+        output = model.outputs(row)
+    except DataError:  # a usual cell is beyond what the reader takes: there is no example
+        return np.full(len(_names(model)), np.nan)
     if isinstance(model.task, Regression):
         return np.array([column[0] for column in model.task.columns(output).values()])
     chances: Array = np.asarray(model.task.probabilities(output))[0]
