@@ -27,6 +27,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 default_role = "code"
+napoleon_use_ivar = True
 
 html_theme = "furo"
 html_title = f"mlpengine {version}"

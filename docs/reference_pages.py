@@ -27,6 +27,7 @@ MODULES = {
 
 def write(directory: Path) -> None:
     """Write the generated pages into a directory."""
+    directory.mkdir(exist_ok=True)
     pages = {"commands.md": commands(), "config.md": config(), "python.md": python()}
     for name, text in pages.items():
         path = directory / name
