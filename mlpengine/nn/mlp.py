@@ -202,7 +202,9 @@ class Mlp(Network):
     def predict(self, x: ArrayLike) -> Array:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
 
-        Safe to call from several threads.  Raises: ShapeError or DtypeError.
+        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again: how BLAS
+        rounds depends on the number of rows, so that a row has the same bits in any two calls of
+        at least that many.  Safe to call from several threads.  Raises: ShapeError or DtypeError.
         """
         rows = np.asarray(x)
         if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
@@ -211,6 +213,7 @@ class Mlp(Network):
             self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
         out = np.empty((len(rows), self.sizes[-1]), self.dtype)
         for start in range(0, len(rows), PREDICT_ROWS):
+            start = max(0, min(start, len(rows) - PREDICT_ROWS))
             part = rows[start : start + PREDICT_ROWS]
             scratch = self._thread.scratch.for_rows(len(part))
             out[start : start + len(part)] = self.forward(part, scratch)

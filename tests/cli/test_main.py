@@ -79,7 +79,7 @@ WRONG = {
     "misspelled command": (["trian"], "no such command 'trian' - did you mean 'train'?"),
     "unknown command": (["zzz"], "no such command 'zzz' (init"),
     "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "'--ste' - did you mean '--set'?"),
-    "missing argument": (["train"], "give a CONFIG, or --resume RUN"),
+    "missing argument": (["train"], "give a CONFIG, --resume RUN or --from RUN"),
     "wrong number": (["train", "c.yaml", "--epochs", "0"], "--epochs"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
     "missing config": (["train", "none.yaml"], "none.yaml: cannot read the config"),

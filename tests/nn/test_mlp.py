@@ -177,6 +177,14 @@ def test_predict_takes_any_number_of_rows():
         np.testing.assert_allclose(mlp.predict(x), by_formula_relu(mlp, x), rtol=1e-12, atol=1e-14)
 
 
+def test_predict_gives_a_row_the_same_bits_wherever_it_stands():
+    mlp = Mlp([20, 256, 256, 2])
+    x = rows(601, 20, "float32")
+    whole = mlp.predict(x)
+    for start, stop in ((0, 301), (301, 601), (300, 556), (7, 520)):
+        np.testing.assert_array_equal(mlp.predict(x[start:stop]), whole[start:stop])
+
+
 def by_formula_relu(mlp: Mlp, x: np.ndarray) -> np.ndarray:
     h = np.maximum(x @ mlp.weights[0].T + mlp.biases[0], 0)
     return h @ mlp.weights[1].T + mlp.biases[1]
