@@ -86,9 +86,15 @@ class Update:
         return factors and not self.is_scheduled
 
 
-def largest_update(dtype: "np.dtype[np.floating]") -> float:
+def largest_factor(runs: Sequence[Run]) -> float:
+    """Return the largest factor of the learning rate, at least 1."""
+    return max([1.0, *(run.lr for run in runs)])
+
+
+def largest_update(dtype: "np.dtype[np.floating]", runs: Sequence[Run]) -> float:
     """Return the largest product of learning rate and gradient norm of a step in that dtype.
 
     A step beyond it is refused: weights, or momentum that grows a hundredfold, would overflow.
+    The learning rate is that of the step, before the factors of `runs`.
     """
-    return float(np.finfo(dtype).max) / 1024
+    return float(np.finfo(dtype).max) / 1024 / largest_factor(runs)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.backends import BackendName
-from mlpengine.backends.update import largest_update
+from mlpengine.backends.update import largest_factor, largest_update
 from mlpengine.buffers import quiet_runner, replay
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError, UsageError
@@ -120,7 +120,7 @@ class TrainingStep:
         """Bind the step for full batches."""
         self._buffers = buffers
         self._quietly = quiet_runner()
-        self._largest_update = largest_update(self.mlp.dtype)
+        self._largest_update = largest_update(self.mlp.dtype, self.optimizer.runs)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
         self.scratch, self.grads = self._full.scratch, self._full.grads
@@ -316,12 +316,13 @@ class TrainingStep:
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
         step, norm, self.bad_rows = self.optimizer.steps + 1, self.clipped_norm, []
-        if isfinite(self.loss_value) and isfinite(norm):
+        fault = bound.find_fault()  # raises for a label out of range, which leaves no loss
+        if fault is None and isfinite(self.loss_value) and isfinite(norm):
             lr = self.optimizer.scheduled_lr(self.optimizer.steps)
+            lr *= largest_factor(self.optimizer.runs)
             raise NumericalError(
                 f"step {step}: the update must be finite (lr {lr:g}, gradient norm {norm:g})"
             )
-        fault = bound.find_fault()
         self.bad_rows = fault.rows if fault else []
         place = fault.place if fault else "the loss overflows, although every output is finite"
         raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")

@@ -28,7 +28,7 @@ from mlpengine import (
 from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_program, executor
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
-from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
+from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.train.executors import choose_backend
 
 STEPS = 6
@@ -171,9 +171,10 @@ def test_a_number_that_is_not_finite_updates_nothing(bad):
 
 @pytest.mark.parametrize("clip_norm", [None, 1e-2])
 @pytest.mark.parametrize("backend", ["compiled", "numpy"])
-def test_an_update_that_overflows_is_refused(backend, clip_norm):
+@pytest.mark.parametrize("factor", [1.0, 1e4])
+def test_an_update_that_overflows_is_refused(factor, backend, clip_norm):
     mlp = Mlp([4, 8, 1], seed=0)
-    optimizer = Sgd(mlp, lr=3e38)
+    optimizer = Sgd(mlp, lr=3e38 / factor, groups={"biases": Group(lr=factor)})
     step = TrainingStep(mlp, MeanSquaredError(), optimizer, 6, backend=backend, clip_norm=clip_norm)
     x, y, _ = StepCase("x", (4, 8, 1), 6, loss=MeanSquaredError()).data(6)
     before = mlp.params.flat.copy()
