@@ -25,7 +25,7 @@ class Dropout(GradOp, name="dropout"):
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, the mask of the last forward.
-    Raises: UsageError unless 0 <= rate < 1.
+    Raises: UsageError unless 0 <= rate < 1 and `rng` is a Philox.
     Source: Srivastava et al. 2014, section 10 (scaling while training).
     """
 
@@ -39,6 +39,9 @@ class Dropout(GradOp, name="dropout"):
     def __post_init__(self) -> None:
         if not 0 <= self.rate < 1:
             raise UsageError(f"dropout: rate must be at least 0 and below 1 (rate {self.rate})")
+        if not isinstance(self.rng, Philox):
+            kind = type(self.rng).__name__
+            raise UsageError(f"dropout: rng must be a Philox, such as Philox(seed) (got a {kind})")
 
     @property
     def limit(self) -> int:

@@ -59,7 +59,7 @@ UNFIT_SETTINGS = {
     "three classes": ("loss=bce_with_logits", "bce_with_logits needs two classes (the target has"),
     "monitor": (
         "training.early_stopping={monitor: r2}",
-        "training.early_stopping.monitor: this task has loss, accuracy, macro_f1 (got 'r2')",
+        "training.early_stopping.monitor: this task has loss, accuracy, macro_f1, ",
     ),
     "warm-up": (
         "schedule={name: cosine, warmup_epochs: 9}",

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mlpengine.errors import DtypeError, GradcheckError
-from mlpengine.ops import REGISTRY, GradOp, Where
+from mlpengine.errors import DtypeError, GradcheckError, UsageError
+from mlpengine.ops import REGISTRY, GradOp, Philox, Where
 from mlpengine.spec import Spec, call
 from mlpengine.tape import Program, Tape, apply, gradcheck
 
@@ -78,10 +78,15 @@ def test_several_outputs_are_checked_together():
 
 
 def test_random_ops_draw_the_same_numbers_each_time():
-    rng = np.random.default_rng(3)
-    before = rng.bit_generator.state
+    rng = Philox(3)
+    before = rng.state.copy()
     assert gradcheck(REGISTRY["dropout"](0.5, rng), X) < 1e-8
-    assert rng.bit_generator.state == before
+    assert rng.state.tobytes() == before.tobytes()
+
+
+def test_dropout_draws_from_a_generator_that_counts():
+    with pytest.raises(UsageError, match=r"rng must be a Philox.* \(got a Generator\)"):
+        REGISTRY["dropout"](0.5, np.random.default_rng(3))
 
 
 def test_state_that_no_attribute_shows_is_restored_by_the_hook():
