@@ -124,7 +124,7 @@ def test_threads_start_all_or_none(fail_at, monkeypatch, tmp_path, many_threads)
 def test_threads_end_with_the_step(many_threads):
     x, y, _ = CASE.data(64)
     before = thread_count()
-    for _ in range(12):
+    for _ in range(4):
         step, twin = (CASE.step("compiled", threads=3) for _ in range(2))
         step(x, y)
         assert thread_count() == before + 2

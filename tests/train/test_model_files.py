@@ -110,12 +110,12 @@ def test_a_changed_header_is_refused_or_works(target, tmp_path):
     arrays, header = whole.state_dict(), whole.to_dict()
     usable = []
     with np.errstate(all="ignore"):
-        for what, changed in mutations(header, start=7 * len(target)):
+        for what, changed in mutations(header, start=7 * len(target), each=1):
             try:
                 usable.append(use(write(tmp_path / "m", arrays, changed)))
             except Exception as error:
                 pytest.fail(f"{what}: {error!r}")
-    assert len(usable) > 300
+    assert len(usable) > 200
     assert 0 < sum(usable) < len(usable) / 2
 
 
