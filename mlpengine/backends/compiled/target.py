@@ -43,8 +43,9 @@ VECTORS = ((64, 32), (32, 16), (16, 32), (16, 16))
 MANY_ROWS = 192
 """Rows from which the tiles of a product are as high as the registers allow.
 
-A step of 784-1024-1024-10 with a batch of 256 takes 14 % less time by it, one of 784-256-128-10
-with a batch of 128 the same (Xeon with AVX-512, one thread, November 2026)."""
+A step of 784-1024-1024-10 with a batch of 256 takes a tenth less time by it, one of 784-256-128-10
+with a batch of 128 the same (Xeon with AVX-512, one thread, median of nine interleaved rounds,
+November 2026)."""
 
 
 @dataclass(frozen=True)
