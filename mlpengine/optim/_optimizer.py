@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from itertools import pairwise
 from math import ceil
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -61,6 +62,15 @@ class HasFlat(Protocol):
     def flat(self) -> Array: ...
 
 
+class SharedOptions(TypedDict, total=False):
+    """Options that every optimizer passes on; `Optimizer` documents them and sets the defaults."""
+
+    decay_biases: bool
+    schedule: ScheduleLike | None
+    decay_schedule: ScheduleLike | None
+    groups: Mapping[str, Group] | None
+
+
 class Optimizer(ABC):
     """Base class: updates a flat parameter vector from a flat gradient vector.
 
@@ -115,6 +125,16 @@ class Optimizer(ABC):
     Raises: UsageError for a hyper-parameter out of range or another model's parameters; ShapeError
         or DtypeError for gradients that are not laid out like the parameters.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Write the shared options out in the signature, for `help` and `inspect.signature`."""
+        super().__init_subclass__(**kwargs)
+        own = signature(cls.__init__)
+        *named, last = own.parameters.values()
+        if last.kind is Parameter.VAR_KEYWORD and last.annotation == Unpack[SharedOptions]:
+            options = signature(Optimizer.__init__).parameters
+            named += [options[name] for name in SharedOptions.__annotations__]
+            vars(cls.__init__)["__signature__"] = own.replace(parameters=named)
 
     def __init__(
         self,

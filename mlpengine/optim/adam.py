@@ -1,12 +1,10 @@
 """Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from mlpengine import formula
 from mlpengine.optim._checks import fractions, number
-from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
+from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 from mlpengine.optim.numbers import power, sqrt
 
 
@@ -33,10 +31,7 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
-        decay_biases: bool = False,
-        schedule: ScheduleLike | None = None,
-        decay_schedule: ScheduleLike | None = None,
-        groups: Mapping[str, Group] | None = None,
+        **shared: Unpack[SharedOptions],
     ) -> None:
         self.betas = beta1, beta2 = fractions(type(self).__name__, "betas", betas)
         self.eps = number(type(self).__name__, "eps", eps, minimum=0.0)
@@ -44,13 +39,10 @@ class Adam(Optimizer):
             model,
             lr=lr,
             weight_decay=weight_decay,
-            decay_biases=decay_biases,
-            schedule=schedule,
-            decay_schedule=decay_schedule,
-            groups=groups,
             hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps},
             signed={"first": beta1},
             squares={"second": beta2},
+            **shared,
         )
 
     def numbers(self, lr: Any, t: Any, beta1: Any, beta2: Any, eps: Any) -> dict[str, Any]:
@@ -92,10 +84,7 @@ class AdamW(Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
-        decay_biases: bool = False,
-        schedule: ScheduleLike | None = None,
-        decay_schedule: ScheduleLike | None = None,
-        groups: Mapping[str, Group] | None = None,
+        **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(
             model,
@@ -103,10 +92,7 @@ class AdamW(Adam):
             betas=betas,
             eps=eps,
             weight_decay=weight_decay,
-            decay_biases=decay_biases,
-            schedule=schedule,
-            decay_schedule=decay_schedule,
-            groups=groups,
+            **shared,
         )
 
 
@@ -133,10 +119,7 @@ class NAdam(Optimizer):
         eps: float = 1e-8,
         momentum_decay: float = 0.004,
         weight_decay: float = 0.0,
-        decay_biases: bool = False,
-        schedule: ScheduleLike | None = None,
-        decay_schedule: ScheduleLike | None = None,
-        groups: Mapping[str, Group] | None = None,
+        **shared: Unpack[SharedOptions],
     ) -> None:
         self.betas = beta1, beta2 = fractions("NAdam", "betas", betas)
         self.eps = number("NAdam", "eps", eps, minimum=0.0)
@@ -145,14 +128,11 @@ class NAdam(Optimizer):
             model,
             lr=lr,
             weight_decay=weight_decay,
-            decay_biases=decay_biases,
-            schedule=schedule,
-            decay_schedule=decay_schedule,
-            groups=groups,
             hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps, "psi": self.momentum_decay},
             signed={"first": beta1},
             squares={"second": beta2},
             carried={"product": 1.0},
+            **shared,
         )
 
     def numbers(

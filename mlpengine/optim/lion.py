@@ -1,12 +1,10 @@
 """Lion."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from mlpengine import formula
 from mlpengine.optim._checks import fractions
-from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
+from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 
 
 class Lion(Optimizer):
@@ -28,22 +26,16 @@ class Lion(Optimizer):
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
-        decay_biases: bool = False,
-        schedule: ScheduleLike | None = None,
-        decay_schedule: ScheduleLike | None = None,
-        groups: Mapping[str, Group] | None = None,
+        **shared: Unpack[SharedOptions],
     ) -> None:
         self.betas = beta1, beta2 = fractions("Lion", "betas", betas)
         super().__init__(
             model,
             lr=lr,
             weight_decay=weight_decay,
-            decay_biases=decay_biases,
-            schedule=schedule,
-            decay_schedule=decay_schedule,
-            groups=groups,
             hyper={"beta1": beta1, "beta2": beta2},
             signed={"first": beta2},
+            **shared,
         )
 
     def numbers(self, lr: Any, t: Any, beta1: Any, beta2: Any) -> dict[str, Any]:

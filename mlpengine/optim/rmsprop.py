@@ -1,12 +1,10 @@
 """RMSprop."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from mlpengine import formula
 from mlpengine.optim._checks import number
-from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
+from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 from mlpengine.optim.numbers import sqrt
 
 
@@ -32,10 +30,7 @@ class RmsProp(Optimizer):
         eps: float = 1e-8,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        decay_biases: bool = False,
-        schedule: ScheduleLike | None = None,
-        decay_schedule: ScheduleLike | None = None,
-        groups: Mapping[str, Group] | None = None,
+        **shared: Unpack[SharedOptions],
     ) -> None:
         self.alpha = number("RmsProp", "alpha", alpha, minimum=0.0, below=1.0)
         self.eps = number("RmsProp", "eps", eps, minimum=0.0)
@@ -44,13 +39,10 @@ class RmsProp(Optimizer):
             model,
             lr=lr,
             weight_decay=weight_decay,
-            decay_biases=decay_biases,
-            schedule=schedule,
-            decay_schedule=decay_schedule,
-            groups=groups,
             hyper={"alpha": self.alpha, "eps": self.eps, "momentum": self.momentum},
             signed={"velocity": self.momentum} if momentum else {},
             squares={"square": self.alpha},
+            **shared,
         )
 
     def numbers(self, lr: Any, t: Any, alpha: Any, eps: Any, momentum: Any) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """Stochastic gradient descent."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import number
-from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
+from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 
 
 class Sgd(Optimizer):
@@ -28,10 +26,7 @@ class Sgd(Optimizer):
         momentum: float = 0.0,
         nesterov: bool = False,
         weight_decay: float = 0.0,
-        decay_biases: bool = False,
-        schedule: ScheduleLike | None = None,
-        decay_schedule: ScheduleLike | None = None,
-        groups: Mapping[str, Group] | None = None,
+        **shared: Unpack[SharedOptions],
     ) -> None:
         self.momentum = number("Sgd", "momentum", momentum, minimum=0.0, below=1.0)
         self.nesterov = nesterov
@@ -41,12 +36,9 @@ class Sgd(Optimizer):
             model,
             lr=lr,
             weight_decay=weight_decay,
-            decay_biases=decay_biases,
-            schedule=schedule,
-            decay_schedule=decay_schedule,
-            groups=groups,
             hyper={"momentum": self.momentum},
             signed={"velocity": self.momentum} if momentum else {},
+            **shared,
         )
 
     def numbers(self, lr: Any, t: Any, momentum: Any) -> dict[str, Any]:

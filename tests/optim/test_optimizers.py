@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections.abc import Callable
+from inspect import Parameter, signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,22 @@ def test_every_optimizer_has_a_row() -> None:
 def test_all_is_sorted_and_exists() -> None:
     assert sorted(optim.__all__) == optim.__all__
     assert all(hasattr(optim, name) for name in optim.__all__)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_shared_options_have_the_defaults_of_the_base_and_reach_it(make: Any) -> None:
+    base, own = signature(Optimizer).parameters, signature(make).parameters
+    assert {p.kind for p in own.values()} == {
+        Parameter.POSITIONAL_OR_KEYWORD,
+        Parameter.KEYWORD_ONLY,
+    }
+    names = ["decay_biases", "schedule", "decay_schedule", "groups"]
+    assert [own[name] for name in names] == [base[name] for name in names]
+    options = {"decay_biases": True, "schedule": abs, "decay_schedule": abs, "groups": {}}
+    optimizer = make(make_model(), **options)
+    assert {name: getattr(optimizer, name) for name in options} == options
+    with pytest.raises(TypeError, match="unexpected keyword argument 'decay_bias'"):
+        make(make_model(), decay_bias=True)
 
 
 # Values
