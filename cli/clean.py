@@ -10,7 +10,7 @@ from mlpengine.errors import UsageError
 from mlpengine.files import similar_file
 from mlpengine.wording import plural
 
-from .report import shortest
+from .outcome import shortest
 from .streams import say
 
 EPILOG = """\b

@@ -12,7 +12,7 @@ from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.errors import RunError, UsageError
 from mlpengine.train.metrics import higher_is_better
 
-from .report import number, title
+from .outcome import number, title
 from .session import RESOLVED, RESULT_FILE, read_result
 from .streams import say
 

@@ -22,7 +22,7 @@ from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, Split, part_of
 
-from .report import metrics_table, mistakes, title
+from .outcome import metrics_table, mistakes, title
 from .session import RESOLVED
 from .streams import say
 

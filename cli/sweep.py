@@ -29,8 +29,8 @@ from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.run_directory import RunDirectory
 from mlpengine.wording import plural
 
+from .outcome import shortest
 from .pictures import PLOTS
-from .report import shortest
 from .session import uses_extra
 from .stopping import EXIT_CODES, Stopping, leave, stops
 from .streams import say

@@ -18,11 +18,11 @@ from mlpengine.train.run_directory import RunDirectory
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
+from .outcome import report, shortest
 from .pictures import pictures
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .ranks import aborting, compare, follow, is_root, on_all, on_each, start_ranks
-from .report import report, shortest
 from .session import RESOLVED, START, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
 from .streams import say
