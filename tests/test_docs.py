@@ -22,6 +22,16 @@ snippets = load("snippets")
 
 PAGES = {
     "a command that prints what is shown": ("```console\n$ echo one two\none two\n```", 0),
+    "another time": (
+        "```console\n$ echo in 3.25 s, 0:07, 12 rows/s\nin 9.1 s, 1:30, 7 rows/s\n```",
+        0,
+    ),
+    "a time that is none": ("```console\n$ echo in three s\nin 9.1 s\n```", 1),
+    "other last digits": ("```console\n$ echo r2 0.8973 and 1e-3\nr2 0.8971 and 1e-3\n```", 0),
+    "the last digit shown": ("```console\n$ echo loss 0.004\nloss 0.003\n```", 0),
+    "another decimal": ("```console\n$ echo r2 0.7\nr2 0.8971\n```", 1),
+    "another whole number": ("```console\n$ echo 41 rows\n40 rows\n```", 1),
+    "statements with other last digits": ("```python\n>>> 0.1 + 0.7\n0.8\n```", 0),
     "dots stand for any text": ("```console\n$ echo one two\none ...\n```", 0),
     "a command that prints something else": ("```console\n$ echo one\ntwo\n```", 1),
     "a command that fails": ("```console\n$ false\n```", 1),
@@ -50,3 +60,9 @@ def test_the_version_is_cited():
 
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {mlpengine.__version__}\n" in citation
+
+
+@pytest.mark.parametrize("lesson", ["csv", "loop"])
+def test_a_lesson_pasted_line_by_line_gives_what_it_shows(lesson, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert snippets.failures(DOCS / "lessons" / f"{lesson}.md") == []
