@@ -113,7 +113,7 @@ def draw(rng: np.random.Generator, source: Path) -> dict[str, Any]:
     model: dict[str, Any] = {
         "hidden": hidden,
         "activation": activation or ["relu"],
-        "dropout": one([0.0, 0.0, 0.1, 0.5]),
+        "dropout": one([0.0, 0.0, 0.1, [0.5, *[0.0] * (len(hidden) - 1)]]),
         "learned_activation": learned,
         "parametrization": "neural_tangent" if sometimes(0.15) else "standard",
         "front": {"embedding": one([False, False, False, "pbld", "periodic"])},

@@ -20,7 +20,7 @@ from mlpengine.spec import Array
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
-from mlpengine.train.task import Classification, Split, part_of
+from mlpengine.train.task import Classification, Split, Task, part_of
 
 from .outcome import metrics_table, mistakes, title
 from .session import RESOLVED
@@ -31,6 +31,7 @@ Examples:
   mlpengine evaluate runs/digits
   mlpengine evaluate runs/penguins --data new.csv
   mlpengine evaluate runs/penguins --data - --json < new.csv
+  mlpengine evaluate runs/price --metric pinball_0.9
 """
 
 
@@ -42,42 +43,53 @@ Examples:
     metavar="FILE",
     help="A table with the target column; - reads CSV from stdin.  By default the run's own parts.",
 )
+@click.option(
+    "--metric",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A further metric, such as pinball_0.9; may be given several times.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(run: Path, data: str | None, as_json: bool) -> None:
+def command(run: Path, data: str | None, names: tuple[str, ...], as_json: bool) -> None:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
 
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
     """
     model = load(run)
+    task = model.task_with(names)
     if data is None:
-        parts = [*outputs(own_experiment(run, model))]
+        experiment = own_experiment(run, model)
+        task = model.task_with([*experiment.file.config.training.metrics, *names])
+        parts = [*outputs(experiment)]
     else:
         part = read_part(model, data)
         parts = [("data", part, model.forward(part.x))]
-    measured = measure(model, parts)
+    measured = measure(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}
     table = {name: result["metrics"] for name, result in measured.items()}
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": sizes, **table}
-        if isinstance(model.task, Classification):
+        if isinstance(task, Classification):
             shown["classes"] = model.preprocessor.classes
             shown["confusion_matrix"] = {n: f["confusion_matrix"] for n, f in measured.items()}
         click.echo(json.dumps(shown))
         return
-    lines = metrics_table(table, sizes, model.task)
+    lines = metrics_table(table, sizes, task)
     name, part, output = parts[-1]
     labels = model.preprocessor.classes
-    lines += ["", *mistakes(model.task, part, output, labels, title(name))]
+    lines += ["", *mistakes(task, part, output, labels, title(name))]
     say("\n".join(lines).rstrip())
 
 
-def measure(model: Model, parts: Sequence[tuple[str, Split, Array]]) -> dict[str, dict[str, Any]]:
+def measure(
+    model: Model, task: Task, parts: Sequence[tuple[str, Split, Array]]
+) -> dict[str, dict[str, Any]]:
     """Return the metrics of each part, and for classes the confusion matrix.
 
     Parts are names, rows and the outputs of the model for them.
     """
-    task = model.task
     scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
     results: dict[str, dict[str, Any]] = {}
     for name, part, output in parts:

@@ -61,7 +61,7 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
         "outputs": mlp.sizes[-1],
         "loss": experiment.model.loss,
         "batch_size": batch,
-        "dropout": mlp.dropout,
+        "dropout": mlp.to_dict()["dropout"],
         "dtype": mlp.dtype.name,
         "executor": step.executor,
         "threads": experiment.threads,
@@ -110,7 +110,7 @@ def table(facts: dict[str, Any]) -> str:
     """Return a summary for a person."""
     lines = [
         f"{plural(facts['features'], 'feature')}, {plural(facts['outputs'], 'output')}, "
-        f"loss {facts['loss']}, {facts['dtype']}, dropout {facts['dropout']:g}",
+        f"loss {facts['loss']}, {facts['dtype']}, dropout {_rates(facts['dropout'])}",
         *_front_lines(facts.get("front")),
         "",
         f"{'layer':>5}  {'weight':<14}{'activation':<17}{'output':<14}{'parameters':>12}"
@@ -135,6 +135,10 @@ def table(facts: dict[str, Any]) -> str:
         f"{plural(facts['threads'], 'thread')}",
     ]
     return "\n".join(lines)
+
+
+def _rates(dropout: float | list[float]) -> str:
+    return ", ".join(f"{rate:g}" for rate in (dropout if isinstance(dropout, list) else [dropout]))
 
 
 def _activation(layer: dict[str, Any]) -> str:

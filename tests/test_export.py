@@ -287,10 +287,10 @@ def test_without_the_extra_the_error_says_how_to_install_it(tmp_path, monkeypatc
     export(Mlp([2, 1]), tmp_path / "mlp.npz")  # needs no extra
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("dropout", [0.0, 0.5, [0.5, 0.0]])
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_weights_read_back_under_the_names_of_pytorch(tmp_path, suffix, dropout):
-    mlp = Mlp([3, 5, 2], dropout=dropout, seed=3)
+    mlp = Mlp([3, 5, 4, 2], dropout=dropout, seed=3)
     path = tmp_path / f"weights.{suffix}"
     exported = export(mlp, path)
     if suffix == "npz":

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.config import options
 from mlpengine.config.load import ConfigFile
+from mlpengine.config.reader import KeyPath
 from mlpengine.config.schema import ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
@@ -200,7 +201,7 @@ def build(
             preprocessor = start.preprocessor
         tables = read_tables(file, preprocessor=preprocessor)
     loss, task = loss_and_task(file, tables.preprocessor)
-    _check_monitor(file, task)
+    _watch(file, task)
     dtype = np.dtype(config.training.dtype)
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
@@ -267,8 +268,7 @@ class _StepBuilder:
         backend: str = training.backend
         if backend == "auto":
             steps = training.epochs * sum(-(-count // batch_size) for count in counts)
-            mlp = self.model.mlp
-            backend = choose_backend(steps, mlp.sizes, batch_size, dropout=mlp.dropout > 0)
+            backend = choose_backend(steps, self.model.mlp, batch_size)
         validation = self.parts.get("validation")
         for k, (mlp, seed) in enumerate(zip(self.model.networks, seeds, strict=True)):
             if folds is not None:
@@ -331,14 +331,19 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     return loss, task
 
 
-def _check_monitor(file: ConfigFile, task: Task) -> None:
-    """Make the task compute the metric that early stopping watches."""
-    rule = file.config.training.early_stopping
-    try:
-        task.watch(rule.monitor if rule else "loss")
-    except UsageError as error:
-        at = ("training", "early_stopping", "monitor")
-        raise file.wrong(at, str(error)) from error
+def _watch(file: ConfigFile, task: Task) -> None:
+    """Make the task compute the metrics that the config names."""
+    training = file.config.training
+    named: dict[KeyPath, str] = {
+        ("training", "metrics", k): name for k, name in enumerate(training.metrics)
+    }
+    if training.early_stopping:
+        named["training", "early_stopping", "monitor"] = training.early_stopping.monitor
+    for at, name in named.items():
+        try:
+            task.watch(name)
+        except UsageError as error:
+            raise file.wrong(at, str(error)) from error
 
 
 def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> None:
@@ -349,7 +354,9 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     front, in_dim = _front(file, preprocessor), preprocessor.n_features
     sizes = [in_dim, *file.config.model.hidden, out_dim]
     try:
-        layers = plan_layers(sizes, [None] * (len(sizes) - 1), 0.0, front=front)
+        layers = plan_layers(
+            sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), front=front
+        )
         Flat(parameter_specs(layers, np.dtype(file.config.training.dtype), front, in_dim))
     except UsageError as error:
         raise file.wrong(("model",), str(error)) from error
@@ -372,14 +379,12 @@ def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
 
 def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
     model = file.config.model
-    activation = model.activation
-    if len(activation) == 1:
-        activation = activation * len(model.hidden)
+    count = len(model.hidden)
     try:
         return Mlp(
             [preprocessor.n_features, *model.hidden, out_dim],
-            activation=activation,
-            dropout=model.dropout,
+            activation=model.activation * (count if len(model.activation) == 1 else 1),
+            dropout=model.dropout * (count if len(model.dropout) == 1 else 1),
             initializer=model.initializer,
             seed=file.config.seed,
             dtype=file.config.training.dtype,

@@ -78,6 +78,11 @@ def named(default: str, *names: str) -> Short:
     return Short(complete, {"enum": [default, *names]})
 
 
+ONE_OR_MORE = Short(
+    lambda value: [value] if isinstance(value, int | float) else value, {"type": "number"}
+)
+
+
 class AutoLoss(Section):
     """Cross-entropy for classes, BCE for several labels, MSE for numbers."""
 
@@ -119,11 +124,6 @@ def _increasing(levels: list[float]) -> list[float]:
     if any(a >= b for a, b in pairwise(levels)):
         raise PydanticCustomError("rule", "{text}", {"text": "levels must increase", "at": ()})
     return levels
-
-
-ONE_OR_MORE = Short(
-    lambda value: [value] if isinstance(value, int | float) else value, {"type": "number"}
-)
 
 
 class QuantileLoss(Section):

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from mlpengine.config.options import (
+    ONE_OR_MORE,
     AdamOptimizer,
     AutoLoss,
     ConstantSchedule,
@@ -253,19 +254,23 @@ class ModelSection(Section):
         default="standard",
         description="neural_tangent: products are divided by the root of a layer's inputs.",
     )
-    dropout: Fraction = Field(
-        default=0.0,
-        description="Share of hidden units dropped while training, in steps of 1/256.",
+    dropout: Annotated[list[Fraction], ONE_OR_MORE] = Field(
+        default=[0.0],
+        min_length=1,
+        description="Share of hidden units dropped while training, in steps of 1/256, or a list "
+        "with one for each layer.",
     )
     initializer: InitializerName | None = Field(
         default=None, description="How weights start; by default what suits the activation."
     )
 
     @model_validator(mode="after")
-    def _one_activation_each(self) -> "ModelSection":
-        if len(self.activation) not in (1, len(self.hidden)):
-            counts = f"{len(self.activation)} for {len(self.hidden)}"
-            raise rule(f"give one activation, or one for each layer ({counts})", "activation")
+    def _one_for_each_layer(self) -> "ModelSection":
+        for key in ("activation", "dropout"):
+            given, layers = len(getattr(self, key)), len(self.hidden)
+            if given not in (1, layers):
+                counts = f"{given} for {layers}"
+                raise rule(f"give one {key}, or one for each layer ({counts})", key)
         return self
 
 
@@ -273,7 +278,8 @@ class EarlyStoppingSection(Section):
     """When to end before the last epoch."""
 
     monitor: str = Field(
-        default="loss", description="The validation metric to watch: any that evaluate shows."
+        default="loss",
+        description="The validation metric to watch: any that training.metrics may name.",
     )
     patience: Count = Field(
         default=20, description="Epochs without a better value before stopping."
@@ -336,6 +342,11 @@ class TrainingSection(Section):
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
+    metrics: Annotated[list[str], NAME_OR_NAMES] = Field(
+        default=[],
+        description="Further metrics after every epoch: any that evaluate shows, or, of numbers, "
+        "pinball_LEVEL such as pinball_0.9.",
+    )
     freeze: list[int] = Field(
         default=[], description="Layers that stay as they are, counted from 0 or, back, from -1."
     )

@@ -26,8 +26,7 @@ def layer_ratios(diagnostics: Diagnostics) -> Array:
 
 def dropout_gain(diagnostics: Diagnostics) -> float:
     """Return the factor by which dropout in all hidden layers enlarges the output's mean square."""
-    hidden = diagnostics.columns.layers - 1
-    return float((1.0 - diagnostics.mlp.dropout) ** -hidden)
+    return float(1.0 / np.prod([1.0 - layer.dropout for layer in diagnostics.mlp.layers]))
 
 
 def reference_loss(diagnostics: Diagnostics) -> float:

@@ -111,7 +111,8 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
 
 def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     """Dropout is so high that the training loss stays at that of a constant prediction."""
-    dropout, share = diagnostics.mlp.dropout, training_share(diagnostics)
+    dropout = max(layer.dropout for layer in diagnostics.mlp.layers)
+    share = training_share(diagnostics)
     if not (dropout > LARGE_DROPOUT and share > LEARNED):
         return None
     finding = (

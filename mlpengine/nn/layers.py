@@ -130,7 +130,7 @@ class Layer:
 def plan_layers(
     sizes: Sequence[int],
     activations: Sequence[GradOp | None],
-    dropout: float,
+    dropout: Sequence[float],
     *,
     front: Front | None = None,
     learned_activation: bool = False,
@@ -138,9 +138,12 @@ def plan_layers(
 ) -> tuple[Layer, ...]:
     """Return the layers; names count the modules of a PyTorch ``nn.Sequential`` of the same net.
 
+    `dropout` has a rate for each hidden layer; the ``nn.Sequential`` has modules of rate 0, too,
+    unless all rates are.
+
     Raises: UsageError if learned activations are asked for and one is not element-wise.
     """
-    stride = 3 if dropout else 2
+    stride = 3 if any(dropout) else 2
     last = len(sizes) - 2
     first = front.out_dim(sizes[0]) if front else sizes[0]
     layers = []
@@ -154,7 +157,7 @@ def plan_layers(
                 in_dim,
                 out_dim,
                 op,
-                dropout if i < last else 0.0,
+                dropout[i] if i < last else 0.0,
                 f"{start}.weight",
                 f"{start}.bias",
                 f"{start + 1}.alpha" if learned else None,

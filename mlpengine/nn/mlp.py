@@ -54,7 +54,8 @@ class Mlp(Network):
         activation: after every hidden layer, or a sequence with one for each.
         output_activation: after the last layer; usually None, because losses take logits.
         dropout: probability with which a hidden activation is dropped in training, rounded to a
-            multiple of 1/256 (see `mlpengine.ops.Dropout`).
+            multiple of 1/256 (see `mlpengine.ops.Dropout`), or a sequence with one for each hidden
+            layer.
         initializer: of the weights, one of `INITIALIZERS`; by default the one that suits each
             activation.
         seed: of the initial weights and of dropout.
@@ -74,7 +75,7 @@ class Mlp(Network):
         *,
         activation: Activation | Sequence[Activation] = "relu",
         output_activation: Activation = None,
-        dropout: float = 0.0,
+        dropout: float | Sequence[float] = 0.0,
         initializer: str | None = None,
         seed: int = 0,
         dtype: DTypeLike = "float32",
@@ -83,17 +84,19 @@ class Mlp(Network):
         parametrization: Parametrization = "standard",
     ) -> None:
         self.sizes = _checked_sizes(sizes)
-        if not 0 <= dropout < 1:
-            raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {dropout})")
         if parametrization not in get_args(Parametrization):
             raise UsageError(
                 f"mlp: parametrization must be one of {', '.join(get_args(Parametrization))} "
                 f"(got {parametrization!r})"
             )
-        self.dropout, self.initializer = float(dropout), initializer
+        hidden = len(self.sizes) - 2
+        rates = _dropout_rates(dropout, hidden)
+        self.dropout: float | tuple[float, ...] = (
+            rates if len(set(rates)) > 1 else float(np.max(dropout, initial=0.0))
+        )
+        self.initializer = initializer
         self.learned_activation = learned_activation
         self.parametrization: Parametrization = parametrization
-        hidden = len(self.sizes) - 2
         each = _one_each(activation, hidden)
         if len(each) != hidden:
             raise UsageError(
@@ -104,7 +107,7 @@ class Mlp(Network):
         layers = plan_layers(
             self.sizes,
             ops,
-            self.dropout,
+            rates,
             front=front,
             learned_activation=learned_activation,
             neural_tangent=parametrization == "neural_tangent",
@@ -238,7 +241,7 @@ class Mlp(Network):
         return {
             "sizes": list(self.sizes),
             "activations": [activation_to_dict(layer.activation) for layer in self.layers],
-            "dropout": self.dropout,
+            "dropout": list(self.dropout) if isinstance(self.dropout, tuple) else self.dropout,
             "dtype": self.dtype.name,
             **({"front": self.front.to_dict()} if self.front else {}),
             **({"learned_activation": True} if self.learned_activation else {}),
@@ -303,7 +306,7 @@ class Mlp(Network):
         layers = plan_layers(
             sizes,
             ops,
-            description["dropout"],
+            _dropout_rates(description["dropout"], len(sizes) - 2),
             front=front,
             learned_activation=parts["learned_activation"],
         )
@@ -348,7 +351,7 @@ class Architecture(TypedDict):
 
     sizes: list[int]
     activations: list[dict[str, Any]]
-    dropout: float
+    dropout: float | list[float]
     dtype: Literal["float32", "float64"]
     front: NotRequired[dict[str, Any]]
     learned_activation: NotRequired[bool]
@@ -405,6 +408,20 @@ def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> lis
     if activation is None or isinstance(activation, str | GradOp):
         return [activation] * hidden
     return list(activation)
+
+
+def _dropout_rates(dropout: float | Sequence[float], hidden: int) -> tuple[float, ...]:
+    """Return the rate of each hidden layer."""
+    given = np.atleast_1d(np.asarray(dropout, np.float64)).tolist()
+    wrong = [rate for rate in given if not 0 <= rate < 1]
+    if wrong:
+        raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {wrong[0]})")
+    rates = given * hidden if np.ndim(dropout) == 0 else given
+    if len(rates) != hidden:
+        raise UsageError(
+            f"mlp: needs one dropout for each hidden layer (got {len(rates)} for {hidden})"
+        )
+    return tuple(rates)
 
 
 def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:

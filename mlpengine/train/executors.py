@@ -24,6 +24,7 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.update import Clipping
 from mlpengine.buffers import address_of, replay
 from mlpengine.errors import CompileError
+from mlpengine.nn import Mlp
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
@@ -52,19 +53,17 @@ MIN_SECONDS_TO_COMPILE = 0.35
 """Seconds that a run must save to be compiled: compiling takes 0.4 to 1 s, once for its shapes."""
 
 
-def choose_backend(
-    steps: int, sizes: Sequence[int], batch_size: int, *, dropout: bool = False
-) -> str:
-    """Return the backend that ``auto`` selects for this number of steps and these sizes.
+def choose_backend(steps: int, mlp: Mlp, batch_size: int) -> str:
+    """Return the backend that ``auto`` selects for this number of steps of this network.
 
-    It depends only on these numbers and on whether there is a compiler, not on the contents of the
+    It depends only on its shapes and on whether there is a compiler, not on the contents of the
     cache, so a config gives the same bits in every run on one machine.
     """
-    weights = sum(in_dim * out_dim for in_dim, out_dim in pairwise(sizes))
-    saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + sum(sizes[1:]))
+    weights = sum(in_dim * out_dim for in_dim, out_dim in pairwise(mlp.sizes))
+    dropped = sum(layer.out_dim for layer in mlp.layers if layer.dropout)
+    saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + sum(mlp.sizes[1:]))
     saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward and twice backward
-    if dropout:
-        saved += SAVED_BY_DROPPED_UNIT * batch_size * sum(sizes[1:-1])
+    saved += SAVED_BY_DROPPED_UNIT * batch_size * dropped
     return "compiled" if steps * saved >= MIN_SECONDS_TO_COMPILE and compiler_command() else "auto"
 
 

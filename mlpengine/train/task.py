@@ -38,6 +38,8 @@ LOSSES = {
 MAX_CLASSES = 10
 """The largest number of classes, labels or targets with metrics of their own."""
 
+PINBALL = "pinball_"
+"""What a level follows in the names of metrics."""
 
 Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
 """What of several networks is averaged: outputs, or this function of them."""
@@ -139,6 +141,9 @@ class Task(ABC):
     kinds: ClassVar[tuple[metrics.Kind, ...]]
     """What metrics of one's own may be of."""
 
+    patterns: ClassVar[tuple[str, ...]] = ()
+    """Metrics with a number in their name, as messages show them."""
+
     averaged: Averaged = "mean"
     """What of the outputs of several networks is averaged."""
 
@@ -188,8 +193,8 @@ class Task(ABC):
 
     def watch(self, name: str) -> None:
         """Compute a metric after every epoch, too.  Raises: UsageError if the task has none."""
-        known = ("loss", *self.all_metrics)
-        if name not in known:
+        known = ("loss", *self.all_metrics, *self.patterns)
+        if not (name == "loss" or name in self.all_metrics or self._numbered(name)):
             listed = ", ".join(known)
             raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
         if name not in ("loss", *self.headline):
@@ -198,8 +203,13 @@ class Task(ABC):
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the headline metrics over all rows; with `full` every metric of the task."""
         known = self.all_metrics
+        known |= {n: m for n in self.headline if n not in known and (m := self._numbered(n))}
         scored = Scored(self, output, part)
         return {name: known[name](scored) for name in (known if full else self.headline)}
+
+    def _numbered(self, name: str) -> Metric | None:
+        """Return the metric with a number in its name; None if the task has no such metric."""
+        return None
 
 
 class Classification(Task):
@@ -275,6 +285,7 @@ class Regression(Task):
 
     headline = ("r2", "mae", "rmse")
     kinds = ("numbers",)
+    patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
 
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
@@ -315,6 +326,21 @@ class Regression(Task):
         given = {str(o.leaf): wide[:, k::count] for k, o in enumerate(leaves)}
         values = [(p, evaluate(p.formula, given)) for p in self.loss.predictions]
         return [self.target.inverse(v) if p.location else v * self.target.scale for p, v in values]
+
+    def _numbered(self, name: str) -> Metric | None:
+        """Return the pinball loss of a level: of its quantile, or else of `predict`."""
+        level = _level(name)
+        if level is None:
+            return None
+        levels = self.loss.levels if isinstance(self.loss, Quantile) else ()
+
+        def pinball(scored: Scored) -> float:
+            predicted = scored.predicted
+            if level in levels:
+                predicted = self._predictions(scored.output)[levels.index(level)]
+            return metrics.pinball(scored.truth, predicted, level, scored.weights)
+
+        return pinball
 
     def _own_metrics(self) -> dict[str, Metric]:
         names = ("r2", "mae", "rmse", "mape", "rmsle")
@@ -427,6 +453,15 @@ def part_of(
         ),
         features.windows if isinstance(features, PreparedRows) else None,
     )
+
+
+def _level(name: str) -> float | None:
+    """Return the level in the name of a pinball loss, such as 0.9."""
+    try:
+        level = float(name.removeprefix(PINBALL))
+    except ValueError:
+        return None
+    return level if name.startswith(PINBALL) and 0 < level < 1 else None
 
 
 def _log_mean_exp(values: Array) -> Array:

@@ -40,7 +40,7 @@ class StepCase:
     clip_norm: float | None = None
     clip: Callable[[], Clip] | None = None
     weighted: bool = False
-    dropout: float = 0.0
+    dropout: float | list[float] = 0.0
     dtype: str = "float32"
     parts: dict[str, object] = field(default_factory=dict)
     """Further options of the network."""
@@ -128,6 +128,7 @@ CASES = (
         weighted=True,
     ),
     StepCase("dropout", (5, 33, 9, 3), dropout=0.3, activation="relu", short=True),
+    StepCase("dropout by layer", (5, 33, 9, 8, 3), dropout=[0.0, 0.3, 0.5], activation="relu"),
     StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
     StepCase("quantiles", (6, 12, 3), loss=Quantile((0.1, 0.5, 0.9)), dtype="float64"),
     StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),

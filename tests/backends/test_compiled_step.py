@@ -279,13 +279,14 @@ def test_units_are_clipped_whatever_the_size_of_their_gradients(size):
 
 
 def test_auto_compiles_where_it_pays(monkeypatch):
-    small, large = ((4, 8, 1), 16), ((26, 256, 128, 1), 256)
+    small, large = (Mlp([4, 8, 1]), 16), (Mlp([26, 256, 128, 1]), 256)
     assert choose_backend(10**6, *small) == "compiled"
     assert choose_backend(6_000, *small) == "auto"
     assert choose_backend(6_000, *large) == "compiled"
     assert choose_backend(100, *large) == "auto"
-    assert choose_backend(3_000, (64, 256, 128, 10), 32, dropout=True) == "compiled"
-    assert choose_backend(3_000, (64, 256, 128, 10), 32) == "auto"
+    digits = [64, 256, 128, 10]
+    for dropout, backend in ((0.3, "compiled"), ([0.3, 0.1], "compiled"), (0.0, "auto")):
+        assert choose_backend(3_000, Mlp(digits, dropout=dropout), 32) == backend
     for compiler in ("/no/such/compiler", 'cc "x'):
         monkeypatch.setenv("CC", compiler)
         assert choose_backend(10**6, *small) == "auto"

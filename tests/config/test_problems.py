@@ -94,6 +94,14 @@ MISTAKES = {
         SOUND + "model: {hidden: [3], activation: [relu, relu]}",
         "model.activation: give one activation, or one for each layer (2 for 1)",
     ),
+    "dropouts": (
+        SOUND + "model: {hidden: [3, 3, 3], dropout: [0.1, 0.2]}",
+        "model.dropout: give one dropout, or one for each layer (2 for 3)",
+    ),
+    "a dropout among several": (
+        SOUND + "model: {hidden: [3, 3], dropout: [0.1, 1.5]}",
+        "model.dropout[1]: must be less than 1.0 (got 1.5)",
+    ),
     "early stopping blind": (
         "data: {source: digits, split: {validation: 0}}\ntraining:\n  early_stopping: true",
         ":3: training.early_stopping: early stopping needs validation rows",

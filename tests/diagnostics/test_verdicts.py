@@ -200,6 +200,9 @@ def test_dropout_is_not_taken_for_large_weights():
     mlp = Mlp([4, 32, 32, 2], dropout=0.9, seed=0)
     seen, _ = watched(mlp, 1e-3, baseline=0.69)
     assert names(seen) == ["dropout_high"]
+    in_one_layer, _ = watched(Mlp([4, 32, 32, 2], dropout=[0.0, 0.9], seed=0), 1e-3, baseline=0.69)
+    in_one_layer.epochs = [(0.69, 0.69)]
+    assert "dropout_high" in names(in_one_layer)
     seen.epochs, seen.first_loss = [(0.3, 0.3)], 20.0
     assert names(seen) == []
 

@@ -1,5 +1,7 @@
 """Options of the estimators: class weights, schedules, executors, warm starts, labels."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,8 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 import mlpengine
+import mlpengine.config.build as build
+import mlpengine.estimators._estimator as estimators
 from mlpengine import ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.optim import CosineSchedule
@@ -16,6 +20,70 @@ G = np.random.default_rng(0)
 X = G.normal(size=(90, 4))
 Y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0.7, "rare", "usual")
 FEW = {"hidden": (6,), "epochs": 3, "random_state": 5}
+
+
+SAME = {
+    "plain": {},
+    "dropout by layer": {"hidden": [7, 5], "dropout": [0.3, 0.0]},
+    "two classes by one output": {"loss": "bce_with_logits"},
+    "adamw and a cosine": {"optimizer": "adamw", "schedule": "cosine", "epochs": 9},
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_command_fit_and_estimator_give_the_same_bits(name, tmp_path, monkeypatch, capsys):
+    from mlpengine_cli.main import run
+
+    own = {"hidden": [6], "batch_size": 16, "epochs": 3} | SAME[name]
+    frame = pd.DataFrame(X.round(3), columns=list("abcd")).assign(y=Y)
+    config = {
+        "seed": 5,
+        "data": {"target": "y", "split": {"validation": 0, "test": 0}},
+        "model": {key: own[key] for key in ("hidden", "dropout") if key in own},
+        "training": {key: own[key] for key in ("batch_size", "epochs")},
+    }
+    config |= {key: own[key] for key in ("loss", "optimizer", "schedule") if key in own}
+    fitted, _ = mlpengine.fit(frame, **config)
+    monkeypatch.chdir(tmp_path)
+    frame.to_csv("rows.csv", index=False)
+    config["data"]["source"] = "rows.csv"
+    (tmp_path / "c.yaml").write_text(json.dumps(config | {"report": False}))
+    assert run(["train", "c.yaml", "-q", "-o", "run"]) == 0
+    by_command = mlpengine.load("run")
+    estimator = MlpClassifier(dtype="float32", random_state=5, **own)
+    estimator.fit(frame[list("abcd")].to_numpy(), Y)
+    networks = [by_command.mlp, fitted.mlp, estimator.mlp_]
+    assert len({network.params.flat.tobytes() for network in networks}) == 1
+    assert run(["predict", "run", "rows.csv", "-o", "p.npy"]) == 0
+    chances = estimator.predict_proba(frame[list("abcd")].to_numpy())
+    np.testing.assert_array_equal(fitted.predict_proba(frame), chances)
+    np.testing.assert_array_equal(by_command.predict_proba("rows.csv"), chances)
+    np.testing.assert_array_equal(np.load("p.npy"), chances)
+
+
+def test_auto_compiles_in_estimators_as_in_configs(monkeypatch):
+    """By the steps that train, not those of all rows, and with dropout."""
+    asked = []
+    for module in (estimators, build):
+        monkeypatch.setattr(
+            module, "choose_backend", lambda *a: asked.append((a[0], a[1].dropout, a[2])) or "numpy"
+        )
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(y=X[:, 0])
+    own = {"epochs": 2, "batch_size": 16, "dropout": 0.2, "random_state": 0}
+    for several in ({}, {"folds": 3}):
+        MlpRegressor(early_stopping=not several, validation_fraction=0.2, **several, **own).fit(
+            X, X[:, 0]
+        )
+        split = {"validation": 0.2 if not several else None, "test": 0}
+        mlpengine.fit(
+            frame,
+            "y",
+            data={"split": split},
+            model={"dropout": 0.2},
+            training={"epochs": 2, "batch_size": 16, **several},
+        )
+        assert len(set(asked)) == 1
+        asked.clear()
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "exponential", "plateau"])
@@ -133,21 +201,41 @@ def test_several_labels():
 def test_hidden_may_be_a_number():
     one, many = (MlpRegressor(**(FEW | {"hidden": h})).fit(X, X[:, 0]) for h in (7, (7,)))
     np.testing.assert_array_equal(one.mlp_.params.flat, many.mlp_.params.flat)
+    few = {"training": {"epochs": 1}}
+    one, many = (mlpengine.fit("diabetes", model={"hidden": h}, **few)[0] for h in (7, [7]))
+    np.testing.assert_array_equal(one.mlp.params.flat, many.mlp.params.flat)
     with pytest.raises(ConfigError, match="hidden"):
         mlpengine.fit("diabetes", model={"hidden": 0})
 
 
 def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):
-    """The checks of scikit-learn's scaler would double the time of a row."""
+    """The checks of scikit-learn and of its scaler would take three times as long as the row."""
     model = MlpClassifier(**FEW).fit(X, Y)
+    named = MlpClassifier(**FEW).fit(pd.DataFrame(X, columns=list("abcd")), Y)
     expected = model.predict_proba(X)[:1]
     monkeypatch.setattr(StandardScaler, "transform", lambda *_: pytest.fail("checked again"))
-    np.testing.assert_allclose(model.predict_proba(X[:1]), expected, rtol=1e-6)
+    with monkeypatch.context() as patch:
+        patch.setattr(estimators, "validate_data", lambda *_, **__: pytest.fail("checked again"))
+        np.testing.assert_allclose(model.predict_proba(X[:1]), expected, rtol=1e-6)
+    for wrong in (X[:1] * np.nan, X[:1, :3], X[:0], X[0], X[:1] * 1j):
+        with pytest.raises(ValueError, match=r"NaN|3 features|0 sample|1D array|Complex"):
+            model.predict_proba(wrong)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        named.predict_proba(X[:1])
+    np.testing.assert_allclose(model.predict_proba(X[:1].tolist()), expected, rtol=1e-6)
 
 
 WRONG = {
     "schedule": ({"schedule": "cosin"}, "constant, step, exponential, cosine, flat_cosine"),
     "backend": ({"backend": "cuda"}, "backend: must be one of auto, numpy, numexpr, compiled"),
+    "optimizer": ({"optimizer": "adamm"}, "must be one of adam, adamw, lion, nadam, rmsprop, sgd"),
+    "loss": (
+        {"loss": "mae"},
+        "must be auto, softmax_cross_entropy, bce_with_logits, binary_focal, a",
+    ),
+    "activation": ({"activation": "rulu"}, "activation: must be one of identity, elu"),
+    "preset": ({"preset": "big"}, "preset: must be one of plain, realmlp"),
+    "dropout": ({"dropout": [0.1, 0.2]}, "needs one dropout for each hidden layer (got 2 for 1)"),
     "dtype": ({"dtype": "float16"}, "float32 or float64"),
     "class_weight": ({"class_weight": "even"}, "class_weight: must be balanced, or weights"),
     "a label": ({"class_weight": {"blue": 2}}, "class_weight: 'blue' is not one of the classes"),

@@ -130,6 +130,19 @@ def test_dropout_only_in_training_and_right_on_average():
     assert np.mean(hidden == 0) == pytest.approx(0.4, abs=0.02)
 
 
+def test_each_layer_drops_its_own_share():
+    rates = [0.0, 0.5, 0.25]
+    mlp = Mlp([3, 200, 300, 400, 1], activation="identity", dropout=rates, seed=0)
+    scratch = mlp.scratch(100)
+    mlp.forward(rows(100, 3, "float32"), scratch)
+    for hidden, rate in zip(scratch.activations, rates, strict=False):
+        assert np.mean(hidden == 0) == pytest.approx(rate, abs=0.02)
+    for twin in (Mlp.from_dict(mlp.to_dict()), mlp.like(seed=1)):
+        assert twin.dropout == (0.0, 0.5, 0.25)
+    same = Mlp([3, 4, 4, 1], dropout=[0.2, 0.2])
+    assert same.dropout == Mlp.from_dict(same.to_dict()).dropout == 0.2
+
+
 def by_formula_identity(mlp: Mlp, x: np.ndarray) -> np.ndarray:
     h = x @ mlp.weights[0].T + mlp.biases[0]
     return h @ mlp.weights[1].T + mlp.biases[1]
@@ -221,6 +234,8 @@ def test_threads_predict_with_a_scratch_each():
         (lambda: Mlp([3, 4, 1], activation="rulu"), UsageError, "rulu"),
         (lambda: Mlp([3, 4, 1], activation=["relu", "relu"]), UsageError, "got 2 for 1"),
         (lambda: Mlp([3, 4, 1], dropout=1.0), UsageError, "below 1"),
+        (lambda: Mlp([3, 4, 1], dropout=[0.1, 0.2]), UsageError, "got 2 for 1"),
+        (lambda: Mlp([3, 4, 4, 1], dropout=[0.1, -0.2]), UsageError, r"below 1 \(got -0.2\)"),
         (lambda: Mlp([3, 4, 1], initializer="he"), UsageError, "he_normal"),
         (lambda: Mlp([3, 4, 1], dtype="int32"), DtypeError, "float32 or float64"),
     ],

@@ -87,7 +87,7 @@ def use(path) -> bool:
         predictions(loaded, table())
     with suppress(MlpEngineError):
         rows = part_of(table(), None, loaded.preprocessor, loaded.task, loaded.mlp.dtype)
-        measure(loaded, [("data", rows, loaded.forward(rows.x))])
+        measure(loaded, loaded.task, [("data", rows, loaded.forward(rows.x))])
     with suppress(MlpEngineError):
         FORMATS["c"](loaded)
     json.dumps(loaded.to_dict()).encode()
