@@ -9,11 +9,11 @@ import click
 
 from mlpengine.config import load_config
 from mlpengine.config.measure import OUT_OF_FOLD
-from mlpengine.errors import RunError, UsageError
+from mlpengine.errors import RunError
 from mlpengine.train.metrics import higher_is_better
 
 from .outcome import number, title
-from .session import RESOLVED, RESULT_FILE, read_result
+from .session import RESULT_FILE, read_result, resolved_config
 from .streams import say
 
 EPILOG = """\b
@@ -76,10 +76,8 @@ def _is_number(value: Any) -> bool:
 
 
 def flat_config(run: Path) -> dict[str, Any]:
-    """Return the settings of a run by dotted name.  Raises: ConfigError if it has none."""
-    if not (run / RESOLVED).is_file():
-        raise UsageError(f"{run}: is not the directory of a run (there is no {RESOLVED})")
-    return _flat(load_config(run / RESOLVED).config.model_dump())
+    """Return the settings of a run by dotted name.  Raises: UsageError if it has none."""
+    return _flat(load_config(resolved_config(run)).config.model_dump())
 
 
 def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:

@@ -93,9 +93,7 @@ def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimize
                 "export: no C is known for the groups or the decay schedule of the run's "
                 "optimizer; give --optimizer"
             )
-        unused = {"name", "groups", "decay_schedule"}
-        settings = given.optimizer.model_dump(exclude=unused)
-        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+        settings = given.optimizer.model_dump(exclude={"name", "groups", "decay_schedule"})
         kind = OPTIMIZERS[given.optimizer.name]
         if clip_norm is None:
             clip_norm = given.training.clip_norm

@@ -31,7 +31,7 @@ from mlpengine.train.samples import read_diagnostics
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
-from .session import RESOLVED
+from .session import resolved_config
 from .streams import say
 
 EPILOG = """\b
@@ -132,10 +132,9 @@ def _after(
     run: Path, count: int, plot: Path | None, *, dark: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Read a run; return everything as data and as lines."""
-    if not (run / RESOLVED).is_file():
-        raise UsageError(f"{run}: holds no {RESOLVED}, so it is no run directory")
+    config = resolved_config(run)
     model = load(run)
-    experiment = build(load_config(run / RESOLVED), model.preprocessor)
+    experiment = build(load_config(config), model.preprocessor)
     mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
     validation = experiment.parts.get("validation")
     diagnostics = read_diagnostics(run, mlp, facts(experiment.step, part, validation))

@@ -3,27 +3,21 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mlpengine.config import load_config
-from mlpengine.config.build import Experiment, build
 from mlpengine.config.measure import outputs
 from mlpengine.data import read_table
 from mlpengine.data.rows import usable_rows
-from mlpengine.errors import UsageError
 from mlpengine.spec import Array
-from mlpengine.train.evaluate import Scorer
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, Split, Task, part_of
 
 from .outcome import metrics_table, mistakes, title
-from .session import RESOLVED
+from .session import experiment_of, finite, resolved_config
 from .streams import say
 
 EPILOG = """\b
@@ -60,7 +54,8 @@ def command(run: Path, data: str | None, names: tuple[str, ...], as_json: bool) 
     model = load(run)
     task = model.task_with(names)
     if data is None:
-        experiment = own_experiment(run, model)
+        config = resolved_config(run, "; say which rows to use with --data FILE")
+        experiment = experiment_of(config, model)
         task = model.task_with([*experiment.file.config.training.metrics, *names])
         parts = [*outputs(experiment)]
     else:
@@ -90,12 +85,10 @@ def measure(
 
     Parts are names, rows and the outputs of the model for them.
     """
-    scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
+    scorer = model.scorer(task)
     results: dict[str, dict[str, Any]] = {}
     for name, part, output in parts:
-        metrics = scorer.run(output, part, full=True)
-        plain = {key: value if isfinite(value) else None for key, value in metrics.items()}
-        results[name] = {"metrics": plain}
+        results[name] = {"metrics": finite(scorer.run(output, part, full=True))}
         if isinstance(task, Classification):
             classes = len(model.preprocessor.classes)
             predicted = task.predict(output)
@@ -115,10 +108,3 @@ def read_part(model: Model, source: str) -> Split:
     for line in usable.remarks:
         say(line, err=True)
     return part_of(table, usable.rows, model.preprocessor, model.task, model.mlp.dtype)
-
-
-def own_experiment(run: Path, model: Model) -> Experiment:
-    """Return the experiment of a run, with its model: the parts that it was measured on."""
-    if not (run / RESOLVED).is_file():
-        raise UsageError(f"{run}: holds no {RESOLVED}; say which rows to use with --data FILE")
-    return replace(build(load_config(run / RESOLVED), model.preprocessor), model=model)

@@ -2,19 +2,16 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from mlpengine.config import load_config
-from mlpengine.config.build import Experiment, build
+from mlpengine.config.build import Experiment
 from mlpengine.config.measure import OUT_OF_FOLD
-from mlpengine.errors import UsageError
 from mlpengine.spec import Array
-from mlpengine.train.evaluate import Scorer
 from mlpengine.train.explain import (
     Dependence,
     Importance,
@@ -26,7 +23,7 @@ from mlpengine.train.model import Model, load
 from mlpengine.train.task import Split
 from mlpengine.wording import plural, printable
 
-from .session import RESOLVED, uses_extra
+from .session import experiment_of, resolved_config, uses_extra
 from .streams import say
 
 MAX_ROWS = 5_000
@@ -65,15 +62,12 @@ def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: 
     change places among rows that did not train the model: out of fold, or the test or validation
     rows.  Partial dependence is the mean prediction where all rows hold the same value.
     """
-    if not (run / RESOLVED).is_file():
-        raise UsageError(f"{run}: holds no {RESOLVED}, so it is no run directory")
+    config = resolved_config(run)
     model = load(run)
-    experiment = replace(build(load_config(run / RESOLVED), model.preprocessor), model=model)
+    experiment = experiment_of(config, model)
     name, part, forward = held_out(experiment)
-    task = model.task
-    scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
     columns = feature_columns(model.preprocessor)
-    ranked = importances(forward, scorer, part, columns, repeats=repeats)
+    ranked = importances(forward, model.scorer(model.task), part, columns, repeats=repeats)
     table = experiment.tables.parts["train"][0]
     shown = [row.column for row in ranked if row.column in table][:features]
     curves = [dependence(model, table, column) for column in shown]
@@ -81,7 +75,7 @@ def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: 
     if as_json:
         click.echo(json.dumps(report(name, part, ranked, curves, path), allow_nan=False))
         return
-    say("\n".join(lines(name, part, ranked, task.headline[0])))
+    say("\n".join(lines(name, part, ranked, model.task.headline[0])))
     if path is not None:
         say(f"wrote {path} (partial dependence of {', '.join(map(printable, shown))})")
 

@@ -139,8 +139,7 @@ def predictions(
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
     preprocessor, task = model.preprocessor, model.task
-    features = preprocessor.transform(table, targets=False).features
-    x = np.asarray(features, model.mlp.dtype)
+    x = model.features(table)
     output = model.forward(x)
     added = _how_sure(model, x, output, level, with_spread=with_spread)
     if isinstance(task, Regression):

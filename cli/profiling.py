@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.config.build import Experiment
-from mlpengine.train.loop import Loop
 from mlpengine.train.threads import pinned
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class Profiler:
 
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
-        for loop in getattr(session.loop, "members", [session.loop]):
+        for loop in session.loop.members:
             self._time(loop.step, "run", STEP)
             self._time(loop, "fill", GATHERING)
             if loop.many is not None:
@@ -72,8 +71,7 @@ def dry_run(experiment: Experiment) -> dict[str, Any]:
     Raises: NumericalError if a step fails.
     """
     members = len(experiment.members)
-    loops = experiment.loop()
-    loop = loops if isinstance(loops, Loop) else loops.members[0]
+    loop = experiment.loop().members[0]
     step = loop.step
     spent = float("inf")
     bound = step.bound(step.batch_size)

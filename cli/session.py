@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
-from mlpengine.config.build import Experiment
+from mlpengine.config import load_config
+from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.measure import DEVIATION, ONE_NETWORK, Measured, measure
 from mlpengine.data import Preprocessor
@@ -228,7 +229,7 @@ class Session:
             "seconds": round(result.seconds, 6),
             "samples_per_second": round(result.samples_per_second, 1),
             **{name: {} for name in ("train", "validation", "test")},
-            **{name: _plain(values) for name, values in measured.items()},
+            **{name: finite(values) for name, values in measured.items()},
             **self._spread(),
             **self._calibration(),
             "ending": result.ending,
@@ -247,15 +248,15 @@ class Session:
     def _spread(self) -> dict[str, Any]:
         names = {DEVIATION: "deviation", ONE_NETWORK: "mean"}
         spread = {
-            part: {names[title]: _plain(values) for title, values in lines.items()}
+            part: {names[title]: finite(values) for title, values in lines.items()}
             for part, lines in self.measured.spreads.items()
         }
         return {"spread": spread} if spread else {}
 
     def _best_epoch(self) -> dict[str, dict[str, float]]:
         """Return the validation metrics of the best epoch, of several networks their mean."""
-        loops = self.loop.members if isinstance(self.loop, EnsembleLoop) else [self.loop]
-        rows = [loop.history.rows[loop.best_epoch - 1] for loop in loops if loop.best_epoch]
+        best = [(m.history.rows, m.best_epoch) for m in self.loop.members if m.best_epoch]
+        rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
         return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}
 
@@ -312,6 +313,18 @@ class Session:
                 )  # fmt: skip
         self.loop.load_state_dict(checkpoint.state)
         Checkpoints(checkpoint.path.parent).remove_after(checkpoint.path)
+
+
+def resolved_config(run: Path, advice: str = ", so it is no run directory") -> Path:
+    """Return the config of a run directory.  Raises: UsageError, with advice, if there is none."""
+    if not (run / RESOLVED).is_file():
+        raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
+    return run / RESOLVED
+
+
+def experiment_of(config: Path, model: Model) -> Experiment:
+    """Return the experiment of a run with its trained model: the parts that it was measured on."""
+    return replace(build(load_config(config), model.preprocessor), model=model)
 
 
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
@@ -390,7 +403,8 @@ def read_result(path: Path) -> dict[str, Any]:
     return result
 
 
-def _plain(metrics: Mapping[str, float]) -> dict[str, float | None]:
+def finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """Return metrics as JSON holds them: None for a value that is not finite."""
     return {name: value if isfinite(value) else None for name, value in metrics.items()}
 
 

@@ -219,7 +219,7 @@ class Start:
                 session.logs.close()
                 text = f"the run has {plural(done, 'epoch')} already (got {self.epochs})"
                 raise UsageError(f"--epochs: {text}")
-            for loop in getattr(session.loop, "members", [session.loop]):
+            for loop in session.loop.members:
                 loop.best.waited = 0
         return session
 

@@ -13,7 +13,6 @@ from mlpengine.config.reader import KeyPath
 from mlpengine.config.schema import ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
-from mlpengine.errors import UsageError
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import REGISTRY
@@ -215,7 +214,8 @@ def build(
     }
     loss = _balanced(file, loss, parts["train"], task)
     mlp = _network(file, tables.preprocessor, task.outputs)
-    _freeze(file, mlp)
+    with file.errors_at("training", "freeze"):
+        mlp.freeze(config.training.freeze)
     seeds = _seeds(config)
     population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
     if config.model.initializer == "unit_variance":
@@ -316,10 +316,8 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     if "formula" in options:
         options = {"text": options["formula"]}
     options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    try:
+    with file.errors_at("loss"):
         loss = cast("Loss", REGISTRY[name](**options))
-    except UsageError as error:
-        raise file.wrong(("loss",), str(error)) from error
     task = task_for(preprocessor.target, loss)
     classes = len(preprocessor.classes)
     if isinstance(task, BinaryClassification) and classes > 2:
@@ -340,10 +338,8 @@ def _watch(file: ConfigFile, task: Task) -> None:
     if training.early_stopping:
         named["training", "early_stopping", "monitor"] = training.early_stopping.monitor
     for at, name in named.items():
-        try:
+        with file.errors_at(*at):
             task.watch(name)
-        except UsageError as error:
-            raise file.wrong(at, str(error)) from error
 
 
 def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> None:
@@ -353,13 +349,11 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     """
     front, in_dim = _front(file, preprocessor), preprocessor.n_features
     sizes = [in_dim, *file.config.model.hidden, out_dim]
-    try:
+    with file.errors_at("model"):
         layers = plan_layers(
             sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), front=front
         )
         Flat(parameter_specs(layers, np.dtype(file.config.training.dtype), front, in_dim))
-    except UsageError as error:
-        raise file.wrong(("model",), str(error)) from error
 
 
 def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
@@ -380,7 +374,7 @@ def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
 def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
     model = file.config.model
     count = len(model.hidden)
-    try:
+    with file.errors_at("model"):
         return Mlp(
             [preprocessor.n_features, *model.hidden, out_dim],
             activation=model.activation * (count if len(model.activation) == 1 else 1),
@@ -392,8 +386,6 @@ def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
             learned_activation=model.learned_activation,
             parametrization=model.parametrization,
         )
-    except UsageError as error:
-        raise file.wrong(("model",), str(error)) from error
 
 
 def _copy_weights(file: ConfigFile, start: Mlp, mlp: Mlp) -> None:
@@ -405,13 +397,6 @@ def _copy_weights(file: ConfigFile, start: Mlp, mlp: Mlp) -> None:
             raise file.wrong((section, name), text)
     for view, weights in zip(mlp.params.views.values(), start.params.views.values(), strict=True):
         view[...] = weights  # names depend on dropout
-
-
-def _freeze(file: ConfigFile, mlp: Mlp) -> None:
-    try:
-        mlp.freeze(file.config.training.freeze)
-    except UsageError as error:
-        raise file.wrong(("training", "freeze"), str(error)) from error
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
@@ -437,17 +422,11 @@ def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
     groups = {str(n): Group(g.lr, g.weight_decay) for n, g in given.groups.items()}
     decay = DECAY_SCHEDULES[given.decay_schedule]
     total = file.config.training.epochs * steps_per_epoch
-    if "betas" in settings:
-        settings["betas"] = tuple(settings["betas"])
-    try:
+    with file.errors_at("schedule"):
         schedule = _schedule(file, steps_per_epoch)
-    except UsageError as error:
-        raise file.wrong(("schedule",), str(error)) from error
-    try:
+    with file.errors_at("optimizer"):
         settings["decay_schedule"] = decay and decay(total)
         return OPTIMIZERS[given.name](mlp, schedule=schedule, groups=groups, **settings)
-    except UsageError as error:
-        raise file.wrong(("optimizer",), str(error)) from error
 
 
 def _clip(given: ClipSection | None) -> Clip | None:

@@ -1,7 +1,7 @@
 """Loading of a config file with overrides, and the error that lists every problem."""
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -75,6 +75,14 @@ class ConfigFile:
         """Return the error for a value that does not fit, with its file and line."""
         self.document.report(path, text)
         return ConfigError(str(self.document.problems[-1]))
+
+    @contextmanager
+    def errors_at(self, *path: str | int) -> Iterator[None]:
+        """Raise `wrong` at this key path in place of a UsageError of the context."""
+        try:
+            yield
+        except UsageError as error:
+            raise self.wrong(path, str(error)) from error
 
 
 def parse_override(text: str) -> Override:

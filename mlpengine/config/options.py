@@ -6,7 +6,7 @@ same; a mapping without one takes the default's name.
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import (
     AfterValidator,
@@ -62,20 +62,31 @@ class Short:
         return {"anyOf": [handler(schema), self.schema]}
 
 
-def named(default: str, *names: str) -> Short:
-    """Return the short form of an option by its name alone; a mapping may leave out the default.
+class Named(Short):
+    """The short form of one of several sections by its name alone; a mapping may leave it out.
 
-    A mapping with a key `formula` has that name.
+    Without a name it is that of `default`, or ``formula`` if the mapping has such a key.
     """
 
-    def complete(value: Any) -> Any:
+    def __init__(self, default: str) -> None:
+        self.default = default
+
+    def complete(self, value: Any) -> Any:
+        """Return the mapping that a value stands for."""
         if isinstance(value, str):
             return {"name": value}
         if isinstance(value, dict) and "name" not in value:
-            return {"name": "formula" if "formula" in value else default, **value}
+            return {"name": "formula" if "formula" in value else self.default, **value}
         return value
 
-    return Short(complete, {"enum": [default, *names]})
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let editors accept the names of the union `source`, except those that need settings."""
+        fields = [section.model_fields for section in get_args(source)]
+        short = [f["name"].default for f in fields if not any(o.is_required() for o in f.values())]
+        self.schema = {"enum": sorted(short, key=self.default.__ne__)}
+        return super().__get_pydantic_core_schema__(source, handler)
 
 
 ONE_OR_MORE = Short(
@@ -235,20 +246,7 @@ Loss = Annotated[
     | CrossEntropyLoss
     | FormulaLoss,
     Field(discriminator="name"),
-    named(
-        "auto",
-        "mse",
-        "mae",
-        "huber",
-        "log_cosh",
-        "quantile",
-        "gaussian_nll",
-        "poisson",
-        "gamma",
-        "bce_with_logits",
-        "binary_focal",
-        "softmax_cross_entropy",
-    ),
+    Named("auto"),
 ]
 
 
@@ -345,7 +343,7 @@ Optimizer = Annotated[
     | LionOptimizer
     | RmsPropOptimizer,
     Field(discriminator="name"),
-    named("adam", "adamw", "lion", "nadam", "rmsprop", "sgd"),
+    Named("adam"),
 ]
 
 
@@ -451,15 +449,5 @@ Schedule = Annotated[
     | OneCycleSchedule
     | PlateauSchedule,
     Field(discriminator="name"),
-    named(
-        "constant",
-        "step",
-        "exponential",
-        "cosine",
-        "flat_cosine",
-        "coslog",
-        "linear",
-        "one_cycle",
-        "plateau",
-    ),
+    Named("constant"),
 ]

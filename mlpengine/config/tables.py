@@ -270,15 +270,13 @@ def _split(
     shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}
     rows = np.arange(table.n_rows) if kept is None else kept
     together = _kept_together(file, table, target, kept)
-    try:
+    with file.errors_at("data", "split"):
         parts = split_rows(
             len(rows),
             (1.0 - sum(shares.values()), *shares.values()),
             seed=config.seed,
             **together,
         ).parts()
-    except DataError as error:
-        raise file.wrong(("data", "split"), str(error)) from error
     return {name: rows[numbers] for name, numbers in parts.items()}
 
 
@@ -288,10 +286,8 @@ def _folds(file: ConfigFile, table: Table, target: list[str], rows: Array) -> Ar
     if count is None:
         return None
     together = _kept_together(file, table, target, rows)
-    try:
+    with file.errors_at("training", "folds"):
         return fold_rows(len(rows), count, seed=file.config.seed, **together)
-    except DataError as error:
-        raise file.wrong(("training", "folds"), str(error)) from error
 
 
 def _kept_together(

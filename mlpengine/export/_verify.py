@@ -50,8 +50,7 @@ def run(data: bytes, feed: dict[str, Array]) -> list[Any]:
 
 def compare(model: Model, table: Table, outputs: list[Any]) -> float:
     """Return how far `outputs` for a table are from our own; infinity where a label differs."""
-    features = model.preprocessor.transform(table, targets=False).features
-    ours, task = model.forward(np.asarray(features, model.mlp.dtype)), model.task
+    ours, task = model.forward(model.features(table)), model.task
     if isinstance(task, Regression):
         expected = np.stack([*task.columns(ours).values()], axis=1)
         count = len(task.loss.predictions)

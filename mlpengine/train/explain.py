@@ -124,8 +124,7 @@ def dependence(model: Model, table: Table, column: str) -> Dependence:
     task, means = model.task, []
     for _, filled in points:
         columns = {**rows.columns, column: filled}
-        features = model.preprocessor.transform(Table(columns, rows.source), targets=False).features
-        output = model.forward(np.asarray(features, model.mlp.dtype))
+        output = model.forward(model.features(Table(columns, rows.source)))
         shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
         assert shown is not None
         means.append(shown.mean(axis=0))

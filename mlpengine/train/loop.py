@@ -202,6 +202,11 @@ class Loop(Uncopyable):
                 self._states[name] = callback
 
     @property
+    def members(self) -> "tuple[Loop, ...]":
+        """This loop alone; an `EnsembleLoop` has several."""
+        return (self,)
+
+    @property
     def steps(self) -> int:
         """Number of steps so far."""
         return self.step.optimizer.steps

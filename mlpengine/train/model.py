@@ -162,8 +162,11 @@ class Model:
         for line in usable.remarks:
             _log.warning("warning: %s", line)
         part = part_of(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
-        scorer = Scorer(self.plain_loss, task, task.outputs, self.mlp.dtype)
-        return scorer.run(self.forward(part.x), part, full=True)
+        return self.scorer(task).run(self.forward(part.x), part, full=True)
+
+    def scorer(self, task: Task) -> Scorer:
+        """Return what measures outputs by the loss for evaluation and the metrics of a task."""
+        return Scorer(self.plain_loss, task, task.outputs, self.mlp.dtype)
 
     def outputs(self, data: Any) -> Array:
         """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
@@ -177,8 +180,12 @@ class Model:
         unknown = self.preprocessor.unknown_texts(table)
         for line in self.preprocessor.unknown_remarks(unknown):
             _log.warning("warning: %s: %s", table.source, line)
+        return self.forward(self.features(table))
+
+    def features(self, table: Table) -> Array:
+        """Return the features (rows, in_dim) of a table, as the networks take them."""
         features = self.preprocessor.transform(table, targets=False).features
-        return self.forward(np.asarray(features, self.mlp.dtype))
+        return np.asarray(features, self.mlp.dtype)
 
     def forward(self, x: Array) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
@@ -212,8 +219,7 @@ class Model:
 
         Raises: UsageError for a model of classes, or one that was trained without folds.
         """
-        features = self.preprocessor.transform(self.table(data), targets=False).features
-        low, high = self.interval(np.asarray(features, self.mlp.dtype), level)
+        low, high = self.interval(self.features(self.table(data)), level)
         return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
 
     def interval(self, x: Array, level: float) -> tuple[Array, Array]:
