@@ -1,13 +1,12 @@
 """Construction of the network, loss, optimizer and loop from a checked config."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 import numpy as np
 
-from mlpengine.config import options
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.schema import ClipSection, Config
@@ -29,21 +28,12 @@ from mlpengine.optim import (
     OPTIMIZERS,
     AdaptiveClip,
     Clip,
-    ConstantSchedule,
-    CosineSchedule,
-    CosLogSchedule,
-    ExponentialSchedule,
-    FlatCosineSchedule,
     Group,
-    LinearSchedule,
     NormClip,
-    OneCycleSchedule,
     Optimizer,
     PercentileClip,
-    PlateauSchedule,
-    Schedule,
-    StepSchedule,
 )
+from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
@@ -70,14 +60,6 @@ from mlpengine.train.task import (
 from mlpengine.train.threads import cores
 
 _log = logging.getLogger("mlpengine")
-
-DECAY_SCHEDULES: dict[str, Callable[[int], Schedule] | None] = {
-    "constant": None,
-    "flat_cosine": FlatCosineSchedule,
-    "cosine": CosineSchedule,
-    "linear": lambda total: LinearSchedule(total, 0.0),
-}
-"""How the weight decay falls over a number of steps."""
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
@@ -420,13 +402,19 @@ def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
     given = file.config.optimizer
     settings = given.model_dump(exclude={"name", "groups", "decay_schedule"})
     groups = {str(n): Group(g.lr, g.weight_decay) for n, g in given.groups.items()}
-    decay = DECAY_SCHEDULES[given.decay_schedule]
     total = file.config.training.epochs * steps_per_epoch
+    schedule = file.config.schedule
     with file.errors_at("schedule"):
-        schedule = _schedule(file, steps_per_epoch)
+        settings["schedule"] = named_schedule(
+            schedule.name,
+            total,
+            steps_per_epoch,
+            warmup_steps=round(schedule.warmup_epochs * steps_per_epoch),
+            **schedule.model_dump(exclude={"name", "warmup_epochs"}),
+        )
     with file.errors_at("optimizer"):
-        settings["decay_schedule"] = decay and decay(total)
-        return OPTIMIZERS[given.name](mlp, schedule=schedule, groups=groups, **settings)
+        settings["decay_schedule"] = named_schedule(given.decay_schedule, total, steps_per_epoch)
+        return OPTIMIZERS[given.name](mlp, groups=groups, **settings)
 
 
 def _clip(given: ClipSection | None) -> Clip | None:
@@ -435,30 +423,3 @@ def _clip(given: ClipSection | None) -> Clip | None:
     if given.percentile is not None:
         return PercentileClip(given.percentile, history=given.history)
     return AdaptiveClip(given.agc) if given.agc is not None else NormClip(given.norm or 0.0)
-
-
-def _schedule(file: ConfigFile, steps_per_epoch: int) -> Schedule | None:
-    """Return the schedule, None for a rate that never changes; a config counts epochs."""
-    given = file.config.schedule
-    total = file.config.training.epochs * steps_per_epoch
-    warmup = round(given.warmup_epochs * steps_per_epoch)
-    match given:
-        case options.StepSchedule():
-            every = max(1, round(given.every_epochs * steps_per_epoch))
-            return StepSchedule(every, given.factor, warmup_steps=warmup)
-        case options.ExponentialSchedule():
-            decay = given.factor ** (1.0 / steps_per_epoch)
-            return ExponentialSchedule(decay, warmup_steps=warmup)
-        case options.CosineSchedule():
-            return CosineSchedule(total, given.final, warmup_steps=warmup)
-        case options.FlatCosineSchedule():
-            return FlatCosineSchedule(total, warmup_steps=warmup)
-        case options.CosLogSchedule():
-            return CosLogSchedule(total, given.cycles, warmup_steps=warmup)
-        case options.LinearSchedule():
-            return LinearSchedule(total, given.final, warmup_steps=warmup)
-        case options.OneCycleSchedule():
-            return OneCycleSchedule(total, given.rise, warmup_steps=warmup)
-        case options.PlateauSchedule():
-            return PlateauSchedule(given.patience, given.factor, warmup_steps=warmup)
-    return ConstantSchedule(warmup_steps=warmup) if warmup else None

@@ -18,13 +18,14 @@ from mlpengine.data import fold_rows, split_rows
 from mlpengine.data.numbers import smooth_clip
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
-from mlpengine.estimators._learner import Learner, PrintEpochs, schedule_named
+from mlpengine.estimators._learner import Learner, PrintEpochs
 from mlpengine.estimators._sparse import SparseRows, dense, issparse, set_scale
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
 from mlpengine.optim._optimizer import ScheduleLike
+from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals
@@ -465,9 +466,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             steps_per_epoch = -(-rows // batch_size)
             options = {"lr": self.lr, "weight_decay": self.weight_decay}
             given: dict[str, Any] = {n: value for n, value in options.items() if value is not None}
-            given["schedule"] = schedule_named(
-                self.schedule, self.epochs * steps_per_epoch, steps_per_epoch
-            )
+            given["schedule"] = schedule = self.schedule
+            if not callable(schedule):
+                total = self.epochs * steps_per_epoch
+                given["schedule"] = named_schedule(schedule, total, steps_per_epoch)
             return Chosen(
                 [int(n) for n in np.atleast_1d(self.hidden)],
                 {"activation": self.activation, "dropout": self.dropout},

@@ -1,53 +1,14 @@
 """A network, its loss and its optimizer, in a form that can be copied and pickled."""
 
-from collections.abc import Callable
 from typing import Any
 
 from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
-from mlpengine.optim import (
-    OPTIMIZERS,
-    CosineSchedule,
-    CosLogSchedule,
-    ExponentialSchedule,
-    FlatCosineSchedule,
-    LinearSchedule,
-    OneCycleSchedule,
-    Optimizer,
-    PlateauSchedule,
-    Schedule,
-    StepSchedule,
-)
+from mlpengine.optim import OPTIMIZERS, Optimizer
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.step import TrainingStep
-
-SCHEDULES: dict[str, Callable[[int, int], Schedule | None]] = {
-    "constant": lambda steps, epoch: None,
-    "step": lambda steps, epoch: StepSchedule(10 * epoch, 0.5),
-    "exponential": lambda steps, epoch: ExponentialSchedule(0.95 ** (1.0 / epoch)),
-    "cosine": lambda steps, epoch: CosineSchedule(steps, 0.0),
-    "flat_cosine": lambda steps, epoch: FlatCosineSchedule(steps),
-    "coslog": lambda steps, epoch: CosLogSchedule(steps, 4),
-    "linear": lambda steps, epoch: LinearSchedule(steps, 0.0),
-    "one_cycle": lambda steps, epoch: OneCycleSchedule(steps, 0.3),
-    "plateau": lambda steps, epoch: PlateauSchedule(5, 0.5),
-}
-"""The schedules of configs with their default settings, from the steps of a fit and an epoch."""
-
-
-def schedule_named(given: Any, steps: int, steps_per_epoch: int) -> Any:
-    """Return the schedule of a name; a function is returned as it is.
-
-    Raises: UsageError for a name that is none.
-    """
-    if callable(given):
-        return given
-    if given not in SCHEDULES:
-        known = ", ".join(SCHEDULES)
-        raise UsageError(f"schedule: must be one of {known}, or a function (got {given!r})")
-    return SCHEDULES[given](steps, steps_per_epoch)
 
 
 class PrintEpochs(Callback):

@@ -7,7 +7,7 @@ the schedule starts after w steps, and before that its first factor is multiplie
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import cos, inf, log2, pi
 from typing import Any
@@ -289,6 +289,42 @@ class PlateauSchedule(Schedule):
 PlateauSchedule.__init__ = renamed_argument("least", "min_factor")(  # type: ignore[method-assign]
     PlateauSchedule.__init__
 )
+
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "constant": lambda total, epoch, **given: ConstantSchedule(**given),
+    "step": lambda total, epoch, every_epochs=10, factor=0.5, **given: StepSchedule(
+        max(1, round(every_epochs * epoch)), factor, **given
+    ),
+    "exponential": lambda total, epoch, factor=0.95, **given: ExponentialSchedule(
+        factor ** (1.0 / epoch), **given
+    ),
+    "cosine": lambda total, epoch, **given: CosineSchedule(total, **given),
+    "flat_cosine": lambda total, epoch, **given: FlatCosineSchedule(total, **given),
+    "coslog": lambda total, epoch, **given: CosLogSchedule(total, **given),
+    "linear": lambda total, epoch, **given: LinearSchedule(total, **given),
+    "one_cycle": lambda total, epoch, **given: OneCycleSchedule(total, **given),
+    "plateau": lambda total, epoch, patience=5, factor=0.5, **given: PlateauSchedule(
+        patience, factor, **given
+    ),
+}
+"""The schedules by their names in configs, from the steps of a training and of an epoch."""
+
+
+def named_schedule(
+    name: str, total_steps: int, steps_per_epoch: int, *, warmup_steps: int = 0, **settings: Any
+) -> Schedule | None:
+    """Return a schedule with the settings of configs, which count epochs.
+
+    None for a factor that is always 1.  Raises: UsageError for an unknown name, or settings that
+    do not fit.
+    """
+    if name not in SCHEDULES:
+        known = ", ".join(SCHEDULES)
+        raise UsageError(f"schedule: must be one of {known}, or a function (got {name!r})")
+    if name == "constant" and not warmup_steps:
+        return None
+    return SCHEDULES[name](total_steps, steps_per_epoch, warmup_steps=warmup_steps, **settings)
 
 
 def _cosine(first: float, last: float, progress: float) -> float:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from mlpengine.nn import Front
-from mlpengine.optim import CosineSchedule, CosLogSchedule, FlatCosineSchedule, Group
+from mlpengine.optim import Group
+from mlpengine.optim.schedules import named_schedule
 
 Preset = Literal["plain", "realmlp"]
 
@@ -104,8 +105,7 @@ def optimizer_options(sections: Mapping[str, Any], total_steps: int | None) -> d
     if "groups" in options:
         options["groups"] = {name: Group(**one) for name, one in options["groups"].items()}
     if total_steps:
-        waves = sections["schedule"]["name"] == "coslog"
-        options["schedule"] = (CosLogSchedule if waves else CosineSchedule)(total_steps)
-        if decay:
-            options["decay_schedule"] = FlatCosineSchedule(total_steps)
+        schedule = {"total_steps": total_steps, "steps_per_epoch": 1, **sections["schedule"]}
+        options["schedule"] = named_schedule(**schedule)
+        options["decay_schedule"] = named_schedule(decay or "constant", total_steps, 1)
     return options
