@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Activation,
         BinaryCrossEntropyWithLogits,
         BinaryFocal,
+        EntryLoss,
         Gamma,
         GaussianNll,
         GradOp,
@@ -101,6 +102,14 @@ if TYPE_CHECKING:
     from mlpengine.train.model import Model, load
     from mlpengine.train.population import Population, PopulationStep
     from mlpengine.train.step import TrainingStep
+    from mlpengine.train.task import (
+        BinaryClassification,
+        Classification,
+        MultiLabel,
+        Regression,
+        Split,
+        Task,
+    )
 
 __version__ = "0.2.0"
 
@@ -108,10 +117,12 @@ __all__ = [
     "Activation",
     "Adam",
     "AdamW",
+    "BinaryClassification",
     "BinaryCrossEntropyWithLogits",
     "BinaryFocal",
     "Callback",
     "CheckpointError",
+    "Classification",
     "CompileError",
     "ConfigError",
     "ConstantSchedule",
@@ -121,6 +132,7 @@ __all__ = [
     "Diagnostics",
     "DtypeError",
     "EarlyStopping",
+    "EntryLoss",
     "ExponentialSchedule",
     "FitResult",
     "FlatCosineSchedule",
@@ -143,6 +155,7 @@ __all__ = [
     "Mlp",
     "MlpEngineError",
     "Model",
+    "MultiLabel",
     "NAdam",
     "NumericalError",
     "OneCycleSchedule",
@@ -153,15 +166,18 @@ __all__ = [
     "PopulationStep",
     "Program",
     "Quantile",
+    "Regression",
     "RmsProp",
     "RunError",
     "Scratch",
     "Sgd",
     "ShapeError",
     "SoftmaxCrossEntropy",
+    "Split",
     "StepSchedule",
     "Tape",
     "TapeError",
+    "Task",
     "TrainingStep",
     "UsageError",
     "fit",
@@ -175,7 +191,7 @@ _PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "backends", "spec")
 
 _MODULES = (
     "nn", "optim", "tape", "ops", "train.step", "train.loop", "train.model", "train.best",
-    "train.metrics", "train.population", "diagnostics", "config.fitting",
+    "train.metrics", "train.population", "train.task", "diagnostics", "config.fitting",
 )  # fmt: skip
 """Where the names above are defined, in the order of the search."""
 

@@ -53,7 +53,7 @@ from mlpengine.spec import Spec, call
 from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.train.history import History
-from mlpengine.train.task import Regression, Split
+from mlpengine.train.task import Regression, Split, Task
 
 
 def pickled(thing: Any) -> Any:
@@ -133,6 +133,13 @@ def schedule_row(make: Callable[[], Any]) -> Row:
                 schedule.observe(metric)
             return schedule.state_dict(), schedule(0)
         return [schedule(step) for step in range(12)]
+
+    return Row(make, use)
+
+
+def task_row(make: Callable[[], Task]) -> Row:
+    def use(task: Any) -> Any:
+        return task.predict(np.linspace(-1, 1, 4 * task.outputs).reshape(4, -1))
 
     return Row(make, use)
 
@@ -296,6 +303,14 @@ ROWS = {
     "CosLogSchedule": schedule_row(lambda: CosLogSchedule(9)),
     "OneCycleSchedule": schedule_row(lambda: OneCycleSchedule(9)),
     "PlateauSchedule": schedule_row(lambda: PlateauSchedule(patience=1)),
+    "Classification": task_row(lambda: mlpengine.Classification(3, "abc")),
+    "BinaryClassification": task_row(lambda: mlpengine.BinaryClassification(1, "ab")),
+    "MultiLabel": task_row(lambda: mlpengine.MultiLabel(2, "ab")),
+    "Regression": task_row(lambda: Regression(NumberTarget(["y"], [2.0], [3.0]))),
+    "Split": Row(
+        lambda: Split(*(np.arange(4.0)[:, None] for _ in range(3))),
+        lambda split: split.rows(np.array([1, 2])).x,
+    ),
     "Mlp": Row(lambda: Mlp([3, 4, 2], seed=1), predicted),
     "Front": Row(lambda: Front("pbld", 3), lambda front: front.specs(5, np.dtype("f4"))),
     "Mlp, with a front": Row(
@@ -434,7 +449,8 @@ def exported() -> set[str]:
     public = {name: getattr(mlpengine, name) for name in mlpengine.__all__}
     classes = {k: v for k, v in public.items() if isinstance(v, type)}
     plain = {k for k, v in classes.items() if not issubclass(v, Exception)}
-    return plain - {"GradOp", "Activation", "Callback", "Loss", "Optimizer", *REFUSED}
+    bases = {"Activation", "Callback", "EntryLoss", "GradOp", "Loss", "Optimizer", "Task"}
+    return plain - bases - set(REFUSED)
 
 
 def test_every_public_class_has_a_row():

@@ -115,6 +115,20 @@ def test_one_row_is_predicted_as_among_others(penguins, diabetes):
             np.testing.assert_allclose(model.predict(form), [value], rtol=1e-4)
 
 
+def test_a_loaded_run_predicts_a_table_in_every_form(tmp_path, penguins):
+    trained, rows = penguins
+    trained.save(tmp_path / "p.safetensors")
+    model = mlpengine.load(tmp_path / "p.safetensors")
+    columns = {name: [row[name] for row in rows] for name in model.columns}
+    pd.DataFrame(columns).to_csv(tmp_path / "rows.csv", index=False)
+    forms = [FORMS[name](columns) for name in FORMS if name != "arrays"]
+    for table in (*forms, rows, tmp_path / "rows.csv", str(tmp_path / "rows.csv")):
+        assert model.predict(table).tolist() == trained.predict(rows).tolist()
+        assert (model.predict_proba(table) == trained.predict_proba(rows)).all()
+    labels = {"species": trained.predict(rows).tolist()}
+    assert model.evaluate(columns | labels)["accuracy"] == 1.0
+
+
 ODD_ROWS = {
     "a number as text": {"bill_length_mm": "41.5"},
     "a text with blanks": {"island": " Dream "},
@@ -196,8 +210,11 @@ def test_threads_predict_at_once(penguins):
             (model.predict_proba(row) == w).all() for row, w in zip(rows, wanted, strict=True)
         )
 
+    together = model.predict_proba(rows)
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(one, range(12)))
+        for each in pool.map(lambda _: model.predict_proba(rows), range(12)):
+            assert (each == together).all()
 
 
 def test_kinds_of_answers():
