@@ -36,9 +36,11 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             permuted in rows that did not train.
     """
 
+    _several = False
+
     @property
     def _kind(self) -> str:  # type: ignore[override]
-        return "multilabel" if getattr(self, "_several", False) else "classification"
+        return "multilabel" if self._several else "classification"
 
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:

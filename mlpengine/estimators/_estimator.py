@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -73,6 +74,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
     _kind: ClassVar[Literal["classification", "regression"]]
+    _further: Sequence[Learner] = ()
+    _residuals: Residuals | None = None
+    _clips = False  # estimators pickled by version 0.1.0 do not clip
 
     def __init__(
         self,
@@ -167,6 +171,11 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self.dtype, self.random_state, self.preset = dtype, random_state, preset
         self.shards, self.comm = shards, comm
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Set the state of a copy or pickle; parameters that are not in it get their defaults."""
+        parameters = signature(MlpEstimator).parameters.values()
+        super().__setstate__({**{p.name: p.default for p in parameters}, **state})
+
     @property
     def mlp_(self) -> Mlp:
         """The network; where `standardize` is set it reads standardized, clipped features."""
@@ -181,7 +190,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _learners(self) -> list[Learner]:
-        return [self._learner, *getattr(self, "_further", [])]
+        return [self._learner, *self._further]
 
     @abstractmethod
     def _task(self) -> Task:
@@ -190,9 +199,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _loss(self) -> Loss:
         """Return the loss that `loss` describes.  Raises: UsageError if it suits another task."""
         *names, formula = LOSSES[self._kind]
-        loss = getattr(self, "loss", "auto")  # estimators pickled by version 0.1.0 have none
-        if loss == "auto":
-            loss = names[0]
+        loss = names[0] if self.loss == "auto" else self.loss
         if isinstance(loss, str):
             if loss in names:
                 return cast("Loss", REGISTRY[loss]())
@@ -245,7 +252,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         elif not again:
             steps = -(-len(train) // chosen.batch_size)
             self._learner = self._fresh_learner(x, y, seed, chosen, train, steps)
-            self._further: list[Learner] = []
+            self._further = ()
         tasks: list[Callback] = [PrintEpochs()] if self.verbose else []
         watched = False
         if hasattr(self, "set_callbacks"):
@@ -318,16 +325,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fold_numbers(self, y: Array, seed: int) -> Array | None:
         """Return the fold of each row.  Raises: UsageError for settings that exclude folds."""
-        folds = getattr(self, "folds", None)  # estimators pickled by version 0.1.0 have none
-        if folds is None:
-            if getattr(self, "importances", False) and not self.early_stopping:
+        if self.folds is None:
+            if self.importances and not self.early_stopping:
                 raise UsageError("importances: needs folds, or early_stopping, which hold out rows")
             return None
         if self.warm_start:
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
-        if getattr(self, "comm", None) is not None:
+        if self.comm is not None:
             raise UsageError("folds: ranks share one network (comm must be None)")
-        return fold_rows(len(y), folds, seed=seed, labels=self._classes(y))
+        return fold_rows(len(y), self.folds, seed=seed, labels=self._classes(y))
 
     def _fresh_members(
         self, x: Any, y: Array, folds: Array, seed: int
@@ -364,7 +370,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
         if folds is not None and isinstance(task, Regression):
             self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth, folds)
-        if getattr(self, "importances", False):
+        if self.importances:
             chosen = np.arange(0, len(part), -(-len(part) // IMPORTANCE_ROWS))
             some = None if folds is None else folds[chosen]
             scorer = Scorer(self._learner.loss, task, task.outputs, self._learner.mlp.dtype)
@@ -375,7 +381,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in their order, a batch at a time."""
-        if getattr(self, "folds", None) is not None:
+        if self.folds is not None:
             raise UsageError("partial_fit: trains one network (folds must be None)")
         weights = self._class_weighted(y, self._weights(sample_weight, x.shape[0]))
         if not self.__sklearn_is_fitted__():
@@ -426,7 +432,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _divide(self, y: Array, seed: int) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
-        if not self.early_stopping or getattr(self, "folds", None) is not None:
+        if not self.early_stopping or self.folds is not None:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=self._classes(y))
@@ -434,7 +440,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin_scale(self) -> None:
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
-        self._clips = self.standardize  # estimators pickled by version 0.1.0 do not clip
+        self._clips = self.standardize
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
         if not self.standardize:
@@ -460,7 +466,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         Unless the training `ends`, batches may be larger than these rows, and a preset has no
         schedules.  Raises: UsageError for an unknown preset.
         """
-        preset = getattr(self, "preset", None)  # estimators pickled by version 0.1.0 have none
+        preset = self.preset
         if preset is None:
             batch_size = min(self.batch_size, rows) if ends else self.batch_size
             steps_per_epoch = -(-rows // batch_size)
@@ -519,7 +525,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if backend == "auto":
             backend = choose_backend(chosen.epochs * steps, mlp, chosen.batch_size)
         step = {"clip_norm": chosen.clip_norm, "backend": backend, "threads": self.threads}
-        step |= {"shards": getattr(self, "shards", 1), "comm": getattr(self, "comm", None)}
+        step |= {"shards": self.shards, "comm": self.comm}
         return Learner(mlp, loss, chosen.optimizer, chosen.options, chosen.batch_size, step)
 
     def _part(self, x: Any, y: Array, weights: Array | None, rows: Array | slice) -> Split:
@@ -547,7 +553,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         scaler = self._scaler  # whose `transform` checks x again, which takes longer than a row
         scaled: Array = np.subtract(x, scaler.mean_, dtype=np.float64)
         np.multiply(scaled, 1.0 / scaler.scale_, out=scaled)
-        if getattr(self, "_clips", False):
+        if self._clips:
             smooth_clip(scaled, np.empty_like(scaled))
         return scaled
 

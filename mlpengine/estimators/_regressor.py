@@ -59,7 +59,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         Raises: UsageError for an estimator that was fitted without `folds`.
         """
         check_is_fitted(self)
-        residuals = getattr(self, "_residuals", None)
+        residuals = self._residuals
         if residuals is None:
             raise UsageError("predict_interval: fit with folds first (got folds=None)")
         x = self._features(dense(validate_data(self, X, reset=False, **FEATURES)))
