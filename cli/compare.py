@@ -37,6 +37,12 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     The better run is told by its accuracy, or R2, on the validation rows, or else the training
     rows out of fold, or the test rows.
     """
+    data, lines = comparison(first, second)
+    say(json.dumps(data) if as_json else "\n".join(lines))
+
+
+def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return what differs between two runs, and which is better, as data and as lines."""
     results = [checked_result(run) for run in (first, second)]
     settings = [flat_config(run) for run in (first, second)]
     differing = {
@@ -52,11 +58,8 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     names = [str(first), str(second)]
     same_data = not {"data.source", "data.target"} & differing.keys()
     verdict = judge(metrics if same_data else {}, names)
-    if as_json:
-        shown = {"runs": names, "settings": differing, "metrics": metrics, **verdict}
-        click.echo(json.dumps(shown))
-        return
-    say("\n".join(described(names, results, differing, metrics, verdict)))
+    data = {"runs": names, "settings": differing, "metrics": metrics, **verdict}
+    return data, described(names, results, differing, metrics, verdict)
 
 
 def checked_result(run: Path) -> dict[str, Any]:

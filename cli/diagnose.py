@@ -8,11 +8,14 @@ from typing import Any
 import click
 import numpy as np
 
-from mlpengine.config import load_config, parse_override
+from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import Experiment, build
+from mlpengine.config.columns import cell_verdicts, column_verdicts
+from mlpengine.config.fixing import fixed_config
 from mlpengine.diagnostics import (
     Diagnostics,
     Verdict,
+    combined_fix,
     example_norms,
     row_losses,
     table,
@@ -21,16 +24,19 @@ from mlpengine.diagnostics import (
 from mlpengine.diagnostics.dashboard import picture_format, save_dashboard
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
-from mlpengine.diagnostics.trial import Rows
+from mlpengine.diagnostics.rules import CERTAIN, certain
+from mlpengine.diagnostics.trial import Rows, restored
+from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.errors import UsageError
-from mlpengine.files import similar_file
+from mlpengine.files import similar_file, write_atomically
 from mlpengine.train.diagnose import facts, measure_recalls
 from mlpengine.train.model import Model, load
 from mlpengine.train.samples import read_diagnostics
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
+from .profiling import dry_run
 from .session import resolved_config
 from .streams import say
 
@@ -40,6 +46,7 @@ Examples:
   mlpengine diagnose configs/digits.yaml --set optimizer.lr=0.1 --json
   mlpengine diagnose runs/digits
   mlpengine diagnose runs/digits --plot dashboard.png
+  mlpengine diagnose runs/digits --fix better.yaml
 """
 
 
@@ -63,6 +70,12 @@ Examples:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Draw the dashboard of a RUN into this .png, .svg or .pdf file.",
 )
+@click.option(
+    "--fix",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the config with the settings that the verdicts ask for, commented.",
+)
 @click.option("--dark", is_flag=True, help="Draw it for a dark screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one line of JSON.")
 def command(
@@ -71,67 +84,99 @@ def command(
     probe_steps: int,
     rows: int,
     plot: Path | None,
+    fix: Path | None,
     dark: bool,
     as_json: bool,
 ) -> None:
     """Check the YAML file CONFIG before a long run, or read what the directory RUN went through.
 
-    Of a config: the loss at the start, units that are dead or saturated, the gradient in float64,
-    20 rows to learn by heart, learning rates that work, and some steps on trial.  Of a run: its
-    last sample, what is wrong in words, the weights' spectra, and the rows that are hardest.
+    Of a config: memory and time, the loss at the start, units that are dead or saturated, the
+    gradient in float64, 20 rows to learn by heart, learning rates that work, some steps on trial,
+    and the verdicts that are certain already.  Of a run: its last sample, what is wrong in words,
+    the weights' spectra, and the rows that are hardest.
     """
+    if fix is not None and fix.exists():
+        raise UsageError(f"--fix: must be a new file ({fix} exists)")
     if not target.exists():
         raise UsageError(f"{target}: there is no such config or run{similar_file(target)}")
     if not target.is_dir():
         if plot is not None:
             raise UsageError("diagnose: --plot draws a run; give its directory")
-        report, lines = _before(target, settings, probe_steps)
+        overrides = [parse_override(text) for text in settings]
+        report, lines, reported = _before(target, overrides, probe_steps)
     else:
         if settings:
             raise UsageError("diagnose: --set changes a config, not a run")
         if plot is not None:
             picture_format(plot)
-        report, lines = _after(target, rows, plot, dark=dark)
+        overrides = []
+        report, lines, reported = _after(target, rows, plot, dark=dark)
+    if fix is not None:
+        config = resolved_config(target) if target.is_dir() else target
+        lines += ["", _write_fix(fix, config, reported, overrides)]
     say(json.dumps(report, allow_nan=False) if as_json else "\n".join(lines))
 
 
 def _before(
-    path: Path, settings: tuple[str, ...], probe_steps: int
-) -> tuple[dict[str, Any], list[str]]:
-    """Check a config; return everything as data and as lines."""
-    experiment = build(load_config(path, [parse_override(text) for text in settings]))
+    path: Path, overrides: list[Override], probe_steps: int
+) -> tuple[dict[str, Any], list[str], list[Verdict]]:
+    """Check a config; return everything as data and as lines, and the verdicts."""
+    experiment = build(load_config(path, overrides))
     step, part = experiment.step, experiment.parts["train"]
-    rows = Rows(part.x, part.y, part.weights)
+    rows, silenced = Rows(part.x, part.y, part.weights), experiment.file.silenced
     with pinned(experiment.blas_threads):
+        with restored(step):
+            estimate = dry_run(experiment)
         checks = list(preflight(step.mlp, step.loss, rows))
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
-        diagnostics = probe(step, rows, step.batch_size, probe_steps) if probe_steps else None
-    if diagnostics and part.places:
-        diagnostics.name_row = part.places.rows.place
-    reported = verdicts(diagnostics) if diagnostics else []
+        known = facts(step, part, experiment.parts.get("validation"))
+        diagnostics = probe(step, rows, step.batch_size, probe_steps, **known)
+    reported = without(_columns(experiment), silenced)
+    reported += without(verdicts(diagnostics), silenced)
+    names = {verdict.name for verdict in reported}
+    members = len(experiment.members)
+    expected = certain(diagnostics, estimate["steps"] // members)
+    reported += [v for v in without(expected, silenced) if v.name not in names]
+    sure = [v.name for v in reported if v.name in CERTAIN]
     report = {
         "good": all(c.good for c in checks) and not reported,
+        "estimate": {key: estimate[key] for key in ("bytes", "seconds", "steps")},
+        "lr": _known(curve.suggestion),
         "checks": [c.as_dict() for c in checks],
         "lr_curve": {"lr": _plain(curve.rates), "loss": _plain(curve.losses)},
-        "probe": _sample(diagnostics) if diagnostics else None,
+        "probe": _sample(diagnostics) if probe_steps else None,
         "verdicts": [v.as_dict() for v in reported],
+        "certain": sure,
     }
-    lines = [f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks]
-    if diagnostics:
+    lines = [
+        f"{'':<5} memory {estimate['bytes']:,} bytes for a step, time about "
+        f"{estimate['seconds']:.3g} s for {plural(estimate['steps'], 'step')}",
+        *(f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks),
+    ]
+    if probe_steps:
         lines += [
             "",
             f"after {plural(probe_steps, 'step')} on trial, which are undone:",
             table(diagnostics),
             LEGEND,
         ]
-    return report, [*lines, *_spoken(reported, checks)]
+    lines += _spoken(reported, checks)
+    if sure:
+        lines.append(f"certain before a run: {', '.join(sure)}")
+    return report, lines, reported
+
+
+def _columns(experiment: Experiment) -> list[Verdict]:
+    """Return what is odd about the cells and columns of the data."""
+    file, tables = experiment.file, experiment.tables
+    return [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
 
 
 def _after(
     run: Path, count: int, plot: Path | None, *, dark: bool
-) -> tuple[dict[str, Any], list[str]]:
-    """Read a run; return everything as data and as lines."""
+) -> tuple[dict[str, Any], list[str], list[Verdict]]:
+    """Read a run; return everything as data and as lines, and the verdicts."""
     config = resolved_config(run)
     model = load(run)
     experiment = build(load_config(config), model.preprocessor)
@@ -144,7 +189,8 @@ def _after(
         measure_recalls(diagnostics, experiment.task, part, validation)
         hardest = _hardest(experiment, model, count)
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
-    reported = verdicts(diagnostics)
+    reported = [*_columns(experiment), *verdicts(diagnostics)]
+    reported = without(reported, experiment.file.silenced)
     if plot is not None:
         save_dashboard(diagnostics, plot, dark=dark, title=str(run))
     report = {
@@ -156,7 +202,16 @@ def _after(
     }
     lines = [table(diagnostics), LEGEND, *_spoken(reported, []), "", *_spectra_lines(shapes)]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
-    return report, lines
+    return report, lines, reported
+
+
+def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:
+    """Write the config with the settings that the verdicts ask for; return what was done."""
+    settings = combined_fix(reported)
+    if not settings:
+        return "no verdict asks for a setting; nothing was written"
+    write_atomically(path, fixed_config(config, reported, overrides).encode())
+    return f"wrote {path}, with {', '.join(settings)}"
 
 
 def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.measure import DEVIATION, ONE_NETWORK, Measured, measure
 from mlpengine.data import Preprocessor
-from mlpengine.diagnostics.verdict import Verdict
+from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.errors import (
     CheckpointError,
     MissingExtraError,
@@ -145,7 +145,9 @@ class Session:
         self.start = start
         self.directory, self.resumed, self.progress = directory, checkpoint, progress
         self.measured = Measured()
-        self.column_verdicts = cell_verdicts(experiment.file, experiment.tables)
+        self.column_verdicts = without(
+            cell_verdicts(experiment.file, experiment.tables), experiment.file.silenced
+        )
         if checkpoint:
             threads = checkpoint.header["environment"]["threads"]
             if experiment.step.ranks is not None:
@@ -216,7 +218,9 @@ class Session:
         else:
             self.measured = measure(experiment, self.loop)
             measured = self.measured.metrics
-            self.column_verdicts += column_verdicts(experiment.file, experiment.tables)
+            self.column_verdicts += without(
+                column_verdicts(experiment.file, experiment.tables), experiment.file.silenced
+            )
         outcome = {
             "run_dir": str(directory.path),
             "parameters": experiment.model.params.size,
@@ -265,7 +269,8 @@ class Session:
         path = self.directory.path / DIAGNOSTICS_FILE
         if settings is None:
             return None
-        return LoopDiagnostics(path, every=None if settings.every == "auto" else settings.every)
+        every = None if settings.every == "auto" else settings.every
+        return LoopDiagnostics(path, every=every, silence=settings.silence)
 
     def _tensorboard(self) -> list[Callback]:
         setting = self.experiment.file.config.report.tensorboard

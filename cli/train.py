@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import Experiment, build
-from mlpengine.errors import RunError, UsageError
+from mlpengine.config.fixing import fix_overrides
+from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.model import Model, load
 from mlpengine.train.ranks import Ranks
@@ -18,6 +20,7 @@ from mlpengine.train.run_directory import RunDirectory
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
+from .compare import comparison
 from .outcome import report, shortest
 from .pictures import pictures
 from .profiling import Profiler, dry_run
@@ -32,6 +35,7 @@ Examples:
   mlpengine train configs/digits.yaml
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --seed 7 --json
+  mlpengine train configs/digits.yaml --fix
   mlpengine train configs/digits.yaml --dry-run
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
@@ -70,6 +74,11 @@ Examples:
     "--seeds", type=click.IntRange(2), help="Short for --set training.seeds=N: mean and spread."
 )
 @click.option("--mpi", is_flag=True, help="Several ranks, under a launcher other than mpiexec.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Train once more with the settings that the verdicts ask for, and compare the two runs.",
+)
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
@@ -85,6 +94,7 @@ def command(
     seed: int | None,
     seeds: int | None,
     mpi: bool,
+    fix: bool,
     dry_run: bool,
     profile: bool,
     verbose: bool,
@@ -109,8 +119,10 @@ def command(
             raise UsageError("--resume: a run goes on as it began; give --epochs or nothing else")
         if resume is None and config is None and origin is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
-        if ranks and (dry_run or profile):
-            raise UsageError("--dry-run, --profile: need one process (got mpiexec)")
+        if ranks and (dry_run or profile or fix):
+            raise UsageError("--dry-run, --profile, --fix: need one process (got mpiexec)")
+        if fix and (resume is not None or dry_run):
+            raise UsageError("--fix: needs a new run (got --resume or --dry-run)")
         overrides = given_overrides(settings, epochs, seed, seeds)
         model = None if origin is None else load(origin)
         return Start(config or resume or _config_of(origin), overrides, out, model)
@@ -131,7 +143,11 @@ def command(
         else:
             callbacks = progress(quiet, verbose)
             session = on_all(ranks, lambda: begin.session(experiment, callbacks, opened))
-            run(session, state, ranks, profile=profile, quiet=quiet, as_json=as_json)
+            shown = Shown(profile, quiet, as_json)
+            if fix:
+                run_and_fix(begin, session, state, progress(quiet, verbose), shown)
+            else:
+                run(session, state, ranks, shown)
     leave(state)
 
 
@@ -273,19 +289,19 @@ def _longer(
     return overrides
 
 
-def run(
-    session: Session,
-    state: Stopping,
-    ranks: Ranks | None,
-    *,
-    profile: bool,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+class Shown(NamedTuple):
+    """What a run shows: where the time went, nothing on stderr, the result as JSON."""
+
+    profile: bool
+    quiet: bool
+    as_json: bool
+
+
+def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
     """Run a session to its end, print the result, and draw the pictures after that."""
     experiment = session.experiment
-    profiler = Profiler(session) if profile else None
-    if not quiet:
+    profiler = Profiler(session) if shown.profile else None
+    if not shown.quiet:
         say(opening(experiment, session), err=True)
     state.attach(session.loop.stop)
     with closing(session), pinned(experiment.blas_threads):
@@ -295,13 +311,53 @@ def run(
         if profiler:
             profiler.saved()
         with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
-            say(json.dumps(outcome) if as_json else report(session, result, outcome))
+            say(json.dumps(outcome) if shown.as_json else report(session, result, outcome))
         files = [] if state.code else pictures(session, result)
-    if files and not as_json:
+    if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))
     if profiler:
         say(profiler.table(), err=True)
+
+
+def run_and_fix(
+    begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
+) -> None:
+    """Run a session, and once more with the settings that its verdicts ask for; compare both.
+
+    A first run that failed is run again, too, if its verdicts ask for settings.  With JSON the
+    output has a line for each run and one for the comparison.
+    """
+    first, failure = session.directory.path, None
+    try:
+        run(session, state, None, shown)
+    except NumericalError as error:
+        failure = error
+    fixes = [] if state.code else fix_overrides(session.experiment.file, session.verdicts())
+    if failure and not fixes:
+        raise failure
+    if failure:
+        say(f"failed   {failure}", err=True)
+    if not fixes:
+        if not shown.quiet and not state.code:
+            say("fix      no verdict asks for a setting", err=True)
+        return
+    if not shown.quiet:
+        texts = (f"{'.'.join(one.path)}={one.text}" for one in fixes)
+        say(f"fix      {' '.join(texts)}", err=True)
+    again = replace(
+        begin,
+        overrides=[*begin.overrides, *fixes],
+        out=first.with_name(f"{first.name}-fixed"),
+    )
+    with ExitStack() as opened:
+        other = again.session(again.build(), callbacks, opened)
+        run(other, state, None, shown)
+    if failure or state.code:
+        return
+    data, lines = comparison(shortest(first), shortest(other.directory.path))
+    with suppress(BrokenPipeError):
+        say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
 
 
 def opening(experiment: Experiment, session: Session | None = None) -> str:

@@ -15,12 +15,16 @@ from typing import Self
 
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import MissingExtraError, UsageError
+from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
 
 try:
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboard.compat.proto.types_pb2 import DataType
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 except ImportError as error:
     raise MissingExtraError("mlpengine.tensorboard", "tensorboard") from error
@@ -33,8 +37,8 @@ class TensorBoard(Callback):
     ``epoch/gradient_norm`` and ``epoch/samples_per_second``.  Every `every` steps: ``step/loss``,
     ``step/gradient_norm`` and ``step/lr`` of that step.  Samples of `LoopDiagnostics`, where the
     loop has it, come as ``<quantity>/<layer>`` or ``<quantity>/net``.  The step of each scalar is
-    the number of steps made.  A resumed run writes another file, which hides the scalars that an
-    earlier one wrote after the checkpoint.
+    the number of steps made.  The verdicts come as text in the end.  A resumed run writes another
+    file, which hides the scalars that an earlier one wrote after the checkpoint.
 
     Call `close`, or use it as a context manager, if the loop may end with an error.
     Raises: UsageError for a path that is not UTF-8, which TensorBoard cannot open.
@@ -94,8 +98,26 @@ class TensorBoard(Callback):
             self._writer.flush()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
-        """Close the event file."""
+        """Write the verdicts as text, and close the event file."""
+        diagnostics = loop.callback("diagnostics")
+        if isinstance(diagnostics, LoopDiagnostics):
+            lines = (f"- **{verdict.name}**: {verdict}" for verdict in diagnostics.verdicts())
+            self.add_text(loop.steps, "verdicts", "\n".join(lines) or "nothing unusual")
         self.close()
+
+    def add_text(self, step: int, name: str, text: str) -> None:
+        """Write a text, which TensorBoard shows as Markdown."""
+        plugin = SummaryMetadata.PluginData(plugin_name="text")
+        value = Summary.Value(
+            tag=name,
+            metadata=SummaryMetadata(plugin_data=plugin),
+            tensor=TensorProto(
+                dtype=DataType.DT_STRING,
+                string_val=[text.encode()],
+                tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
+            ),
+        )
+        self._write(Event(step=step, summary=Summary(value=[value])))
 
     def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write scalars by name; those that are not finite are left out."""

@@ -482,3 +482,12 @@ def test_importances_are_of_rows_that_did_not_train(held_out):
         MlpRegressor((2,), epochs=1, folds=3, warm_start=True).fit(x, y)
     with pytest.raises(UsageError, match="folds: ranks share one network"):
         MlpRegressor((2,), epochs=1, folds=3, comm=object()).fit(x, y)
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_a_fit_has_verdicts_with_fixes(folds):
+    x, y = load_iris(return_X_y=True)
+    slow = MlpClassifier(16, lr=1e-7, epochs=6, folds=folds, random_state=0)
+    (verdict,) = slow.fit(x, y).verdicts_
+    assert (verdict.name, list(verdict.fix)) == ("lr_low", ["optimizer.lr"])
+    assert MlpClassifier(16, lr=5e-3, epochs=40, random_state=0).fit(x, y).verdicts_ == []

@@ -131,3 +131,12 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.delitem(sys.modules, "mlpengine.tensorboard")
     with pytest.raises(MissingExtraError, match=r"pip install 'mlpengine\[tensorboard\]'"):
         import mlpengine.tensorboard  # noqa: F401
+
+
+def test_verdicts_are_a_text(tmp_path):
+    make_loop([LoopDiagnostics(every=1), TensorBoard(tmp_path)], lr=10.0, epochs=6).run()
+    reader = EventAccumulator(str(tmp_path))
+    reader.Reload()
+    (event,) = reader.Tensors("verdicts")
+    assert event.tensor_proto.string_val[0].decode().startswith("- **lr_high**: layer ")
+    assert reader.summary_metadata["verdicts"].plugin_data.plugin_name == "text"

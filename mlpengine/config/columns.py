@@ -1,14 +1,16 @@
 """What is odd about the columns of a run: single cells, and columns that tell the target."""
 
+from pathlib import Path
+
 import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.data import Leak
-from mlpengine.data.checks import CORRECT, KEEP_IF
+from mlpengine.data.checks import CORRECT
 from mlpengine.data.leaks import ANSWER, find_leak, find_leaks
 from mlpengine.data.outliers import FAR, find_outliers
-from mlpengine.diagnostics.verdict import Verdict
+from mlpengine.diagnostics.verdict import Verdict, brief, percent
 
 SAMPLE_ROWS = 10_000
 """Number of evenly spaced training rows that are examined, to limit the time at a run's end."""
@@ -21,10 +23,15 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     table, rows = tables.parts["train"]
     target = tables.preprocessor.target
     names = [*tables.preprocessor.kinds, *(target.columns if target else [])]
-    return [
-        Verdict("outlier", None, o.text, o.times, FAR, f"{CORRECT}, or leave the row out")
-        for o in find_outliers(tables.preprocessor.with_computed(table), names, rows)
-    ]
+    outliers = find_outliers(tables.preprocessor.with_computed(table), names, rows)
+    name = Path(table.source).name  # of the file, since a path may be long
+    return [_outlier(name + o.text.removeprefix(table.source), o.times) for o in outliers]
+
+
+def _outlier(text: str, times: float) -> Verdict:
+    finding, advice = f"{brief(text, 100)} (guide {FAR:g})", f"{CORRECT}, or leave the row out"
+    no_fix = "the cell must be checked"
+    return Verdict("outlier", None, finding, times, FAR, advice, no_fix=no_fix)
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
@@ -38,20 +45,29 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
     sample = tables.preprocessor.with_computed(sample)
     used = find_leaks(sample, list(tables.preprocessor.kinds), values, task or "regression")
-    dropped = [
-        find_leak(name, sample[name], values, task or "regression")
-        for name in file.config.data.drop
-    ]
+    drop = file.config.data.drop
+    dropped = [find_leak(name, sample[name], values, task or "regression") for name in drop]
     return [
-        *(_verdict(leak, "") for leak in used),
-        *(_verdict(leak, " (left out)") for leak in dropped if leak and not leak.is_target),
+        *(_used(leak, [*drop, leak.column]) for leak in used),
+        *(_dropped(leak) for leak in dropped if leak and not leak.is_target),
     ]
 
 
-def _verdict(leak: Leak, note: str) -> Verdict:
-    if note:
-        advice = "take it out of data.drop if it is known when you predict"
-    else:
-        advice = "list it under data.drop" if leak.is_target else KEEP_IF
-    finding = f"column {leak.column!r}{note}: {leak.reason}"
-    return Verdict("column", None, finding, leak.share, ANSWER, advice)
+def _used(leak: Leak, drop: list[str]) -> Verdict:
+    """Return the verdict on a feature; `drop` are the columns to drop with it."""
+    advice = "list it under data.drop"
+    if not leak.is_target:
+        advice += ", unless it is known when you predict"
+    finding = _described(leak, "")
+    return Verdict("leak", None, finding, leak.share, ANSWER, advice, {"data.drop": drop})
+
+
+def _dropped(leak: Leak) -> Verdict:
+    advice, no_fix = "take it out of data.drop if it is known when you predict", "it is left out"
+    finding = _described(leak, " (left out)")
+    return Verdict("leak", None, finding, leak.share, ANSWER, advice, no_fix=no_fix)
+
+
+def _described(leak: Leak, note: str) -> str:
+    reason = f"{brief(leak.reason, 52)} (guide {percent(ANSWER)})"
+    return f"column {brief(leak.column, 20)!r}{note}: {reason}"

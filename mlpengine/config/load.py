@@ -42,6 +42,11 @@ class ConfigFile:
         """Name of the run: the config's, or the file's without its extension."""
         return self.config.name or self.path.stem
 
+    @property
+    def silenced(self) -> list[str]:
+        """Names of the verdicts that the config leaves out."""
+        return self.config.diagnostics.silence if self.config.diagnostics else []
+
     def find(self, source: str) -> Path | None:
         """Return a data file beside the config or in the working directory, or None."""
         for candidate in (self.path.parent / source, Path(source)):
@@ -55,6 +60,14 @@ class ConfigFile:
         The result is a config with the same meaning in every directory.  The section `sweep` is
         left out: a run is one trial.
         """
+        yaml: Any = YAML(typ="safe", pure=True)
+        text = StringIO()
+        yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = None, False
+        yaml.dump(self.plain(), text)
+        return text.getvalue()
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings that `resolved` writes."""
         plain = self.config.model_dump(exclude={"sweep"})
         plain["name"] = self.name
         plain["data"]["split"]["validation"] = self.config.validation_share
@@ -65,11 +78,7 @@ class ConfigFile:
         if plain["data"]["stream"]:
             directory = Path(plain["data"]["stream"]["directory"])
             plain["data"]["stream"]["directory"] = str(directory.absolute())
-        yaml: Any = YAML(typ="safe", pure=True)
-        text = StringIO()
-        yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = None, False
-        yaml.dump(plain, text)
-        return text.getvalue()
+        return plain
 
     def wrong(self, path: KeyPath, text: str) -> ConfigError:
         """Return the error for a value that does not fit, with its file and line."""

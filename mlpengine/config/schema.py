@@ -24,6 +24,7 @@ from mlpengine.config.options import (
     rule,
 )
 from mlpengine.config.sweep import SweepSection
+from mlpengine.diagnostics.verdict import NAMES as VERDICTS
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import FormulaActivation
@@ -60,6 +61,11 @@ InitializerName = Annotated[
     str,
     AfterValidator(lambda text: known(text, INITIALIZERS)),
     WithJsonSchema({"enum": list(INITIALIZERS)}),
+]
+VerdictName = Annotated[
+    str,
+    AfterValidator(lambda text: known(text, VERDICTS)),
+    WithJsonSchema({"enum": list(VERDICTS)}),
 ]
 
 SWITCH = Short(
@@ -405,6 +411,9 @@ class DiagnosticsSection(Section):
 
     every: Literal["auto"] | Count = Field(
         default="auto", description="Steps between two samples; auto: as many as cost under 2 %."
+    )
+    silence: Annotated[list[VerdictName], NAME_OR_NAMES] = Field(
+        default=[], description="Names of verdicts to leave out."
     )
 
 

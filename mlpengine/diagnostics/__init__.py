@@ -25,12 +25,13 @@ from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rows import example_norms, row_losses
 from mlpengine.diagnostics.rules import verdicts
-from mlpengine.diagnostics.verdict import Verdict
+from mlpengine.diagnostics.verdict import Verdict, combined_fix
 
 __all__ = [
     "Diagnostics",
     "Verdict",
     "baseline_loss",
+    "combined_fix",
     "example_norms",
     "loss_of_zeros",
     "row_losses",

@@ -173,18 +173,21 @@ def _learn_by_heart(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit
     return value
 
 
-def probe(step: Step, rows: Rows, batch_size: int, steps: int) -> Diagnostics:
-    """Train for some steps with diagnostics; everything is restored."""
+def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
+    """Train for some steps with diagnostics; everything is restored.
+
+    `known` are further arguments of `Diagnostics`, such as the names of features.
+    """
     outputs = step.mlp.sizes[-1]
-    diagnostics = Diagnostics(
-        step.mlp,
-        every=max(1, min(50, steps // 10)),
-        steps_per_epoch=-(-len(rows) // batch_size),
-        loss=step.loss,
-        optimizer=step.optimizer,
-        baseline=baseline_loss(step.loss, rows.y, outputs, rows.weights),
-        feature_sizes=feature_sizes(rows.sample(CHECKED_ROWS).x),
-    )
+    arguments: dict[str, Any] = {
+        "steps_per_epoch": -(-len(rows) // batch_size),
+        "loss": step.loss,
+        "optimizer": step.optimizer,
+        "baseline": baseline_loss(step.loss, rows.y, outputs, rows.weights),
+        "feature_sizes": feature_sizes(rows.sample(CHECKED_ROWS).x),
+    }
+    every = max(1, min(50, steps // 10))
+    diagnostics = Diagnostics(step.mlp, every=every, **{**arguments, **known})
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
         batches, losses = rows.batches(batch_size, seed=1), []
         for number in range(1, steps + 1):

@@ -24,7 +24,7 @@ from mlpengine.diagnostics.readings import (
     worst,
 )
 from mlpengine.diagnostics.units import ROWS
-from mlpengine.diagnostics.verdict import Verdict, percent, power
+from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.wording import plural
 
 GUIDE_RATIO = 1e-3
@@ -83,7 +83,7 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
     finding = (
-        f"one value in ten of feature {diagnostics.feature_names[number]!r} is beyond "
+        f"a tenth of feature {brief(diagnostics.feature_names[number], 24)!r} is beyond "
         f"{power(largest)} (guide 1 to 3; {plural(large, 'feature')} above {power(LARGE_FEATURE)})"
     )
     return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice, fix)
@@ -104,7 +104,7 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
     """A layer of zeros passes no gradient to the layers before it."""
     for number, weight in enumerate(diagnostics.mlp.weights):
         if number + 1 < len(diagnostics.mlp.weights) and not weight.any():
-            finding = "all weights are 0: its units stay equal, and earlier layers learn nothing"
+            finding = "100 % of the weights are 0 (guide 0 %), so that earlier layers learn nothing"
             advice, fix = "choose another initializer", {"model.initializer": None}
             return Verdict("no_gradient", number, finding, 0.0, 0.0, advice, fix)
     return None
@@ -136,12 +136,15 @@ def start_advice(size: float) -> str:
 def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     """The run ended at a number that is not finite, or left out the steps that had one."""
     skipped = diagnostics.skipped
-    finding = f"{plural(skipped, 'step')} had numbers that are not finite and had no update"
+    finding = f"{plural(skipped, 'step')} had numbers that are not finite (guide 0), and no update"
+    if diagnostics.failure:
+        place = diagnostics.failure.replace("loss and gradients must be finite ", "")
+        finding = f"{brief(place, 90)} (guide 0)"
     if not (diagnostics.failure or skipped):
         return None
-    advice = "look at the rows it names, lower lr, or clip the gradients"
+    advice = "look at the rows named, lower lr, or clip gradients"
     fix = {"training.on_nonfinite": "skip", "training.clip_norm": 1.0}
-    return Verdict("nonfinite", None, diagnostics.failure or finding, skipped, 0.0, advice, fix)
+    return Verdict("nonfinite", None, finding, skipped, 0.0, advice, fix)
 
 
 def lr_high(diagnostics: Diagnostics) -> Verdict | None:
@@ -171,7 +174,8 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
     if not (share > CLIPPED and coefficient < COEFFICIENT):
         return None
     finding = (
-        f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient"
+        f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient "
+        f"(guide {COEFFICIENT:g} or more)"
     )
     advice = f"raise clip_norm (the norm is usually {power(median(norms))})"
     fix = {"training.clip_norm": rounded(median(norms))}
@@ -201,8 +205,11 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
         return None
     ratios = diagnostics.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
-    finding = f"{percent(share)} of the units fired on none of {ROWS} or more rows"
-    advice = f"lower lr (update ratio up to {power(largest)}, guide {GUIDE_RATIO})"
+    finding = (
+        f"{percent(share)} of the units fired on none of {ROWS} or more rows (guide below "
+        f"{percent(DEAD)})"
+    )
+    advice = f"lower lr (update ratio up to {power(largest)})"
     if not largest > 10 * GUIDE_RATIO:
         advice = "look at the initial weights and biases"
     advice, fix = f"{advice} or use leaky_relu", {"model.activation": "leaky_relu"}
@@ -230,7 +237,10 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
     number, share = worst(shares)
     if not share > SATURATED:
         return None
-    finding = f"{percent(share)} of the activations are beyond 0.97 of their range"
+    finding = (
+        f"{percent(share)} of the activations are beyond 0.97 of their range (guide below "
+        f"{percent(SATURATED)})"
+    )
     advice = "make the initial weights or the features smaller, or lower lr"
     return Verdict("saturated", number, finding, share, SATURATED, advice, UNSATURATED)
 
@@ -242,10 +252,10 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
         return None
     times = power(10.0 ** abs(slope))
     if slope < 0:
-        finding = f"its gradient is {times} times smaller than that of the last layer"
-        advice = "use relu or gelu, fewer layers, or an initializer that suits the activation"
+        finding = f"its gradient is {times} times smaller than the last layer's (guide up to 100)"
+        advice = "use relu, fewer layers, or an initializer that suits the activation"
         return Verdict("vanishing", 0, finding, slope, -STEEP, advice, UNSATURATED)
-    finding = f"its gradient is {times} times larger than that of the last layer"
+    finding = f"its gradient is {times} times larger than the last layer's (guide up to 100)"
     advice = "make the initial weights smaller, or clip the gradients"
     fix = {"training.clip_norm": 1.0}
     return Verdict("exploding", 0, finding, slope, STEEP, advice, fix)
@@ -260,7 +270,7 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
     share = median(spreads[1]) / median(spreads[0]) if median(spreads[0]) > 0 else nan
     if not share < SMALL_SIGNAL:
         return None
-    finding = f"its activations began at {power(share)} times the size of those of layer 0"
+    finding = f"its activations began at {power(share)} times those of layer 0 (guide 0.1 to 1)"
     advice = "use an initializer that suits the activation (model.initializer), or fewer layers"
     return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, UNSATURATED)
 
@@ -278,8 +288,8 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         return None
     largest = max(spikes, key=lambda spike: spike.times)
     finding = (
-        f"step {largest.step} had {power(largest.times)} times the usual gradient norm, "
-        f"{percent(largest.share)} of it from {diagnostics.name_row(largest.row)}"
+        f"step {largest.step} had {power(largest.times)} times the usual gradient norm (guide "
+        f"{OUTLIER_TIMES:g}), {percent(largest.share)} from {diagnostics.name_row(largest.row)}"
     )
     advice = "look at that row for a wrong value, or clip the gradients"
     fix = {"training.clip_norm": rounded(largest.norm / largest.times)}
@@ -291,7 +301,10 @@ def unsteady(diagnostics: Diagnostics) -> Verdict | None:
     share = diagnostics.spikes.count / max(diagnostics.spikes.steps, 1)
     if not share > SPIKES:
         return None
-    finding = f"{percent(share)} of the steps had several times the usual gradient norm"
+    finding = (
+        f"{percent(share)} of the steps had several times the usual gradient norm (guide up to "
+        f"{percent(SPIKES)})"
+    )
     advice, fix = "lower lr or clip the gradients", lr_fix(diagnostics, 0.3)
     return Verdict("spikes", None, finding, share, SPIKES, advice, fix, unknown(fix))
 
@@ -341,6 +354,20 @@ RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
     (run.noise_scale, SCALES | STEPS | BROKEN | {"few_steps"}),
 )
 """The rules, and for each the verdicts that explain what it would report."""
+
+CERTAIN = SCALES | {
+    "output_clamped", "no_gradient", "eps_large", "momentum_high", "few_steps", "leak", "shifted"
+}  # fmt: skip
+"""Verdicts that are certain before a run: they follow from its data and settings."""
+
+
+def certain(diagnostics: Diagnostics, steps: int) -> list[Verdict]:
+    """Return the verdicts that are certain of a run of `steps` steps, from a probe of it."""
+    rules = (run.momentum_high, run.few_steps)
+    expected = [rule(diagnostics, planned=steps) for rule in rules]
+    known = [v for v in verdicts(diagnostics) if v.name in CERTAIN]
+    return [*known, *(v for v in expected if v and v.name not in {k.name for k in known})]
+
 
 LAST_RESORT: Rule = run.nothing_learned
 """Applies only where no other rule does."""

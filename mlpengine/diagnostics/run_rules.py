@@ -47,6 +47,8 @@ RARE_SHARE, RECALL = 0.5, 0.02
 FEW_STEPS, FEW_STEPS_FALL, FEW_STEPS_SHARE = 150, 0.05, 0.6
 """Least number of steps for a run whose loss still fell by this much over its last quarter and ends
 above this share of a constant prediction's loss.  Healthy: 80 steps, 0.06, 0.5."""
+FAR_TOO_FEW_STEPS = 40
+"""Number of steps that is too low for any run, so that it is reported before the run."""
 FALL, RELATIVE_FALL = 0.08, 0.22  # healthy: up to 0.12 and 0.19
 """Fall of the loss over the last quarter of the epochs, in constant predictions and in units of the
 last loss, that shows that a run ended too early."""
@@ -73,7 +75,7 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     last, advice = diagnostics.columns.layers - 1, "leave the output activation out"
     no_fix = "a config has no output activation"
     if diagnostics.loss_name in LOGITS:
-        finding = f"the output passes {activation.name}, but {diagnostics.loss_name} takes logits"
+        finding = f"1 {activation.name} (guide 0) precedes {diagnostics.loss_name} of logits"
         return Verdict("output_clamped", last, finding, 1.0, 0.0, advice, no_fix=no_fix)
     low, high = RANGES.get(activation.name, (-np.inf, np.inf))
     lowest, highest = diagnostics.target_range
@@ -81,28 +83,32 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     if not outside > 1e-6 * (highest - lowest):
         return None
     finding = (
-        f"{activation.name} reaches {low:g} to {high:g}, but targets lie between {power(lowest)} "
-        f"and {power(highest)}"
+        f"{activation.name} reaches {low:g} to {high:g} (guide: the targets lie from "
+        f"{power(lowest)} to {power(highest)})"
     )
     return Verdict("output_clamped", last, finding, outside, 0.0, advice, no_fix=no_fix)
 
 
-def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
-    """Momentum averages gradients over too many steps: the loss swings or does not fall."""
+def momentum_high(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
+    """Momentum averages gradients over too many steps: the loss swings or does not fall.
+
+    Before a run of `planned` steps only the number of steps counts.
+    """
     optimizer = diagnostics.optimizer
     betas = getattr(optimizer, "betas", None)
     momentum = betas[0] if betas else getattr(optimizer, "momentum", 0.0)
     losses = np.array([train for train, _ in diagnostics.epochs])
-    if not momentum > LARGE_MOMENTUM or not losses.size:
+    if not momentum > LARGE_MOMENTUM or not (losses.size or planned):
         return None
-    rise = float((losses - np.minimum.accumulate(losses)).max())
+    steps = planned or total_steps(diagnostics)
+    slow = steps < 10 / (1 - momentum)
+    rise = 0.0 if planned else float((losses - np.minimum.accumulate(losses)).max())
     swings = rise > SWINGS * diagnostics.baseline
-    slow = total_steps(diagnostics) < 10 / (1 - momentum)
-    if not (swings or slow or stuck(diagnostics)):
+    if not (slow or swings or (not planned and stuck(diagnostics))):
         return None
     finding = (
-        f"momentum of {momentum:g} averages over {power(1 / (1 - momentum))} of "
-        f"{plural(total_steps(diagnostics), 'step')}"
+        f"momentum of {momentum:g} (guide up to {LARGE_MOMENTUM:g}) averages over "
+        f"{power(1 / (1 - momentum))} of {plural(steps, 'step')}"
     )
     fix = {"optimizer.betas": [0.9, betas[1]]} if betas else {"optimizer.momentum": 0.9}
     advice = "lower it to 0.9"
@@ -116,10 +122,10 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (dropout > LARGE_DROPOUT and share > LEARNED):
         return None
     finding = (
-        f"dropout of {dropout:g} leaves the training loss at {power(share)} times that of a "
-        f"constant prediction"
+        f"dropout of {dropout:g} (guide up to 0.5) leaves the training loss at {power(share)} "
+        "times that of a constant prediction"
     )
-    advice, fix = "lower it (model.dropout, 0.5 at most)", {"model.dropout": 0.2}
+    advice, fix = "lower it (model.dropout)", {"model.dropout": 0.2}
     return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice, fix)
 
 
@@ -130,12 +136,11 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (exponent > LARGE_DECAY and training_share(diagnostics) > FITTED):
         return None
     finding = (
-        f"weight decay of {decay:g} shrinks a weight without gradient to e^-{power(exponent)} over "
-        f"the run, and the training loss stays at {power(training_share(diagnostics))} times that "
-        "of a constant prediction"
+        f"weight decay of {decay:g} alone shrinks weights to e^-{power(exponent)} over the run "
+        f"(guide e^-{LARGE_DECAY:g}), and hardly anything is learned"
     )
     lower = rounded(0.1 * decay / exponent)
-    advice = f"lower it (optimizer.weight_decay, to about {lower:g})"
+    advice = f"lower optimizer.weight_decay to {lower:g}"
     fix = {"optimizer.weight_decay": lower}
     return Verdict("decay_high", None, finding, exponent, LARGE_DECAY, advice, fix)
 
@@ -148,7 +153,10 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     times = eps / usual if usual > 0 else 0.0
     if not times > LARGE_EPS:
         return None
-    finding = f"eps of {eps:g} is {power(times)} times the usual gradient of a weight"
+    finding = (
+        f"eps of {eps:g} is {power(times)} times the usual gradient of a weight (guide up to "
+        f"{LARGE_EPS:g})"
+    )
     advice, fix = "lower it (optimizer.eps, 1e-8)", {"optimizer.eps": 1e-8}
     return Verdict("eps_large", None, finding, times, LARGE_EPS, advice, fix)
 
@@ -166,10 +174,10 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     if not (unrelated and learned < LEARNED and share - learned > GAP):
         return None
     finding = (
-        f"the training loss fell to {power(diagnostics.epochs[-1][0])}, but the validation loss is "
-        f"usually {power(share * constant)}, where a constant prediction has {power(constant)}"
+        f"the training loss fell to {power(diagnostics.epochs[-1][0])}, but the validation loss "
+        f"stays at {power(share * constant)} (guide: a constant prediction's {power(constant)})"
     )
-    advice = "the training rows are memorized: check that labels belong to their rows"
+    advice = "check that labels belong to their rows"
     no_fix = "the data must be checked"
     return Verdict("labels", None, finding, share, LEARNED, advice, no_fix=no_fix)
 
@@ -189,10 +197,10 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     if not (rise > RISE * scale and rise > RELATIVE_RISE * lowest and fitted):
         return None
     finding = (
-        f"the validation loss rose from {power(lowest)} in epoch {best + 1} to {power(final)}, "
-        "while the training loss fell on"
+        f"the validation loss rose from {power(lowest)} in epoch {best + 1} to {power(final)} "
+        f"(guide {percent(RELATIVE_RISE)}) while the training loss fell"
     )
-    advice = "stop early, or use fewer units, dropout, weight decay or more rows"
+    advice = "stop early, or use fewer units, dropout, decay, more rows"
     fix = {"training.early_stopping": True}
     return Verdict("overfitting", None, finding, rise / scale, RISE, advice, fix)
 
@@ -208,18 +216,22 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     number = int(np.argmax(np.where(rare, counts, -1)))
     finding = (
         f"class {number}, {counts[number]} of {plural(int(counts.sum()), 'training row')}, is "
-        f"predicted for {percent(recalls[number])} of its rows"
+        f"predicted for {percent(recalls[number])} of its rows (guide above {percent(RECALL)})"
     )
     advice = "use class weights (data.class_weights: balanced)"
     fix = {"data.class_weights": "balanced"}
     return Verdict("imbalance", None, finding, float(recalls[number]), RECALL, advice, fix)
 
 
-def few_steps(diagnostics: Diagnostics) -> Verdict | None:
-    """The whole run has too few updates, and the loss still falls."""
-    steps, batch = total_steps(diagnostics), diagnostics.batch_size
-    falls = fall(diagnostics)[0] > FEW_STEPS_FALL
-    if not (steps < FEW_STEPS and falls and training_share(diagnostics) > FEW_STEPS_SHARE):
+def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
+    """The whole run has too few updates, and the loss still falls.
+
+    Before a run of `planned` steps only the number of steps counts.
+    """
+    steps, batch = planned or total_steps(diagnostics), diagnostics.batch_size
+    unlearned = training_share(diagnostics) > FEW_STEPS_SHARE
+    falls = not planned and fall(diagnostics)[0] > FEW_STEPS_FALL
+    if not (planned < FAR_TOO_FEW_STEPS if planned else steps < FEW_STEPS and falls and unlearned):
         return None
     rows = max(1, min(batch // 4, batch * steps // (2 * FEW_STEPS)))
     finding = f"the whole run was {plural(steps, 'step')} (guide {FEW_STEPS} or more)"
@@ -234,8 +246,8 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     if epochs < 2 * MIN_EPOCHS or not (last > FALL and relative > RELATIVE_FALL):
         return None
     finding = (
-        f"the loss still fell by {percent(last)} of that of a constant prediction over the last "
-        f"quarter of {epochs} epochs"
+        f"over the last quarter of {epochs} epochs the loss fell by {percent(last)} of that of a "
+        f"constant prediction (guide {percent(FALL)})"
     )
     advice, fix = "train longer (training.epochs), or raise lr", {"training.epochs": 3 * epochs}
     return Verdict("unfinished", None, finding, last, FALL, advice, fix)
@@ -250,8 +262,8 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     finding = (
-        f"the batch size of {batch} is {power(times)} times the gradient noise scale "
-        f"({power(scale)} rows)"
+        f"the batch of {batch} rows is {power(times)} times the gradient noise scale of "
+        f"{power(scale)} (guide up to {LARGE_BATCH:g})"
     )
     advice = f"batches of {rows} rows learn more per row (training.batch_size)"
     fix = {"training.batch_size": rows}
@@ -264,8 +276,8 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
         return None
     train = diagnostics.epochs[-1][0]
     finding = (
-        f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is {power(train)}, "
-        f"that of a constant prediction {power(diagnostics.baseline)}"
+        f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is {power(train)} "
+        f"(guide: below a constant prediction's {power(diagnostics.baseline)})"
     )
     advice = "check that the target depends on the features, and try other lr"
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"

@@ -1,9 +1,46 @@
-"""`Verdict`, and the format of its numbers."""
+"""`Verdict`, the settings that follow from several, and the format of numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
+
+NAMES = (
+    "clip_low",
+    "dead",
+    "decay_high",
+    "dropout_high",
+    "eps_large",
+    "exploding",
+    "few_steps",
+    "imbalance",
+    "input_scale",
+    "labels",
+    "leak",
+    "lr_high",
+    "lr_low",
+    "momentum_high",
+    "no_gradient",
+    "noise_scale",
+    "noisy_labels",
+    "nonfinite",
+    "nothing_learned",
+    "outlier",
+    "output_clamped",
+    "overfitting",
+    "saturated",
+    "shifted",
+    "spikes",
+    "start",
+    "target_scale",
+    "underfitting",
+    "unfinished",
+    "vanishing",
+)
+"""The names of all verdicts."""
+
+MAX_TEXT = 159
+"""Greatest length of the text of a verdict."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +62,39 @@ class Verdict:
 
     def __str__(self) -> str:
         where = "" if self.layer is None else f"layer {self.layer}: "
-        return f"{where}{self.finding} - {self.advice}"
+        length = MAX_TEXT - len(where) - len(" - ") - len(self.advice)
+        return f"{where}{brief(self.finding, length)} - {self.advice}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
         plain = {k: _json_able(v) for k, v in asdict(self).items()}
         return {**plain, "text": str(self)}
+
+
+def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
+    """Return the settings that the verdicts ask for by dotted key, each with its first verdict.
+
+    Of two values for one key the first counts, since causes come first; columns to drop add up.
+    """
+    settings: dict[str, tuple[Any, Verdict]] = {}
+    for verdict in verdicts:
+        for key, value in (verdict.fix or {}).items():
+            if key == "data.drop" and key in settings:
+                earlier, first = settings[key]
+                settings[key] = list(dict.fromkeys([*earlier, *value])), first
+            else:
+                settings.setdefault(key, (value, verdict))
+    return settings
+
+
+def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> list[Verdict]:
+    """Return the verdicts whose names are not silenced."""
+    return [verdict for verdict in verdicts if verdict.name not in silenced]
+
+
+def brief(text: str, length: int) -> str:
+    """Return a text in at most `length` characters; the end of a longer one is left out."""
+    return text if len(text) <= length else text[: max(0, length - 3)] + "..."
 
 
 def _json_able(value: Any) -> Any:

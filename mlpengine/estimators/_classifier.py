@@ -28,6 +28,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes_: the labels, sorted, in the order of the columns of `predict_proba`; of several
             labels the numbers of the columns.
         n_iter_: number of epochs, or of calls of `partial_fit`.
+        verdicts_: what is wrong with the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: by epoch, the latter only with early stopping.
         best_epoch_: the epoch whose weights were kept.
         mlp_, mlps_: the `Mlp`, of several the first; all of them.

@@ -30,6 +30,7 @@ from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals
+from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.executors import choose_backend
@@ -253,6 +254,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             steps = -(-len(train) // chosen.batch_size)
             self._learner = self._fresh_learner(x, y, seed, chosen, train, steps)
             self._further = ()
+        diagnostics = LoopDiagnostics()
         tasks: list[Callback] = [PrintEpochs()] if self.verbose else []
         watched = False
         if hasattr(self, "set_callbacks"):
@@ -267,6 +269,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         loop: Loop | EnsembleLoop
         if folds is None:
             held_out = self._part(x, y, weights, validation) if len(validation) else None
+            tasks.append(diagnostics)
             loop = self._loop(self._learner, chosen, part, held_out, seed, weighted, tasks)
         else:
             held_out = part
@@ -278,6 +281,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                     part.rows(np.flatnonzero(folds == k)),
                     SEEDS_APART * seed + k,
                     weighted,
+                    [] if k else [diagnostics],
                     rows=np.flatnonzero(folds != k),
                 )
                 for k, (learner, own) in enumerate(members)
@@ -285,6 +289,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             loop = EnsembleLoop(loops, threads=self.threads, callbacks=tasks)
         with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
+            self.verdicts_ = diagnostics.verdicts()
             self._look_back(held_out, folds)
         if watched:
             context.call_on_fit_task_end(estimator=self, **data)
@@ -390,7 +395,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             steps = -(-x.shape[0] // chosen.batch_size)
             self._learner = self._fresh_learner(x, y, self._seed(), chosen, None, steps)
             self.n_iter_ = self.best_epoch_ = 0
-            self.loss_curve_, self.validation_loss_curve_ = [], []
+            self.loss_curve_, self.validation_loss_curve_, self.verdicts_ = [], [], []
         self._fit_scale(x, y, weights)
         step = self._learner.step(weighted=weights is not None)
         part = self._part(x, y, weights, slice(None))

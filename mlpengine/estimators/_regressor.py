@@ -22,6 +22,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
 
     Attributes:
         n_iter_: number of epochs, or of calls of `partial_fit`.
+        verdicts_: what is wrong with the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: by epoch, on standardized targets; the latter only
             with early stopping.
         best_epoch_: the epoch whose weights were kept.

@@ -1,7 +1,7 @@
 """Diagnostics of a training run: a callback of the loop, and the file that it writes."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from math import isnan
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import best_constant, feature_sizes, loss_of_constant
 from mlpengine.diagnostics.samples import Columns
+from mlpengine.diagnostics.verdict import without
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
@@ -63,6 +64,7 @@ class LoopDiagnostics(Callback):
     Args:
         path: path of diagnostics.csv; None writes nothing.
         every: steps between samples, as for `Diagnostics`.
+        silence: names of verdicts to leave out.
 
     Attributes:
         core: the diagnostics; made when the loop starts.
@@ -72,8 +74,10 @@ class LoopDiagnostics(Callback):
     order = -10  # before the callbacks that report the measurements
     core: Diagnostics
 
-    def __init__(self, path: Path | None = None, *, every: int | None = None) -> None:
-        self._path, self._every = path, every
+    def __init__(
+        self, path: Path | None = None, *, every: int | None = None, silence: Collection[str] = ()
+    ) -> None:
+        self._path, self._every, self._silence = path, every, silence
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
 
@@ -137,7 +141,7 @@ class LoopDiagnostics(Callback):
         self.core.skipped = loop.skipped
         if not self.core.failure:
             measure_recalls(self.core, loop.task, loop.train, loop.validation)
-        return verdicts(self.core)
+        return without(verdicts(self.core), self._silence)
 
     def table(self) -> str:
         """Return the last sample as a table, one line for each layer."""

@@ -62,7 +62,7 @@ def test_a_run_without_the_best_column_names_it(mlpengine, tmp_path):
         "training: {epochs: 2}\nreport: false\n"
     )
     outcome = json.loads(mlpengine("train", "c.yaml", "-q", "--out", "run", "--json").out)
-    (verdict,) = [v for v in outcome["verdicts"] if v["name"] == "column"]
+    (verdict,) = [v for v in outcome["verdicts"] if v["name"] == "leak"]
     assert "column 'froude' (left out): alone it explains" in verdict["text"]
     assert "take it out of data.drop" in verdict["advice"]
 

@@ -1,0 +1,102 @@
+"""The settings that verdicts ask for, as overrides and as a commented config."""
+
+import json
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from mlpengine.config.load import ConfigFile, Override, load_config
+from mlpengine.config.schema import Config
+from mlpengine.diagnostics import Verdict, combined_fix
+
+
+def fix_overrides(file: ConfigFile, verdicts: Sequence[Verdict]) -> list[Override]:
+    """Return the settings that the verdicts ask for, as overrides of a config.
+
+    Where `training.clip` is set, a fix of `training.clip_norm` replaces it.
+    """
+    settings = {key: value for key, (value, _) in combined_fix(verdicts).items()}
+    if "training.clip_norm" in settings and file.config.training.clip is not None:
+        settings["training.clip"] = None
+    return [
+        Override(f"fix {key}", tuple(key.split(".")), json.dumps(value))
+        for key, value in settings.items()
+    ]
+
+
+def fixed_config(
+    path: Path, verdicts: Sequence[Verdict], overrides: Sequence[Override] = ()
+) -> str:
+    """Return a config file with the settings that the verdicts ask for, commented.
+
+    Settings that equal their defaults are left out, and paths are absolute.  Verdicts without
+    settings are listed above the config.
+
+    Raises: ConfigError for settings that the config does not take.
+    """
+    file = load_config(path, overrides)
+    fixes = fix_overrides(file, verdicts)
+    changed = {fix.path for fix in fixes}
+    before, after = file.plain(), load_config(path, [*overrides, *fixes]).plain()
+    default = Config.model_validate({"data": {"source": ""}}).model_dump()
+    if file.config.model.preset:
+        default = {}  # a preset replaces defaults that are left out
+    tree = _commented(_differing(after, default, changed))
+    for key, (_, verdict) in combined_fix(verdicts).items():
+        *above, last = key.split(".")
+        section = tree
+        for name in above:
+            section = section[name]
+        was = json.dumps(_value_at(before, key))
+        section.yaml_set_comment_before_after_key(
+            last, before=f"{verdict.name}: {verdict} (was {was})", indent=2 * len(above)
+        )
+    others = [f"{v.name}: {v} (no setting: {v.no_fix})" for v in verdicts if not v.fix]
+    if others:
+        tree.yaml_set_start_comment("\n".join(others))
+    yaml, text = YAML(), StringIO()
+    yaml.width = 10_000
+    yaml.dump(tree, text)
+    return text.getvalue()
+
+
+def _differing(
+    tree: Mapping[str, Any], default: Any, kept: set[tuple[str, ...]], path: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return the settings that differ from their defaults, and those at the `kept` paths.
+
+    The defaults of a section depend on its name, so that one of another name stays whole.
+    """
+    if not isinstance(default, Mapping) or tree.get("name") != default.get("name"):
+        default = {} if path else default
+    shown = {}
+    for key, value in tree.items():
+        here = (*path, key)
+        if isinstance(value, Mapping):
+            below = _differing(value, default.get(key), kept, here)
+            if below or not isinstance(default.get(key), Mapping):
+                shown[key] = below
+        elif key not in default or value != default[key] or here in kept or key == "name":
+            shown[key] = value
+    return {} if list(shown) == ["name"] and default.get("name") == shown["name"] else shown
+
+
+def _commented(value: Any) -> Any:
+    """Return a tree whose mappings take comments; its lists are written in one line."""
+    if isinstance(value, Mapping):
+        return CommentedMap({key: _commented(one) for key, one in value.items()})
+    if isinstance(value, list) and not any(isinstance(one, Mapping) for one in value):
+        line = CommentedSeq(value)
+        line.fa.set_flow_style()
+        return line
+    return value
+
+
+def _value_at(tree: Any, key: str) -> Any:
+    for name in key.split("."):
+        tree = tree.get(name) if isinstance(tree, Mapping) else None
+    return tree

@@ -1,0 +1,110 @@
+"""The settings that verdicts ask for: combined, written into a config, carried out."""
+
+import json
+
+import pytest
+
+from mlpengine.config import load_config
+from mlpengine.config.fixing import fix_overrides, fixed_config
+from mlpengine.diagnostics import Verdict, combined_fix
+from mlpengine.diagnostics.verdict import MAX_TEXT, brief, without
+from mlpengine.errors import ConfigError
+
+
+def verdict(name, fix=None, **given):
+    reason = {} if fix else {"no_fix": "the data must be checked"}
+    return Verdict(name, None, "7 of 8 (guide 1)", 7.0, 1.0, "look", fix, **reason, **given)
+
+
+DROPOUT = verdict("dropout_high", {"model.dropout": 0.2})
+RATE = verdict("lr_high", {"optimizer.lr": 1e-3})
+SLOWER = verdict("spikes", {"optimizer.lr": 3e-4, "training.clip_norm": 1.0})
+LEAKS = [verdict("leak", {"data.drop": ["id", name]}) for name in ("price", "fee")]
+LABELS = verdict("labels")
+
+
+def test_of_two_values_the_first_counts_and_dropped_columns_add_up():
+    settings = combined_fix([LABELS, RATE, SLOWER, *LEAKS])
+    values = {key: value for key, (value, _) in settings.items()}
+    assert values == {
+        "optimizer.lr": 1e-3,
+        "training.clip_norm": 1.0,
+        "data.drop": ["id", "price", "fee"],
+    }
+    assert settings["optimizer.lr"][1] is RATE
+    assert settings["training.clip_norm"][1] is SLOWER
+
+
+def test_silenced_verdicts_are_left_out():
+    assert without([LABELS, RATE], ["lr_high"]) == [LABELS]
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "data: {source: penguins}\n"
+        "model: {hidden: 16, dropout: 0.9}\n"
+        "optimizer: {name: sgd, lr: 0.5}\n"
+        "training: {epochs: 3, clip: {norm: 5}, early_stopping: true}\n"
+    )
+    return path
+
+
+def flat(file):
+    return json.loads(json.dumps(file.config.model_dump()))
+
+
+def test_a_fixed_config_is_the_config_with_these_settings_alone(config, tmp_path):
+    text = fixed_config(config, [DROPOUT, RATE, LABELS])
+    path = tmp_path / "better.yaml"
+    path.write_text(text)
+    wanted, better = flat(load_config(config)), flat(load_config(path))
+    wanted["model"]["dropout"] = [0.2]
+    wanted["optimizer"]["lr"] = 1e-3
+    wanted["name"], wanted["data"]["split"]["validation"] = "c", 0.15
+    assert better == wanted
+    lines = text.splitlines()
+    assert lines[0] == f"# labels: {LABELS} (no setting: the data must be checked)"
+    place = lines.index("  dropout: [0.2]")
+    assert lines[place - 1] == f"  # dropout_high: {DROPOUT} (was [0.9])"
+    assert len(lines) < 40, "settings that equal their defaults are written"
+
+
+@pytest.mark.parametrize("preset", ["plain", "realmlp"])
+@pytest.mark.parametrize("optimizer", ["adam", "{name: adamw, lr: 2e-3}", "sgd"])
+def test_a_fixed_config_keeps_sections_of_any_name(tmp_path, preset, optimizer):
+    path, better = tmp_path / "c.yaml", tmp_path / "better.yaml"
+    path.write_text(
+        f"name: a\ndata: {{source: digits, task: classification, split: {{validation: 0.2}}}}\n"
+        f"model: {{preset: {preset}, hidden: [64, 64]}}\noptimizer: {optimizer}\n"
+        "schedule: cosine\ntraining: {checkpoint: false, epochs: 7}\nreport: false\n"
+    )
+    better.write_text(fixed_config(path, [verdict("unfinished", {"training.epochs": 21})]))
+    wanted = flat(load_config(path))
+    wanted["training"]["epochs"] = 21
+    assert flat(load_config(better)) == wanted
+
+
+def test_a_fix_that_equals_the_default_is_written(config):
+    assert "lr: 0.01" in fixed_config(config, [verdict("lr_high", {"optimizer.lr": 0.01})])
+
+
+def test_a_rule_for_large_gradients_gives_way_to_a_norm(config):
+    file = load_config(config)
+    overrides = fix_overrides(file, [SLOWER])
+    training = load_config(config, overrides).config.training
+    assert (training.clip, training.clip_norm) == (None, 1.0)
+
+
+def test_a_setting_that_the_config_does_not_take_is_refused(config):
+    with pytest.raises(ConfigError, match=r"model\.dropuot"):
+        fixed_config(config, [verdict("dropout_high", {"model.dropuot": 0.2})])
+
+
+def test_a_long_text_is_cut_in_its_finding():
+    long = Verdict("leak", 3, "column " + "x" * 300, 1.0, 0.5, "drop it", no_fix="-")
+    assert len(str(long)) == MAX_TEXT
+    assert str(long).startswith("layer 3: column xx")
+    assert str(long).endswith("x... - drop it")
+    assert brief("short", 5) == "short"
