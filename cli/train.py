@@ -283,9 +283,10 @@ def _longer(
     if number is not None:
         overrides.append(Override("--epochs", ("training", "epochs"), str(number)))
     executor = checkpoint.header["environment"]["executor"]
-    backend = load_config(directory.path / RESOLVED).config.training.backend
-    if epochs is not None and backend == "auto":  # which is chosen by the number of steps
-        overrides.append(Override("--epochs", ("training", "backend"), executor))
+    if epochs is not None:
+        backend = load_config(directory.path / RESOLVED).config.training.backend
+        if backend == "auto":  # which is chosen by the number of steps
+            overrides.append(Override("--epochs", ("training", "backend"), executor))
     return overrides
 
 

@@ -6,6 +6,7 @@ several documents, deep nesting, large files.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from ruamel.yaml.events import (
     DocumentStartEvent,
 )
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.parser import Parser
 
 from mlpengine.errors import ConfigError
 from mlpengine.files import similar_file
@@ -134,8 +136,8 @@ def parse(text: str, source: str, document: Document, at: KeyPath = (), line: in
     """
     try:
         yaml = YAML(typ="safe", pure=True)
-        _screen(yaml, text, source, line)
-        node = YAML(typ="safe", pure=True).compose(text)
+        yaml.Parser = partial(_ScreeningParser, source=source, first=line)
+        node = yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = Problem(source, mark.line + line if mark and line else line, "", _explain(error))
@@ -148,30 +150,37 @@ def parse(text: str, source: str, document: Document, at: KeyPath = (), line: in
     return _Plain(document, source, line).value(node, at)
 
 
-def _screen(yaml: YAML, text: str, source: str, first: int) -> None:
-    """Refuse costly and ambiguous documents, by the stream of events alone."""
-    depth = documents = 0
-    for count, event in enumerate(yaml.parse(text)):
-        refused = None
-        if count > MAX_VALUES:
-            refused = f"a config must have at most {MAX_VALUES} values"
-        elif isinstance(event, AliasEvent):
-            refused = f"aliases are not allowed: write the value out (*{event.anchor})"
-        elif isinstance(event, DocumentStartEvent):
-            documents += 1
-            if documents > 1:
-                refused = "one file holds one config: remove the second '---'"
-            elif event.version or event.tags:
-                refused = "directives are not allowed: remove the line that starts with '%'"
-        elif isinstance(event, CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                refused = f"nested deeper than {MAX_DEPTH} levels"
-        elif isinstance(event, CollectionEndEvent):
-            depth -= 1
-        if refused:
-            line = event.start_mark.line + first if first else 0
-            raise ConfigError(str(Problem(source, line, "", refused)))
+class _ScreeningParser(Parser):
+    """Refuses costly and ambiguous documents event by event, before nodes are made of them."""
+
+    def __init__(self, loader: Any, *, source: str, first: int) -> None:
+        super().__init__(loader)
+        self._source, self._first = source, first
+        self._count = self._depth = self._documents = 0
+
+    def get_event(self) -> Any:
+        """Return the next event.  Raises: ConfigError if the document is refused."""
+        event = super().get_event()
+        if refused := self._refused(event):
+            line = event.start_mark.line + self._first if self._first else 0
+            raise ConfigError(str(Problem(self._source, line, "", refused)))
+        return event
+
+    def _refused(self, event: Any) -> str:
+        self._count += 1
+        if self._count > MAX_VALUES + 1:
+            return f"a config must have at most {MAX_VALUES} values"
+        if isinstance(event, AliasEvent):
+            return f"aliases are not allowed: write the value out (*{event.anchor})"
+        if isinstance(event, DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                return "one file holds one config: remove the second '---'"
+            if event.version or event.tags:
+                return "directives are not allowed: remove the line that starts with '%'"
+        self._depth += isinstance(event, CollectionStartEvent)
+        self._depth -= isinstance(event, CollectionEndEvent)
+        return f"nested deeper than {MAX_DEPTH} levels" if self._depth > MAX_DEPTH else ""
 
 
 def _explain(error: MarkedYAMLError) -> str:
