@@ -35,6 +35,9 @@ def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> st
         sizes.setdefault(name, sizes["train"])
     measured = {name: outcome[name] for name in SHOWN_PARTS if outcome.get(name)}
     lines = metrics_table(measured, sizes, experiment.task, session.measured.spreads)
+    if experiment.shares:
+        kinds = ", ".join(f"{kind} {share:.2f}" for kind, share in experiment.shares.items())
+        lines.append(f"shares of networks in the mean, by their kind: {kinds}")
     error, model = session.measured.calibration_error, experiment.model
     if error is not None:
         note = "" if model.temperature == 1 else f", logits divided by {model.temperature:.2f}"
@@ -86,9 +89,9 @@ def metrics_table(
                 texts = (number(further[name]) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
     if OUT_OF_FOLD in measured:
-        lines.append("out of fold: each row predicted by the network that did not train on it,")
         note = f" ({DEVIATION}: standard error)" if spreads else ""
-        lines.append(f"which tells what to expect of new rows{note}")
+        lines.append(f"out of fold: each row predicted by networks that did not train on it{note};")
+        lines.append("the mean of all networks predicts new rows as well or, usually, better")
     if isinstance(task, Regression) and scaled:
         by_mean = "* loss (scaled): of targets divided by their mean"
         standard = "* loss (standardized): of targets scaled to mean 0 and deviation 1"

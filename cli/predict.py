@@ -64,7 +64,7 @@ def command(
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
     quantiles; price, price_std for the loss gaussian_nll).  Text cells that a spreadsheet would
     take for formulas are written with a ' before them.  --interval adds <target>_low and _high,
-    by the errors out of fold (CV+), and --spread the standard deviation over the networks, of the
+    by the errors out of fold, and --spread the standard deviation over the networks, of the
     number or of the probability of the predicted class.  A .npy file holds numbers alone: the
     probabilities, or the predicted values.
     """

@@ -236,6 +236,7 @@ class Session:
             **{name: finite(values) for name, values in measured.items()},
             **self._spread(),
             **self._calibration(),
+            **({"shares": self.experiment.shares} if self.experiment.shares else {}),
             "ending": result.ending,
             "skipped_steps": self.loop.skipped,
             "verdicts": [verdict.as_dict() for verdict in self.verdicts()],

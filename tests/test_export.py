@@ -175,6 +175,28 @@ def test_onnx_gives_our_predictions_on_mixed_tables(onnx, tmp_path, name):
         assert labels.tolist() == [classes[code] for code in predicted]
 
 
+def test_onnx_keeps_predictions_in_bounds(onnx, tmp_path):
+    plain, model = (
+        mixed_model(["y1", "y2"], loss="quantile", loss_options={"levels": [0.1, 0.9]}, bounded=one)
+        for one in (False, True)
+    )
+    low, high = model.preprocessor.target.bounds
+    table = mixed_table()
+    np.testing.assert_array_equal(low, [table[name].values.min() for name in ("y1", "y2")])
+    for one in (plain, model):
+        one.mlp.weights[-1][...] *= 20
+    wide = np.stack([*plain.predict_columns(table).values()], 1)
+    ends = np.repeat(low, 2), np.repeat(high, 2)
+    assert ((wide < ends[0]).any(axis=0) & (wide > ends[1]).any(axis=0)).all()
+    found = np.stack([*model.predict_columns(table).values()], 1)
+    np.testing.assert_allclose(found, np.clip(wide, *ends), rtol=1e-12)
+    export(model, tmp_path / "model.onnx")
+    graph = outputs(tmp_path / "model.onnx", onnx_inputs(model.preprocessor, table))
+    np.testing.assert_allclose(graph["prediction"], found, rtol=1e-5, atol=1e-8)
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(Model.load(tmp_path / "m").predict(table), model.predict(table))
+
+
 CODES = {
     "numbers": Column(np.array([71.0, np.nan, 99.0])),
     "text": Column(np.array([0, -1, 1], "i4"), "text", ("71", "new")),

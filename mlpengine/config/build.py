@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -37,8 +37,9 @@ from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.calibration import Residuals, best_temperature
+from mlpengine.train.calibration import Residuals, best_shares, best_temperature
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
+from mlpengine.train.evaluate import Scorer
 from mlpengine.train.executors import choose_backend
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
@@ -80,7 +81,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that a config describes, ready to run."""
+    """Everything that a config describes, ready to run.
+
+    `shares` are those of kinds of networks in the mean, by kind, after `calibrated`.
+    """
 
     file: ConfigFile
     tables: Tables
@@ -90,6 +94,7 @@ class Experiment:
     loss: Loss
     members: tuple[Member, ...]
     threads: int
+    shares: dict[str, float] = field(default_factory=dict)
 
     @property
     def step(self) -> TrainingStep:
@@ -141,23 +146,28 @@ class Experiment:
         return self.model.out_of_fold(self.parts["train"].x, folds)
 
     def calibrated(self) -> "Experiment":
-        """Return the same with a model that knows from its folds how sure it is.
+        """Return the same with a model that knows what its folds tell.
 
-        It has residuals of numbers, or, if the config asks for it, a temperature of classes.
+        It has the best shares of several kinds of networks, and residuals of numbers or, if the
+        config asks for it, a temperature of classes.
         """
-        folds, train, task = self.tables.folds, self.parts["train"], self.task
+        folds, train, task, model = self.tables.folds, self.parts["train"], self.task, self.model
         if folds is None:
             return self
-        output = self.out_of_fold()
+        shares: dict[str, float] = {}
+        if model.shares:
+            scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
+            kinds = model.out_of_fold_by_kind(train.x, folds)
+            best = best_shares(task, kinds, lambda output: scorer.mean_loss(output, train))
+            model = model.of_kinds(best)
+            shares = dict(zip(self.file.config.training.members or (), best, strict=True))
+        output = model.out_of_fold(train.x, folds)
         if isinstance(task, Regression):
-            errors = task.predict(output) - train.truth
-            model = replace(self.model, residuals=Residuals.of(errors, folds))
-        elif self.file.config.training.calibration == "none":
-            return self
-        else:
+            model = replace(model, residuals=Residuals.of(task.predict(output) - train.truth))
+        elif self.file.config.training.calibration != "none":
             fitted = best_temperature(task, output, train.truth, train.weights)
-            model = replace(self.model, temperature=fitted)
-        return replace(self, model=model)
+            model = replace(model, temperature=fitted)
+        return replace(self, model=model, shares=shares)
 
 
 def build(
@@ -200,6 +210,10 @@ def build(
         mlp.freeze(config.training.freeze)
     seeds = _seeds(config)
     population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
+    kinds = config.training.members or ()
+    for k, network in enumerate(population if population and kinds else ()):
+        kind = kinds[k * len(kinds) // len(seeds)]
+        network.read_only(_inputs(tables.preprocessor, mlp.layers[0].in_dim, kind))
     if config.model.initializer == "unit_variance":
         features = parts["train"].x
         if stream:
@@ -208,7 +222,8 @@ def build(
             network.initialize_from(features, seed=seed)
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
     mlp = population[0] if population else mlp
-    model = Model(mlp, tables.preprocessor, loss.name, options, population)
+    equal = tuple(1 / len(kinds) for _ in kinds)
+    model = Model(mlp, tables.preprocessor, loss.name, options, population, shares=equal)
     if start is not None:
         for k, network in enumerate(model.networks):
             _copy_weights(file, start.networks[k % len(start.networks)], network)
@@ -226,7 +241,8 @@ def build(
 
 
 def _seeds(config: Config) -> list[int]:
-    count = config.training.folds or config.training.seeds
+    training = config.training
+    count = (training.folds or training.seeds or 0) * len(training.members or [0])
     return [SEEDS_APART * config.seed + k for k in range(count)] if count else [config.seed]
 
 
@@ -244,7 +260,9 @@ class _StepBuilder:
     def members(self, folds: Array | None, seeds: Sequence[int]) -> Iterator[Member]:
         """Yield the members, each without one of `folds` if there are any."""
         training, train = self.file.config.training, self.parts["train"]
-        rows = [None if folds is None else np.flatnonzero(folds != k) for k in range(len(seeds))]
+        count = self.file.config.training.folds or len(seeds)
+        fold_of = [k % count for k in range(len(seeds))]
+        rows = [None if folds is None else np.flatnonzero(folds != k) for k in fold_of]
         counts = [len(train) if one is None else len(one) for one in rows]
         batch_size = min(training.batch_size, *counts)
         backend: str = training.backend
@@ -254,7 +272,7 @@ class _StepBuilder:
         validation = self.parts.get("validation")
         for k, (mlp, seed) in enumerate(zip(self.model.networks, seeds, strict=True)):
             if folds is not None:
-                validation = train.rows(np.flatnonzero(folds == k))
+                validation = train.rows(np.flatnonzero(folds == fold_of[k]))
             step = self._step(mlp, batch_size, counts[k], backend)
             if backend == "compiled" and step.executor != "compiled":
                 backend = "auto"  # what cannot be compiled is reported once
@@ -339,7 +357,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
 
 
 def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
-    front = file.config.model.front
+    front, masked = file.config.model.front, file.config.training.members is not None
     embedding = front.embedding
     if embedding is not None:
         return Front(
@@ -349,8 +367,18 @@ def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
             embedding.outputs,
             embedding.sigma,
             front.scaling,
+            masked,
         )
-    return Front(scaling=True) if front.scaling else None
+    return Front(scaling=front.scaling, masked=masked) if front.scaling or masked else None
+
+
+def _inputs(preprocessor: Preprocessor, in_dim: int, kind: str) -> Array:
+    """Return which inputs of layer 0 a kind of network reads: (in_dim,) bool."""
+    read = np.ones(in_dim, np.bool_)
+    first = preprocessor.n_numbers
+    read[first : first + preprocessor.n_components] = kind == "piecewise"
+    read[preprocessor.n_features :] = kind == "periodic"
+    return read
 
 
 def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
@@ -372,11 +400,13 @@ def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
 
 def _copy_weights(file: ConfigFile, start: Mlp, mlp: Mlp) -> None:
     theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (start, mlp))
-    for key, name in (("sizes", "hidden"), ("activations", "activation"), ("dtype", "dtype")):
-        if theirs[key] != own[key]:
-            section = "training" if name == "dtype" else "model"
-            text = f"must be as in the model that training starts from ({theirs[key]}, {own[key]})"
-            raise file.wrong((section, name), text)
+    names = {"sizes": "hidden", "activations": "activation"}
+    for key in theirs | own:
+        pair = theirs.get(key), own.get(key)
+        if pair[0] != pair[1]:
+            section = "training" if key == "dtype" else "model"
+            text = f"must be as in the model that training starts from ({pair[0]}, {pair[1]})"
+            raise file.wrong((section, names.get(key, key)), text)
     for view, weights in zip(mlp.params.views.values(), start.params.views.values(), strict=True):
         view[...] = weights  # names depend on dropout
 

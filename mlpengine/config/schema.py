@@ -193,6 +193,10 @@ class DataSection(Section):
         default=True,
         description="Train on standardized targets (poisson, gamma: divided by their mean).",
     )
+    bound_predictions: bool = Field(
+        default=False,
+        description="Whether predictions of numbers stay in the range of the training targets.",
+    )
     missing: Literal["mean", "median", "indicator", "error"] | float = Field(
         default="mean", description="What stands in for a missing number."
     )
@@ -328,6 +332,8 @@ class CheckpointSection(Section):
 
 Several = Annotated[int, Field(ge=2, le=MAX_MEMBERS)]
 
+Kind = Literal["plain", "piecewise", "periodic"]
+
 
 class TrainingSection(Section):
     """Options of the training loop."""
@@ -341,6 +347,13 @@ class TrainingSection(Section):
         default=None,
         description="Train so many networks that differ in their seeds alone; the prediction is "
         "their mean.",
+    )
+    members: list[Kind] | None = Field(
+        default=None,
+        min_length=2,
+        description="With folds, a network of each of these kinds for each fold, which reads "
+        "numbers alone, their quantile bins too, or their cosines too; in the mean, kinds have the "
+        "shares that are best out of fold.",
     )
     calibration: Literal["none", "temperature"] = Field(
         default="none",
@@ -401,6 +414,10 @@ class TrainingSection(Section):
             raise rule("give clip or clip_norm, not both", "clip")
         if self.folds and self.seeds:
             raise rule("give folds or seeds, not both", "seeds")
+        if self.members and not self.folds:
+            raise rule("shares of kinds are chosen out of fold: give folds, too", "members")
+        if self.members and len(set(self.members)) < len(self.members):
+            raise rule("each kind must be given once", "members")
         if self.calibration != "none" and not self.folds:
             raise rule("a temperature is fitted out of fold: give folds, too", "calibration")
         return self
@@ -487,6 +504,18 @@ class Config(Section):
             if self.training.folds and given:
                 text = "leave this out: with training.folds each network has its fold to validate"
                 raise rule(text, "data", *key)
+        return self
+
+    @model_validator(mode="after")
+    def _kinds_differ(self) -> "Config":
+        kinds = self.training.members or ()
+        needed = {
+            "piecewise": ("data.encoding: piecewise", self.data.encoding == "piecewise"),
+            "periodic": ("model.front.embedding", self.model.front.embedding is not None),
+        }
+        for kind, (setting, given) in needed.items():
+            if kind in kinds and not given:
+                raise rule(f"{kind} needs {setting}; or leave it out", "training", "members")
         return self
 
     @model_validator(mode="after")

@@ -145,6 +145,7 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
         where=data.where,
         encoding=data.encoding,
         bins=data.bins,
+        bounded=data.bound_predictions,
         reading=reading_of(file),
     )
 

@@ -37,6 +37,7 @@ class Options:
     where: str | None = None
     encoding: Encoding = "none"
     bins: int = 12
+    bounded: bool = False
     reading: Reading = DEFAULT
 
 

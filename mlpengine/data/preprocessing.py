@@ -61,7 +61,8 @@ class Preprocessor:
     With `encoding` "piecewise" numbers and dates of three or more values get further features:
     how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
     the first bin and 2 beyond the last at most). `bins` quantiles of the training rows bound
-    them, and fewer where quantiles are equal. `reading` is how the tables of the model are read
+    them, and fewer where quantiles are equal. Predictions of numbers stay in the range of the
+    training targets where they are `bounded`. `reading` is how the tables of the model are read
     (`read_arguments`).
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
@@ -91,13 +92,14 @@ class Preprocessor:
         where: str | None = None,
         encoding: Encoding = "none",
         bins: int = 12,
+        bounded: bool = False,
         reading: Reading | Mapping[str, Any] = DEFAULT,
     ) -> None:
         targets = (target,) if isinstance(target, str) else tuple(target or ())
         self.options = Options(
             targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
             standardize_target, min_count, embed_above, max_levels, clip, dtype,
-            tuple(dict(features).items()), where, encoding, bins,
+            tuple(dict(features).items()), where, encoding, bins, bounded,
             reading if isinstance(reading, Reading) else Reading.from_dict(reading),
         )  # fmt: skip
         check(self.options)
@@ -142,7 +144,13 @@ class Preprocessor:
         picked = [name for name, kind in self.kinds.items() if kind == "category"]
         if options.target:
             part = _part(table, options.target, rows)
-            self.target = fit_target(part, options.target, options.task, options.standardize_target)
+            self.target = fit_target(
+                part,
+                options.target,
+                options.task,
+                options.standardize_target,
+                bounded=options.bounded,
+            )
         self.categories = [
             Category.fit(_part(table, [name], rows), name, options) for name in picked
         ]
@@ -397,6 +405,11 @@ class Preprocessor:
     def n_numbers(self) -> int:
         """How many of the features, the first ones, are numbers, booleans and dates."""
         return len(self._fitted().sources)
+
+    @property
+    def n_components(self) -> int:
+        """How many of the features, those after the numbers, are components of bins."""
+        return len(self._fitted().bins)
 
     @property
     def n_features(self) -> int:

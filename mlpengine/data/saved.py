@@ -56,6 +56,7 @@ class NumberState(TypedDict):
     columns: list[str]
     center: list[float]
     scale: list[float]
+    bounds: NotRequired[tuple[list[float], list[float]]]
 
 
 class MultiLabelState(TypedDict):
@@ -150,8 +151,15 @@ def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -
             _distinct([str(label) for label in target["classes"]], "target.classes")
             _demand(len(target["classes"]) > 1, "target.classes must be two or more")
         case "regression":
-            sizes = {len(columns), len(target["center"]), len(target["scale"])}
-            _demand(len(sizes) == 1, "target.center and target.scale must have an entry a column")
+            low, high = target.get("bounds", (target["center"],) * 2)
+            each = columns, target["center"], target["scale"], low, high
+            _demand(
+                len({len(one) for one in each}) == 1,
+                "target.center, target.scale and target.bounds must have an entry a column",
+            )
+            _demand(
+                all(a <= b for a, b in zip(low, high, strict=True)), "target.bounds must be a range"
+            )
             _demand(min(target["scale"]) > 0.0, "target.scale must be positive")
 
 

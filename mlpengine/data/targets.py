@@ -98,34 +98,50 @@ class ClassTarget(Target):
 
 
 class NumberTarget(Target):
-    """One or more columns of numbers, scaled as (y - center) / scale."""
+    """One or more columns of numbers, scaled as (y - center) / scale.
+
+    `bounds` are the lowest and highest prediction of each column, None for no bounds.
+    """
 
     task = "regression"
 
-    def __init__(self, columns: Sequence[str], center: Sequence[float], scale: Sequence[float]):
+    def __init__(
+        self,
+        columns: Sequence[str],
+        center: Sequence[float],
+        scale: Sequence[float],
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+    ) -> None:
         self.columns = list(columns)
         self.center = np.array(center, np.float64)
         self.scale = np.array(scale, np.float64)
+        self.bounds = None if bounds is None else np.array(bounds, np.float64)
 
     @classmethod
     def fit(
-        cls, table: Table, columns: Sequence[str], standardize: Standardizing
+        cls,
+        table: Table,
+        columns: Sequence[str],
+        standardize: Standardizing,
+        *,
+        bounded: bool = False,
     ) -> "NumberTarget":
         """Take mean and standard deviation of each column, 0 and its mean, or 0 and 1.
+
+        The bounds are the range of each column, where it is `bounded`.
 
         Raises: DataError if a cell is missing, infinite or not a number.
         """
         count = len(columns)
-        if not standardize:
-            for name in columns:
-                _numbers(table, name)
-            return cls(columns, [0.0] * count, [1.0] * count)
         values = [_numbers(table, name) for name in columns]
+        center, scale = [0.0] * count, [1.0] * count
         if standardize == "mean":
-            means = [float(column.mean()) for column in values]
-            return cls(columns, [0.0] * count, [m if m > 0 else 1.0 for m in means])
-        spread = [float(column.std()) for column in values]
-        return cls(columns, [float(column.mean()) for column in values], [s or 1.0 for s in spread])
+            scale = [mean if mean > 0 else 1.0 for mean in (float(one.mean()) for one in values)]
+        elif standardize:
+            center = [float(column.mean()) for column in values]
+            scale = [float(column.std()) or 1.0 for column in values]
+        ends = [float(one.min()) for one in values], [float(one.max()) for one in values]
+        return cls(columns, center, scale, ends if bounded else None)
 
     @property
     def n_outputs(self) -> int:
@@ -138,10 +154,13 @@ class NumberTarget(Target):
         return np.ascontiguousarray((values - self.center) / self.scale)
 
     def inverse(self, outputs: Array) -> Array:
-        """Return outputs of the network in the units of the target, in float64."""
+        """Return outputs of the network in the units of the target, in bounds, in float64."""
         values = outputs.astype(np.float64)
         values *= self.scale
         values += self.center
+        if self.bounds is not None:
+            np.maximum(values, self.bounds[0], out=values)
+            np.minimum(values, self.bounds[1], out=values)
         return values
 
     def state_dict(self) -> dict[str, Any]:
@@ -151,6 +170,7 @@ class NumberTarget(Target):
             "columns": self.columns,
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
+            **({} if self.bounds is None else {"bounds": self.bounds.tolist()}),
         }
 
 
@@ -212,9 +232,16 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
 
 
 def fit_target(
-    table: Table, columns: Sequence[str], task: Task | None, standardize: Standardizing
+    table: Table,
+    columns: Sequence[str],
+    task: Task | None,
+    standardize: Standardizing,
+    *,
+    bounded: bool = False,
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
+
+    Predictions of numbers stay in the range of the targets where they are `bounded`.
 
     Raises: DataError if the columns do not suit the task.
     """
@@ -230,7 +257,7 @@ def fit_target(
             )
         return ClassTarget.fit(table, columns[0])
     if chosen == "regression":
-        return NumberTarget.fit(table, columns, standardize)
+        return NumberTarget.fit(table, columns, standardize, bounded=bounded)
     target = MultiLabelTarget(columns)
     target.encode(table)
     return target
@@ -241,7 +268,7 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
     if state["task"] == "classification":
         return ClassTarget(state["columns"][0], state["classes"])
     if state["task"] == "regression":
-        return NumberTarget(state["columns"], state["center"], state["scale"])
+        return NumberTarget(state["columns"], state["center"], state["scale"], state.get("bounds"))
     return MultiLabelTarget(state["columns"])
 
 

@@ -374,7 +374,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return output
 
         if folds is not None and isinstance(task, Regression):
-            self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth, folds)
+            self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth)
         if self.importances:
             chosen = np.arange(0, len(part), -(-len(part) // IMPORTANCE_ROWS))
             some = None if folds is None else folds[chosen]

@@ -56,7 +56,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval that holds this share of new targets.
 
-        They come from the errors out of fold (CV+), in the form that `y` had.
+        They come from the errors out of fold, in the form that `y` had.
         Raises: UsageError for an estimator that was fitted without `folds`.
         """
         check_is_fitted(self)
@@ -65,8 +65,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             raise UsageError("predict_interval: fit with folds first (got folds=None)")
         x = self._features(dense(validate_data(self, X, reset=False, **FEATURES)))
         task = self._task()
-        each = np.stack([task.predict(learner.mlp.predict(x)) for learner in self._learners])
-        low, high = residuals.interval(each, level)
+        low, high = residuals.interval(task.predict(self._combined(x)), level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
     def predict_columns(self, X: Any) -> dict[str, Array]:

@@ -86,6 +86,7 @@ def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
         name="network",
         combined=model.task.averaged,
         divisor=model.temperature,
+        shares=model.member_shares.tolist(),
         real=real,
     )
     text += "\n"

@@ -9,7 +9,7 @@ from mlpengine.errors import UsageError
 from mlpengine.export._graph import Graph
 from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Mlp
-from mlpengine.nn.front import EMBEDDING, SCALE
+from mlpengine.nn.front import EMBEDDING, MASK, SCALE
 from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Elementwise, GradOp, LearnedActivation
 
@@ -37,7 +37,7 @@ def write_network(graph: Graph, mlp: Mlp, x: str, prefix: str = "") -> str:
 
 
 def _write_front(graph: Graph, mlp: Mlp, x: str, parameter: Callable[[str], str]) -> str:
-    """Add the embedding and the scaling layer."""
+    """Add the embedding, the scaling layer and the mask."""
     views = mlp.params.views
     if f"{EMBEDDING}.frequency" in views:
         embedded, waves = views[f"{EMBEDDING}.frequency"].shape
@@ -55,7 +55,10 @@ def _write_front(graph: Graph, mlp: Mlp, x: str, parameter: Callable[[str], str]
             made = graph.node("Add", made, parameter(f"{EMBEDDING}.bias"))
         flat = graph.constant(np.array([-1, embedded * outputs]))
         x = graph.node("Concat", x, graph.node("Reshape", made, flat), axis=1)
-    return graph.node("Mul", x, parameter(SCALE)) if SCALE in views else x
+    for name in (SCALE, MASK):
+        if name in views:
+            x = graph.node("Mul", x, parameter(name))
+    return x
 
 
 def scalar(graph: Graph, value: float) -> str:

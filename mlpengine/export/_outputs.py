@@ -59,6 +59,9 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
         y = graph.node("Mul", y, graph.constant(target.scale))
         if prediction.location:
             y = graph.node("Add", y, graph.constant(target.center))
+            if target.bounds is not None:
+                low, high = map(graph.constant, target.bounds)
+                y = graph.node("Min", graph.node("Max", y, low), high)
         values.append(graph.node("Unsqueeze", y, graph.constant(np.array([2]))))
     shape = graph.constant(np.array([-1, len(task.column_names)]))
     return graph.node("Reshape", graph.node("Concat", *values, axis=2), shape)
@@ -70,11 +73,11 @@ def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
     if model.temperature != 1.0:
         divisor = graph.constant(np.array(model.temperature, np.float32))
         outputs = [graph.node("Div", y, divisor) for y in outputs]
-    axis = graph.constant(np.array([0], np.int64))
+    shares = [graph.constant(np.array(one, np.float32)) for one in model.member_shares]
 
     def mean(values: Sequence[str]) -> str:
-        stacked = graph.node("Concat", *(graph.node("Unsqueeze", v, axis) for v in values), axis=0)
-        return graph.node("ReduceMean", stacked, axes=[0], keepdims=0)
+        parts = (graph.node("Mul", *pair) for pair in zip(values, shares, strict=True))
+        return graph.node("Sum", *parts)
 
     if task.averaged == "mean":
         return mean(outputs)

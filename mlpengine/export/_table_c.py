@@ -134,6 +134,9 @@ def _units(task: Regression, real: str) -> tuple[str, str, str]:
         text += constants("target_scale", _fitting(target.scale, "a target's scale", real))
         unscaled = "y[i] - target_center[i] - target_center_low[i]"
         learned = f"{loop}\n    t[i] = ({unscaled}) / target_scale[i];\n"
+    if target.bounds is not None:
+        for name, values in zip(("low", "high"), target.bounds, strict=True):
+            text += constants(f"target_{name}", _fitting(values, "a bound", real))
     leaves = {leaf: f"o{k}" for k, leaf in enumerate(loss.formulas.outputs)}
     values = {f"p{k}": one.formula for k, one in enumerate(loss.predictions)}
     lines = [
@@ -144,6 +147,8 @@ def _units(task: Regression, real: str) -> tuple[str, str, str]:
         scaled = f"p{k} * target_scale[i]" if task.scaled else f"p{k}"
         if task.scaled and prediction.location:
             scaled += " + target_center_low[i] + target_center[i]"
+        if target.bounds is not None and prediction.location:
+            scaled = f"vmin(vmax({scaled}, target_low[i]), target_high[i])"
         lines.append(f"out[i * {len(values)} + {k}] = {scaled};")
     body = "".join(f"    {line}\n" for line in lines)
     return text, f"{loop} {{\n{body}  }}\n", learned

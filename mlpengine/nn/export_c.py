@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.formula import SCALARS, c_statements, variable
-from mlpengine.nn.front import EMBEDDING, SCALE
+from mlpengine.nn.front import EMBEDDING, MASK, SCALE
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
 from mlpengine.ops import Elementwise, LearnedActivation
@@ -40,6 +40,7 @@ MEAN = """\
 void {name}(const real *input, real *output) {{
   static void (*const networks[{count}])(const real *, real *) = {{
     {names}}};
+  static const real shares[{count}] = {{{shares}}};
   real y[{out_dim}], one[{out_dim}] = {{0}}, other[{out_dim}] = {{0}};
   for (int k = 0; k < {count}; k++) {{
     networks[k](input, y);
@@ -51,25 +52,25 @@ void {name}(const real *input, real *output) {{
 """
 
 SUM = """\
-    for (int i = 0; i < {n}; i++) one[i] += y[i] / {count};
+    for (int i = 0; i < {n}; i++) one[i] += shares[k] * y[i];
     (void)other;"""
 
 SUM_EXP = """\
-    for (int i = 0; i < {n}; i++) one[i] += v_exp(y[i]) / {count};
+    for (int i = 0; i < {n}; i++) one[i] += shares[k] * v_exp(y[i]);
     (void)other;"""
 
 SUM_SOFTMAX = """\
     real largest = y[0], total = 0;
     for (int i = 1; i < {n}; i++) largest = y[i] > largest ? y[i] : largest;
     for (int i = 0; i < {n}; i++) total += v_exp(y[i] - largest);
-    for (int i = 0; i < {n}; i++) one[i] += v_exp(y[i] - largest) / total / {count};
+    for (int i = 0; i < {n}; i++) one[i] += shares[k] * v_exp(y[i] - largest) / total;
     (void)other;"""
 
 SUM_SIGMOID = """\
     for (int i = 0; i < {n}; i++) {{
       real small = v_exp(y[i] > 0 ? -y[i] : y[i]), large = 1 / (1 + small);
-      one[i] += (y[i] > 0 ? large : small * large) / {count};
-      other[i] += (y[i] > 0 ? small * large : large) / {count};
+      one[i] += shares[k] * (y[i] > 0 ? large : small * large);
+      other[i] += shares[k] * (y[i] > 0 ? small * large : large);
     }}"""
 
 COMBINED = {
@@ -106,11 +107,13 @@ def export_c(
     combined: Literal["mean", "exp", "softmax", "sigmoid"] = "mean",
     real: str | None = None,
     divisor: float = 1.0,
+    shares: Sequence[float] | None = None,
 ) -> str:
     """Return a C file with the weights and ``void name(input, output)`` for one row.
 
     The output of several networks of one shape is their mean, or that whose `combined` ("softmax"
-    or "sigmoid" of logits, "exp") is the mean of theirs, each divided by `divisor` before.
+    or "sigmoid" of logits, "exp") is the mean of theirs, each divided by `divisor` before.  The
+    mean has the weights `shares`, by default equal ones.
 
     `real` is the type of all numbers, by default that of the network.
 
@@ -127,7 +130,9 @@ def export_c(
         names = [f"{name}_{k}" for k in range(len(each))]
         pairs = zip(names, each, strict=True)
         texts = [_network(*pair, real, static="static ") for pair in pairs]
-        texts.append(_mean(name, names, mlp.sizes[-1], _number(divisor, real), *COMBINED[combined]))
+        weights = [1 / len(each)] * len(each) if shares is None else shares
+        numbers = [_number(one, real) for one in (divisor, *weights)]
+        texts.append(_mean(name, names, mlp.sizes[-1], numbers, *COMBINED[combined]))
         title = f"{len(each)} of "
     return FILE.format(
         title=f"{title}{'-'.join(map(str, mlp.sizes))}, {plural(parameters, 'parameter')}",
@@ -142,15 +147,17 @@ def export_c(
 
 
 def _mean(
-    name: str, names: Sequence[str], out_dim: int, divisor: str, add: str, result: str
+    name: str, names: Sequence[str], out_dim: int, numbers: Sequence[str], add: str, result: str
 ) -> str:
+    divisor, *shares = numbers
     return MEAN.format(
         name=name,
         names=", ".join(names),
         count=len(names),
         out_dim=out_dim,
         divisor=divisor,
-        add=add.format(n=out_dim, count=len(names)),
+        shares=", ".join(shares),
+        add=add.format(n=out_dim),
         result=result,
     )
 
@@ -228,11 +235,14 @@ def _front(name: str, mlp: Mlp) -> str:
         else:
             lines.append("      to[q] = wave[q];")
         lines += ["    }", "  }"]
-    if SCALE in views:
-        size = views[SCALE].size
-        lines.append(f"  for (int j = 0; j < {size}; j++) y[j] *= {name}_scale_front[j];")
+    for factor in (SCALE, MASK):
+        if factor in views:
+            size, kind = views[factor].size, factor.rpartition(".")[2]
+            lines.append(f"  for (int j = 0; j < {size}; j++) y[j] *= {name}_{kind}_front[j];")
     head = f"static void {name}_front(const real *x, real *y) {{"
-    return "\n".join(["/* embedding of the features, and scaling layer */", head, *lines, "}", ""])
+    return "\n".join(
+        ["/* embedding, scaling layer and mask of the features */", head, *lines, "}", ""]
+    )
 
 
 def _number(value: float, real: str) -> str:

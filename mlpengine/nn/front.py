@@ -13,7 +13,7 @@ from mlpengine.tape.tape import Node, Tape
 
 Embedding = Literal["none", "periodic", "pbld"]
 
-EMBEDDING, SCALE = "front.embedding", "front.scale"
+EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
 """Names of the parameters: the first is a prefix."""
 
 
@@ -29,6 +29,8 @@ class Front:
         outputs: numbers that stand for a feature with ``pbld``, itself included.
         sigma: deviation of the initial frequencies, normal numbers in periods per unit.
         scaling: whether all numbers are then multiplied by learned factors, which start at 1.
+        masked: whether all numbers are then multiplied by 0 or 1, which `Mlp.read_only` sets and
+            training does not change.
 
     Raises: UsageError for values out of range.
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
@@ -40,6 +42,7 @@ class Front:
     outputs: int = 4
     sigma: float = 0.1
     scaling: bool = False
+    masked: bool = False
 
     def __post_init__(self) -> None:
         known = get_args(Embedding)
@@ -85,6 +88,8 @@ class Front:
                 shapes[f"{EMBEDDING}.bias"] = embedded, mixed
         if self.scaling:
             shapes[SCALE] = (self.out_dim(in_dim),)
+        if self.masked:
+            shapes[MASK] = (self.out_dim(in_dim),)
         return {name: Spec(shape, dtype) for name, shape in shapes.items()}
 
     def initialize(self, views: dict[str, Array], rng: np.random.Generator) -> None:
@@ -102,7 +107,7 @@ class Front:
                     view[...] = rng.uniform(-pi, pi, view.shape)
                 case "front.embedding.weight" | "front.embedding.bias":
                     view[...] = rng.uniform(-bound, bound, view.shape)
-                case "front.scale":
+                case "front.scale" | "front.mask":
                     view[...] = 1
 
     def record(self, tape: Tape, x: Node) -> Node:
@@ -111,10 +116,12 @@ class Front:
             name: tape.parameter(tape.params.views[name], name=name)
             for name in self.specs(x.spec.shape[1], x.spec.dtype)
         }
-        scale = nodes.pop(SCALE, None)
+        factors = [nodes.pop(name) for name in (SCALE, MASK) if name in nodes]
         if nodes:
             x = tape.apply(PeriodicEmbedding(), x, *nodes.values())
-        return x if scale is None else tape.apply(Mul(), x, scale)
+        for factor in factors:
+            x = tape.apply(Mul(), x, factor)
+        return x
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-able data."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.nn.front import EMBEDDING, SCALE, Front
+from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.ops import (
     REGISTRY,
     Dropout,
@@ -207,6 +207,7 @@ class Network:
     ) -> None:
         self.layers, self.rng, self.front, self.in_dim = layers, rng, front, in_dim
         self.params = Flat(parameter_specs(layers, dtype, front, in_dim))
+        self.params.frozen = self._fixed
         self._list_views()
 
     @property
@@ -240,7 +241,12 @@ class Network:
         names = {name for number in numbers for name in self.layers[number].names}
         if 0 in numbers and self.front is not None:
             names |= self.front.specs(self.in_dim, self.dtype).keys()
-        self.params.frozen = frozenset(names)
+        self.params.frozen = self._fixed | names
+
+    @property
+    def _fixed(self) -> frozenset[str]:
+        """The names of what is never trained."""
+        return frozenset({MASK} & self.params.specs.keys())
 
     @property
     def frozen(self) -> list[int]:

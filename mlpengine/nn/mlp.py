@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from mlpengine.buffers import write_into
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
-from mlpengine.nn.front import Front
+from mlpengine.nn.front import MASK, Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
@@ -125,6 +125,21 @@ class Mlp(Network):
         if front is not None:
             front.initialize(self.params.views, weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
+
+    def read_only(self, kept: ArrayLike) -> None:
+        """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
+
+        The weights of layer 0, which must be new, are rescaled to as many inputs.
+
+        Raises: UsageError if the front has no mask, or no number is kept; ShapeError.
+        """
+        mask = np.asarray(kept, np.bool_)
+        if MASK not in self.params.views:
+            raise UsageError("read_only: needs a front with a mask (Front(masked=True))")
+        write_into(self.params.views[MASK], mask.astype(self.dtype), "read_only: kept")
+        if not mask.any():
+            raise UsageError("read_only: layer 0 needs a number to read (got none)")
+        self.weights[0] *= (mask.size / mask.sum()) ** 0.5
 
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).

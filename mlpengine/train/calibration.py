@@ -1,8 +1,8 @@
 """How sure predictions are: prediction intervals, and probabilities that mean what they say."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, floor, log
+from math import ceil, exp, log
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from mlpengine.train.task import Task
 MAX_RESIDUALS = 4_096
 """Largest number of residuals that a model keeps; of more, quantiles stand for them."""
 
-ROWS = 1_024
-"""Rows whose intervals are computed at once: some 32 MB."""
-
 BINS = 15
 """Bins of `calibration_error`."""
 
@@ -25,68 +22,68 @@ TEMPERATURES = 0.2, 5.0
 
 @dataclass(frozen=True)
 class Residuals:
-    """Absolute errors of rows by the network that did not train on them, sorted by network.
-
-    Shapes: values (errors, targets), in the units of the targets; counts: errors of each network.
-    """
+    """Absolute errors out of fold, sorted: `values` (errors, targets), in the targets' units."""
 
     values: Array
-    counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, errors: Array, folds: Array) -> "Residuals":
-        """Keep errors (rows, targets) of rows by their folds."""
-        sizes = np.bincount(folds)
-        share = min(1.0, MAX_RESIDUALS / len(errors))
-        blocks = []
-        for fold, size in enumerate(sizes):
-            block = np.sort(np.abs(errors[folds == fold]), axis=0)
-            count = ceil(size * share)
-            if count < size:
-                block = np.quantile(block, (np.arange(count) + 0.5) / count, axis=0)
-            blocks.append(block)
-        return cls(np.concatenate(blocks), tuple(len(block) for block in blocks))
+    def of(cls, errors: Array) -> "Residuals":
+        """Keep errors (rows, targets) of rows, each by networks that did not train on it."""
+        values = np.sort(np.abs(errors), axis=0)
+        if len(values) > MAX_RESIDUALS:
+            shares = (np.arange(MAX_RESIDUALS) + 0.5) / MAX_RESIDUALS
+            values = np.quantile(values, shares, axis=0)
+        return cls(values)
 
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
-        """Return lower and upper ends (rows, targets) for predictions (networks, rows, targets).
+        """Return lower and upper ends (rows, targets) for predictions (rows, targets).
 
         New targets lie between them with about this probability if their rows are like those
-        trained on, and with at least 2 `level` - 1.  The method is CV+.
+        trained on: the ends are as far from the prediction as that share of the errors out of
+        fold.  CV+ (Barber et al. 2021, arXiv 1905.02928) adds these errors to each network's
+        prediction instead, which has a guarantee, and covered 92.5 % of new targets for 90 %:
+        an error out of fold already holds the difference between networks.
 
-        Source: Barber, Candes, Ramdas and Tibshirani 2021, arXiv 1905.02928, section 3.
         Raises: UsageError unless the level is between 0 and 1.
         """
         if not 0 < level < 1:
             raise UsageError(f"interval: the level must be between 0 and 1 (got {level:g})")
-        count, miss = len(self.values), 1.0 - level
-        lowest = max(0, floor(miss * (count + 1)) - 1)
-        highest = min(count - 1, ceil((1.0 - miss) * (count + 1)) - 1)
-        low, high = (np.empty(predictions.shape[1:]) for _ in range(2))
-        for start in range(0, predictions.shape[1], ROWS):
-            rows = slice(start, start + ROWS)
-            centers = np.repeat(predictions[:, rows], self.counts, axis=0)
-            spread = self.values[:, None, :]
-            low[rows] = np.partition(centers - spread, lowest, axis=0)[lowest]
-            high[rows] = np.partition(centers + spread, highest, axis=0)[highest]
-        return np.minimum(low, high), np.maximum(low, high)
+        count = len(self.values)
+        half = self.values[min(count, ceil(level * (count + 1))) - 1]
+        return predictions - half, predictions + half
 
 
-def checked_residuals(
-    counts: object, values: Array | None, members: int, targets: int
-) -> Residuals:
+def checked_residuals(count: object, values: Array | None, targets: int) -> Residuals:
     """Return the residuals of a file.  Raises: CheckpointError unless they fit the model."""
-    if (
-        not isinstance(counts, list)
-        or len(counts) != members
-        or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in counts)
-    ):
-        raise CheckpointError(f"residuals: must be a count for each member (got {counts!r:.60})")
-    shape = sum(counts), targets
-    if values is None or values.shape != shape or not sum(counts) or values.dtype.kind != "f":
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise CheckpointError(f"residuals: must be a whole number from 1 (got {count!r:.60})")
+    shape = count, targets
+    if values is None or values.shape != shape or values.dtype.kind != "f":
         raise CheckpointError(f"residuals: must be numbers of shape {shape}")
-    if not (np.isfinite(values) & (values >= 0)).all():
-        raise CheckpointError("residuals: must be finite, and 0 or more")
-    return Residuals(values, tuple(counts))
+    if not (np.isfinite(values) & (values >= 0)).all() or (np.diff(values, axis=0) < 0).any():
+        raise CheckpointError("residuals: must be finite, 0 or more, and sorted")
+    return Residuals(values)
+
+
+ROUNDS = 20
+"""Choices of `best_shares`, by which shares are multiples of 1/20."""
+
+
+def best_shares(task: Task, outputs: Array, loss: Callable[[Array], float]) -> tuple[float, ...]:
+    """Return the shares of several kinds of networks in a mean with a low loss.
+
+    `outputs` (kinds, rows, out_dim) are out of fold, and `loss` is that of such an output.  The
+    best kind comes first; then the one that makes the mean best is added, again and again, and may
+    be added again.
+
+    Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
+    """
+    counts = np.zeros(len(outputs))
+    for _ in range(ROUNDS):
+        trials = counts + np.eye(len(outputs))
+        losses = [loss(task.combine(outputs, one / one.sum())) for one in trials]
+        counts = trials[int(np.argmin(losses))]
+    return tuple((counts / ROUNDS).tolist())
 
 
 def best_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:

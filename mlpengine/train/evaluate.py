@@ -28,12 +28,18 @@ class Scorer:
 
     def run(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the loss, the mean over all rows, and the metrics of a split, by name."""
-        total = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
+            metrics = self.task.metrics(output, part, full=full)
+        return {"loss": self.mean_loss(output, part)} | metrics
+
+    def mean_loss(self, output: Array, part: Split) -> float:
+        """Return the loss, the mean over all rows of a split."""
+        total = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), ROWS):
                 rows = slice(start, min(start + ROWS, len(part)))
                 total += self._chunk(output[rows], part, rows) * (rows.stop - rows.start)
-            return {"loss": total / len(part)} | self.task.metrics(output, part, full=full)
+        return total / len(part)
 
     def _chunk(self, output: Array, part: Split, rows: slice) -> float:
         key = len(output), part.weights is not None

@@ -54,7 +54,9 @@ class Model:
     in memory takes some tens of microseconds, because it has buffers of its own.
 
     With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
-    of theirs, whose logits are divided by `temperature`.  `residuals` are their errors out of fold.
+    of theirs, whose logits are divided by `temperature`.  Members of several kinds follow each
+    other kind by kind, and `shares` are the weights of the kinds in the mean.  `residuals` are the
+    errors out of fold.
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -65,6 +67,14 @@ class Model:
     members: Population | None = None
     temperature: float = 1.0
     residuals: Residuals | None = None
+    shares: tuple[float, ...] = ()
+
+    @property
+    def member_shares(self) -> Array:
+        """The weight of each network in the mean, (networks,)."""
+        shares = np.array(self.shares or (1.0,))
+        folds = len(self.networks) // len(shares)
+        return np.repeat(shares / folds, folds)
 
     @property
     def networks(self) -> tuple[Mlp, ...]:
@@ -198,18 +208,41 @@ class Model:
         return np.concatenate([self._combined(outputs) for outputs in each])
 
     def out_of_fold(self, x: Array, folds: Array) -> Array:
-        """Return for each row of features the output of the network of its fold."""
-        output = np.empty((len(x), self._task.outputs), self.mlp.dtype)
-        for fold, network in enumerate(self.networks):
-            rows = np.flatnonzero(folds == fold)
-            output[rows] = network.predict(x[rows]) / self.temperature
-        return output
+        """Return for each row of features the output of the networks of its fold.
+
+        That of networks of several kinds is combined as `forward` does.
+        """
+        kinds = self.out_of_fold_by_kind(x, folds)
+        if len(kinds) == 1:
+            return np.asarray(kinds[0] / self.temperature)
+        combined = self._task.combine(kinds / self.temperature, np.array(self.shares))
+        return combined.astype(self.mlp.dtype)
+
+    def out_of_fold_by_kind(self, x: Array, folds: Array) -> Array:
+        """Return the outputs (kinds, rows, out_dim) of each row by the networks of its fold."""
+        kinds = len(self.shares) or 1
+        count = len(self.networks) // kinds
+        outputs = np.empty((kinds, len(x), self._task.outputs), self.mlp.dtype)
+        for number, network in enumerate(self.networks):
+            rows = np.flatnonzero(folds == number % count)
+            outputs[number // count, rows] = network.predict(x[rows])
+        return outputs
+
+    def of_kinds(self, shares: Sequence[float]) -> "Model":
+        """Return the model with these shares of its kinds; members without a share are left out."""
+        assert self.members is not None
+        used = np.flatnonzero(np.repeat(shares, len(self.members) // len(shares)))
+        members = Population(self.mlp, len(used))
+        members.params[...] = self.members.params[used]
+        kept = tuple(share for share in shares if share)
+        return replace(self, mlp=members[0], members=members, shares=kept if len(kept) > 1 else ())
 
     def _combined(self, outputs: Sequence[Array]) -> Array:
         """Return one output for those of all networks."""
         if self.members is None:
             return outputs[0]
-        return self._task.combine(np.stack(outputs) / self.temperature).astype(self.mlp.dtype)
+        combined = self._task.combine(np.stack(outputs) / self.temperature, self._shares)
+        return combined.astype(self.mlp.dtype)
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
@@ -233,8 +266,7 @@ class Model:
                 "interval: needs a model of numbers that was trained with training.folds "
                 f"(this one predicts {self.preprocessor.task}, {plural(networks, 'network')})"
             )
-        each = np.stack([self._task.predict(network.predict(x)) for network in self.networks])
-        low, high = self.residuals.interval(each, level)
+        low, high = self.residuals.interval(self._task.predict(self.forward(x)), level)
         ends = self._task.loss.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
 
@@ -291,6 +323,11 @@ class Model:
         return self.task
 
     @cached_property
+    def _shares(self) -> Array | None:
+        """The weights of networks in the mean, None where all are equal."""
+        return self.member_shares if self.shares else None
+
+    @cached_property
     def _labels(self) -> Array:
         """The labels by class number; of dtype object unless all are numbers or all booleans."""
         kinds = {type(label) for label in self.preprocessor.classes}
@@ -312,7 +349,8 @@ class Model:
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
             **({} if self.temperature == 1.0 else {"temperature": self.temperature}),
-            **({"residuals": list(self.residuals.counts)} if self.residuals else {}),
+            **({"residuals": len(self.residuals.values)} if self.residuals else {}),
+            **({"shares": list(self.shares)} if self.shares else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
         }
 
@@ -348,6 +386,7 @@ class Model:
             loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
             _check_options(loss, options)
             model = cls(mlp, preprocessor, loss, options, members, _temperature(description))
+            model = replace(model, shares=_shares(description, len(model.networks)))
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
         except MlpEngineError as error:
@@ -371,10 +410,8 @@ class Model:
         if "residuals" not in header:
             return model
         try:
-            counts, networks = header["residuals"], len(model.networks)
-            return replace(
-                model, residuals=checked_residuals(counts, values, networks, len(model.target))
-            )
+            residuals = checked_residuals(header["residuals"], values, len(model.target))
+            return replace(model, residuals=residuals)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
 
@@ -443,6 +480,19 @@ def _temperature(description: Mapping[str, Any]) -> float:
         text = f"temperature: must be from {low:g} to {high:g} (got {value!r:.60})"
         raise CheckpointError(text)
     return float(value)
+
+
+def _shares(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
+    """Return the checked shares of kinds in a file."""
+    shares = description.get("shares", [])
+    numbers = isinstance(shares, list) and all(type(one) in (int, float) for one in shares)
+    whole = numbers and (not shares or (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9))
+    if not whole or (shares and networks % len(shares)):
+        raise CheckpointError(
+            f"shares: must add up to 1, one for each kind of the {networks} networks "
+            f"(got {shares!r:.60})"
+        )
+    return tuple(map(float, shares))
 
 
 def _networks(

@@ -166,20 +166,24 @@ class Task(ABC):
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
         return None
 
-    def combine(self, outputs: Array) -> Array:
+    def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one output (rows, out_dim) for those of several networks, the first axis.
 
         Its prediction is the mean of theirs: of probabilities, or of numbers (of a variance the
-        geometric mean).  float64.
+        geometric mean).  `shares` are the weights of the mean and add up to 1.  float64.
         """
-        wide = outputs.astype(np.float64)
+        used = slice(None) if shares is None else np.flatnonzero(shares)
+        wide = outputs[used].astype(np.float64)
+        weights = np.full(len(wide), 1 / len(wide)) if shares is None else shares[used]
         if self.averaged == "mean":
-            return np.asarray(wide.mean(axis=0))
+            return np.asarray(np.tensordot(weights, wide, 1))
+        logs = np.log(weights)[:, None, None]
         if self.averaged == "exp":
-            return _log_mean_exp(wide)
+            return _log_sum_exp(wide + logs)
         if self.averaged == "softmax":
-            return _log_mean_exp(wide - np.logaddexp.reduce(wide, axis=2, keepdims=True))
-        return _log_mean_exp(-np.logaddexp(0, -wide)) - _log_mean_exp(-np.logaddexp(0, wide))
+            return _log_sum_exp(wide - np.logaddexp.reduce(wide, axis=2, keepdims=True) + logs)
+        one, other = -np.logaddexp(0, -wide), -np.logaddexp(0, wide)
+        return _log_sum_exp(one + logs) - _log_sum_exp(other + logs)
 
     @abstractmethod
     def _own_metrics(self) -> dict[str, Metric]:
@@ -464,9 +468,9 @@ def _level(name: str) -> float | None:
     return level if name.startswith(PINBALL) and 0 < level < 1 else None
 
 
-def _log_mean_exp(values: Array) -> Array:
-    mean: Array = np.logaddexp.reduce(values, axis=0) - np.log(len(values))
-    return mean
+def _log_sum_exp(values: Array) -> Array:
+    total: Array = np.logaddexp.reduce(values, axis=0)
+    return total
 
 
 def _logistic(logits: Array) -> Array:

@@ -83,7 +83,8 @@ def test_exported_networks_predict_their_mean(combined, dtype, tmp_path):
     networks = [Mlp([5, 6, 3], activation="silu", seed=seed, dtype=dtype) for seed in range(4)]
     for network in networks:
         network.params.flat *= 3
-    predict = exported(networks, tmp_path, combined=combined, divisor=1.5)
+    weights = [0.1, 0.5, 0.15, 0.25]
+    predict = exported(networks, tmp_path, combined=combined, divisor=1.5, shares=weights)
     x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
     out = np.zeros((8, 3), dtype)
     predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
@@ -94,7 +95,8 @@ def test_exported_networks_predict_their_mean(combined, dtype, tmp_path):
     each = [shares[combined](network.predict(x).astype("f8") / 1.5) for network in networks]
     tolerance = 2e-5 if dtype == "float32" else 1e-12
     found = shares[combined](out.astype("f8"))
-    np.testing.assert_allclose(found, np.mean(each, axis=0), rtol=tolerance, atol=tolerance)
+    mean = np.average(each, axis=0, weights=weights)
+    np.testing.assert_allclose(found, mean, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

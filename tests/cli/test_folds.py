@@ -178,8 +178,13 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, mon
     assert same("whole", "stopped")
 
 
-def test_a_run_that_died_goes_on_and_predicts(mlpengine, rows, monkeypatch):
-    write_config("c.yaml", "kind", every=("epochs: 6", "epochs: 6, checkpoint: {every_epochs: 2}"))
+@pytest.mark.parametrize("kinds", [False, True])
+def test_a_run_that_died_goes_on_and_predicts(kinds, mlpengine, rows, monkeypatch):
+    every = ("epochs: 6", "epochs: 6, checkpoint: {every_epochs: 2}")
+    if kinds:
+        write_kinds("kind", every=every)
+    else:
+        write_config("c.yaml", "kind", every=every)
     train(mlpengine, "c.yaml", "--out", "whole")
     real = Checkpoints.save
 
@@ -310,3 +315,75 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
     assert mlpengine("predict", "runs/c", "rows.csv", "--interval", "1.5").code == 2
+
+
+def write_kinds(target, **changes):
+    others = sorted({"kind", "y"} - {target})
+    data = f"target: {target}, drop: {others}, encoding: piecewise, bins: 4"
+    write_config(
+        "c.yaml",
+        target,
+        data=(f"target: {target}", data),
+        model=("hidden: [6]", "hidden: [6], front: {embedding: pbld}"),
+        kinds=("folds: 4", "folds: 3, members: [plain, piecewise, periodic]"),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("target", ["kind", "y"])
+def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows):
+    write_kinds(target)
+    started = mlpengine("train", "c.yaml")
+    assert "network  9 of " in started.err
+    result = json.loads(Path("runs/c/result.json").read_text())
+    assert (result["members"], len(result["best_epochs"])) == (9, 9)
+    shares = result["shares"]
+    assert [*shares] == ["plain", "piecewise", "periodic"]
+    assert sum(shares.values()) == pytest.approx(1)
+    shown = ", ".join(f"{kind} {share:.2f}" for kind, share in shares.items())
+    assert f"shares of networks in the mean, by their kind: {shown}" in started.out
+    model, used = load("runs/c"), {kind: share for kind, share in shares.items() if share}
+    assert len(model.networks) == 3 * len(used)
+    assert model.shares == (tuple(used.values()) if len(used) > 1 else ())
+    # each reads its own inputs: numbers and texts; their bins, too; their cosines, too
+    names = model.preprocessor.feature_names
+    for kind, network in zip(np.repeat([*used], 3), model.networks, strict=True):
+        mask = network.params.views["front.mask"]
+        assert [n for n, m in zip(names, mask, strict=False) if not m] == [
+            n for n in names if ".." in n and kind != "piecewise"
+        ]
+        assert set(mask[len(names) :]) == {float(kind == "periodic")}
+    # the prediction is the weighted mean, the score out of fold that of networks of the row's fold
+    x = features(model, read_table("rows.csv", text=["zone"]))
+    task, weights = model.task, np.repeat([*used.values()], 3) / 3
+    read = task.predict if target == "y" else task.probabilities
+    each = np.array([read(network.predict(x)) for network in model.networks])
+    table = read_table("rows.csv", text=["zone"])
+    predicted = model.predict(table)[:, None] if target == "y" else model.predict_proba(table)
+    np.testing.assert_allclose(predicted, np.average(each, 0, weights), rtol=1e-5, atol=1e-6)
+    measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
+    assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
+    single = ["--set", "training.members=null", "--set", "model.front.embedding=false"]
+    assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
+    assert mlpengine("export", "runs/c", "--format", "c").code == 0
+    for command in ("summary", "explain"):
+        assert (mlpengine(command, "runs/c").code, mlpengine(command, "runs/c").err) == (0, "")
+    train(mlpengine, "c.yaml", *single, "--set", "data.encoding=none", "--out", "runs/d")
+    assert "shares" not in json.loads(Path("runs/d/result.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["training.folds=null"], "shares of kinds are chosen out of fold: give folds, too"),
+        (["training.members=[plain, plain]"], "each kind must be given once"),
+        (["data.encoding=none"], "piecewise needs data.encoding: piecewise; or leave it out"),
+        (["model.front.embedding=false"], "periodic needs model.front.embedding; or leave it out"),
+        (["training.members=[plain]"], "training.members"),
+    ],
+)
+def test_kinds_that_cannot_be_are_refused(options, message, mlpengine, rows):
+    write_kinds("y")
+    done = mlpengine("train", "c.yaml", *(word for one in options for word in ("--set", one)))
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

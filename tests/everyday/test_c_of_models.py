@@ -37,6 +37,10 @@ MODELS = {
     "two targets": ({"y": PRICE, "z": X.tolist()}, {}),
     "formulas": ({"y": PRICE}, {"data": {"features": {"half": "`size (mm)` / 2"}}}),
     "dates": ({"y": PRICE, "day": DAYS}, {}),
+    "bounds that are reached": (
+        {"y": PRICE},
+        {"data": {"bound_predictions": True}, "optimizer": {"name": "adam", "lr": 3.0}},
+    ),
     "several networks": (
         {"y": KIND},
         {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}},
@@ -77,6 +81,9 @@ def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
         got.append(out)
     expected = model.predict_proba(rows) if model.classes else model.predict(rows)
     expected = expected.reshape(len(rows), -1)
+    if "bound" in name:
+        low, high = model.preprocessor.target.bounds[:, 0]
+        assert {low, high} & set(expected[:, 0])
     scale = np.abs(expected).max() if not model.classes else 1.0
     np.testing.assert_allclose(np.stack(got), expected, atol=3e-5 * scale)
     text = (tmp_path / "model.c").read_text()

@@ -5,7 +5,7 @@ import pytest
 
 from mlpengine import CheckpointError, Front, MeanSquaredError, Mlp, ShapeError, UsageError
 from mlpengine.ops import LearnedActivation
-from mlpengine.optim import Adam
+from mlpengine.optim import Adam, Sgd
 from mlpengine.train.step import TrainingStep
 
 RECIPE = {
@@ -82,6 +82,7 @@ def test_every_part_starts_as_published():
         RECIPE,
         {"front": Front("periodic", frequencies=3)},
         {"front": Front(scaling=True)},
+        {"front": Front("periodic", frequencies=3, masked=True)},
         {"learned_activation": True},
         {"parametrization": "neural_tangent"},
     ],
@@ -126,6 +127,47 @@ def test_a_network_like_another_has_its_parts():
     other = mlp.like(seed=9)
     assert other.to_dict() == mlp.to_dict()
     assert (other.params.flat != mlp.params.flat).any()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+@pytest.mark.parametrize("parametrization", ["standard", "neural_tangent"])
+def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
+    """At the start, after steps of training, and in its gradients."""
+    kept, options = [0, 2, 3], {"dtype": "float64", "parametrization": parametrization}
+    mlp = Mlp([4, 8, 2], seed=3, front=Front(masked=True), **options)
+    mlp.read_only([True, False, True, True])
+    spread = mlp.weights[0][:, kept].std() * mlp.layers[0].factor
+    variance = {"standard": 2 / 3, "neural_tangent": 1 / 3}  # He's for relu, 1 / inputs
+    assert spread**2 == pytest.approx(variance[parametrization], rel=0.5)
+    small = Mlp([3, 8, 2], seed=3, **options)
+    factor = mlp.layers[0].factor / small.layers[0].factor
+    for name, view in small.params.views.items():
+        own = mlp.params.views[name]
+        view[...] = own[:, kept] * factor if name == "0.weight" else own
+    x, y = rows(), rows()[:, :2]
+    np.testing.assert_allclose(mlp.predict(x), small.predict(x[:, kept]), rtol=1e-12)
+    steps = [
+        TrainingStep(net, MeanSquaredError(), Sgd(net, lr=0.1), 20, backend=backend)
+        for net in (mlp, small)
+    ]
+    for _ in range(3 if parametrization == "standard" else 0):
+        assert steps[0](x, y) == pytest.approx(steps[1](x[:, kept], y), rel=1e-12)
+    np.testing.assert_allclose(mlp.predict(x), small.predict(x[:, kept]), rtol=1e-11)
+    np.testing.assert_array_equal(mlp.params.views["front.mask"], [1, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("front", "kept", "error", "message"),
+    [
+        (None, [True] * 4, UsageError, "needs a front with a mask"),
+        (Front(scaling=True), [True] * 4, UsageError, "needs a front with a mask"),
+        (Front(masked=True), [False] * 4, UsageError, r"needs a number to read \(got none\)"),
+        (Front(masked=True), [True] * 3, ShapeError, r"read_only: kept: shape must be \(4,\)"),
+    ],
+)
+def test_a_mask_that_cannot_be_is_refused(front, kept, error, message):
+    with pytest.raises(error, match=message):
+        Mlp([4, 2], front=front).read_only(kept)
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,8 @@ def test_the_prediction_is_the_mean_of_the_members(task, outputs, predicted):
     np.testing.assert_allclose(found, predicted, rtol=1e-12)
     huge = task.combine(np.sign(outputs) * 500)
     assert np.isfinite(huge).all()
+    twice = task.combine(outputs[[0, 0, 3]])
+    np.testing.assert_allclose(task.combine(outputs, np.array([2, 0, 0, 1, 0]) / 3), twice)
 
 
 def test_standard_errors_are_those_of_means():
