@@ -158,9 +158,15 @@ class Experiment:
         if model.shares:
             scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
             kinds = model.out_of_fold_by_kind(train.x, folds)
-            best = best_shares(task, kinds, lambda output: scorer.mean_loss(output, train))
+            light = replace(train, x=np.empty((len(train), 0)))  # losses do not read features
+            parts = [(rows, light.rows(rows)) for rows in _rows_of(folds)]
+
+            def losses(output: Array) -> Array:
+                return np.array([scorer.mean_loss(output[rows], part) for rows, part in parts])
+
+            best = best_shares(task, kinds, losses)
             model = model.of_kinds(best)
-            shares = dict(zip(self.file.config.training.members or (), best, strict=True))
+            shares = dict(zip(self.file.config.kinds, best, strict=True))
         output = model.out_of_fold(train.x, folds)
         if isinstance(task, Regression):
             model = replace(model, residuals=Residuals.of(task.predict(output) - train.truth))
@@ -210,7 +216,9 @@ def build(
         mlp.freeze(config.training.freeze)
     seeds = _seeds(config)
     population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
-    kinds = config.training.members or ()
+    kinds = config.kinds
+    if config.training.members and not kinds:
+        _log.warning("warning: training.members: is ignored without training.folds")
     for k, network in enumerate(population if population and kinds else ()):
         kind = kinds[k * len(kinds) // len(seeds)]
         network.read_only(_inputs(tables.preprocessor, mlp.layers[0].in_dim, kind))
@@ -240,9 +248,14 @@ def build(
     return Experiment(file, tables, task, parts, model, loss, members, threads)
 
 
+def _rows_of(folds: Array) -> list[Array]:
+    """Return the rows of each fold."""
+    return [np.flatnonzero(folds == k) for k in range(int(folds.max()) + 1)]
+
+
 def _seeds(config: Config) -> list[int]:
     training = config.training
-    count = (training.folds or training.seeds or 0) * len(training.members or [0])
+    count = (training.folds or training.seeds or 0) * max(1, len(config.kinds))
     return [SEEDS_APART * config.seed + k for k in range(count)] if count else [config.seed]
 
 
@@ -357,7 +370,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
 
 
 def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
-    front, masked = file.config.model.front, file.config.training.members is not None
+    front, masked = file.config.model.front, bool(file.config.kinds)
     embedding = front.embedding
     if embedding is not None:
         return Front(

@@ -19,6 +19,9 @@ FOLDED_ROWS = 100_000
 ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """The most columns and the fewest rows with which numbers get features by quantile bins."""
 
+KINDS, TWO_KINDS_ROWS = ("plain", "piecewise"), 4_000
+"""The kinds of networks in each fold, and the most rows for which there are several."""
+
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
 
@@ -71,7 +74,7 @@ def propose(
     for name in ("model", "optimizer", "schedule", "training"):
         lines += [*([""] if name != "schedule" else []), *_section(name, sections[name])]
     folds = lines.index("training:") + 1
-    lines[folds:folds] = _folds(profile.n_rows)
+    lines[folds:folds] = _folds(profile.n_rows, bool(encoding))
     return "\n".join(lines) + "\n"
 
 
@@ -130,12 +133,16 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     if profile.task == "classification" and few:
         count = plural(column.distinct, "different number")
         lines = [f"{lines[0]}: {count}, taken for classes; data.task: regression predicts a number"]
-    networks = f"{folds} networks of" if folds else "one network of"
+    encoded = preset == "plain" and bool(_encoding(profile, target))
+    kinds = len(KINDS) if _has_kinds(profile.n_rows, encoded) else 1
+    networks = f"{kinds * folds} networks of" if folds else "one network of"
     hidden = "-".join(map(str, sections["model"]["hidden"])) + " units"
     epochs = plural(sections["training"]["epochs"], "epoch")
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
-    if preset == "plain" and _encoding(profile, target):
+    if kinds > 1:
+        lines.append("numbers also by quantile bins, for half of the networks (training.members)")
+    elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
     dropped = [name for name in profile.drop if name not in target]
     if dropped:
@@ -170,15 +177,24 @@ def _split(profile: Profile, *, own_test: bool) -> list[str]:
     return [f"  split: {{{texts}}}  # the other rows train{classes}"]
 
 
-def _folds(rows: int) -> list[str]:
+def _has_kinds(rows: int, encoded: bool) -> bool:
+    """Return whether folds have networks of several kinds."""
+    return folds_for(rows) is not None and encoded and rows <= TWO_KINDS_ROWS
+
+
+def _folds(rows: int, encoded: bool) -> list[str]:
     count = folds_for(rows)
     if count is None:
         return []
+    kinds = (
+        f"  members: [{', '.join(KINDS)}]  # one of each in each fold; the second reads bins, too"
+    )
     return [
-        f"  # {count} networks, each without one fold of the rows, by which its best epoch is",
+        f"  # Networks without one of {count} folds of the rows, by which their best epoch is",
         "  # chosen. Their mean predicts better than one, no row is lost to validation, and the",
         "  # score out of fold is of all rows. To train one network, remove this line.",
         f"  folds: {count}",
+        *([kinds] if _has_kinds(rows, encoded) else []),
     ]
 
 

@@ -86,7 +86,7 @@ OFF_OR_DEFAULTS = Short(
 
 ALL_OR_NOTHING = Short(
     lambda value: (
-        dict.fromkeys(("html", "plots", "tensorboard"), value) if isinstance(value, bool) else value
+        dict.fromkeys(("plots", "tensorboard"), value) if isinstance(value, bool) else value
     ),
     {"type": "boolean"},
 )
@@ -351,9 +351,9 @@ class TrainingSection(Section):
     members: list[Kind] | None = Field(
         default=None,
         min_length=2,
-        description="With folds, a network of each of these kinds for each fold, which reads "
-        "numbers alone, their quantile bins too, or their cosines too; in the mean, kinds have the "
-        "shares that are best out of fold.",
+        description="A network of each of these kinds for each of the folds, without which this "
+        "is ignored: it reads numbers alone, their quantile bins too, or their cosines too; in the "
+        "mean, kinds have the shares that are best out of fold.",
     )
     calibration: Literal["none", "temperature"] = Field(
         default="none",
@@ -414,8 +414,6 @@ class TrainingSection(Section):
             raise rule("give clip or clip_norm, not both", "clip")
         if self.folds and self.seeds:
             raise rule("give folds or seeds, not both", "seeds")
-        if self.members and not self.folds:
-            raise rule("shares of kinds are chosen out of fold: give folds, too", "members")
         if self.members and len(set(self.members)) < len(self.members):
             raise rule("each kind must be given once", "members")
         if self.calibration != "none" and not self.folds:
@@ -440,7 +438,6 @@ Extra = Literal["auto", True, False]
 class ReportSection(Section):
     """Additional files of a run."""
 
-    html: bool = Field(default=True, description="report.html: the run on one page.")
     plots: Extra = Field(
         default="auto", description="Pictures in plots/; auto: if matplotlib is installed."
     )
@@ -471,7 +468,7 @@ class Config(Section):
         default=DiagnosticsSection(), description="false, true, or its settings."
     )
     report: Annotated[ReportSection, ALL_OR_NOTHING] = Field(
-        default=ReportSection(), description="A page, pictures and event files; false: none."
+        default=ReportSection(), description="Pictures and event files; false: none."
     )
 
     sweep: SweepSection | None = Field(
@@ -507,9 +504,14 @@ class Config(Section):
                 raise rule(text, "data", *key)
         return self
 
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of networks in each fold, none where all networks are alike."""
+        return (self.training.members or []) if self.training.folds else []
+
     @model_validator(mode="after")
     def _kinds_differ(self) -> "Config":
-        kinds = self.training.members or ()
+        kinds = self.kinds
         needed = {
             "piecewise": ("data.encoding: piecewise", self.data.encoding == "piecewise"),
             "periodic": ("model.front.embedding", self.model.front.embedding is not None),

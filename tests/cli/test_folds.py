@@ -363,19 +363,19 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows)
     np.testing.assert_allclose(predicted, np.average(each, 0, weights), rtol=1e-5, atol=1e-6)
     measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
     assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
-    single = ["--set", "training.members=null", "--set", "model.front.embedding=false"]
+    single = ["--set", "training.folds=null", "--set", "model.front.embedding=false"]
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
     assert mlpengine("export", "runs/c", "--format", "c").code == 0
     for command in ("summary", "explain"):
         assert (mlpengine(command, "runs/c").code, mlpengine(command, "runs/c").err) == (0, "")
-    train(mlpengine, "c.yaml", *single, "--set", "data.encoding=none", "--out", "runs/d")
+    alone = mlpengine("train", "c.yaml", *single, "--set", "data.encoding=none", "-o", "runs/d")
+    assert "training.members: is ignored without training.folds" in alone.err
     assert "shares" not in json.loads(Path("runs/d/result.json").read_text())
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["training.folds=null"], "shares of kinds are chosen out of fold: give folds, too"),
         (["training.members=[plain, plain]"], "each kind must be given once"),
         (["data.encoding=none"], "piecewise needs data.encoding: piecewise; or leave it out"),
         (["model.front.embedding=false"], "periodic needs model.front.embedding; or leave it out"),

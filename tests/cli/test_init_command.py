@@ -280,11 +280,10 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     assert shown["decided"][:3] == [
         "classification of grade (data.task): 6 different numbers, taken for classes; "
         "data.task: regression predicts a number",
-        "8 networks of 256-256-256 units, up to 60 epochs "
-        "(training.folds, model.hidden, training.epochs)",
-        "numbers also by quantile bins (data.encoding)",
+        "16 networks of 16 units, up to 200 epochs (training.folds, model.hidden, training.epochs)",
+        "numbers also by quantile bins, for half of the networks (training.members)",
     ]
-    assert "decided: 8 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
+    assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
     config = (tmp_path / "t.yaml").read_text()
     assert "folds: 8\n" in config
     assert "split: {test: 0.2}" in config

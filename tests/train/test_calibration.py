@@ -76,9 +76,14 @@ def test_intervals_do_not_count_the_difference_between_networks_twice():
 def test_shares_are_the_best_of_a_simplex():
     """Against a search by SciPy: of squared errors, and of log loss."""
     y = RNG.standard_normal((300, 1))
-    noisy = np.stack([y + s * RNG.standard_normal(y.shape) for s in (0.5, 0.6, 3.0)])
+    noisy = np.stack([y + s * RNG.standard_normal(y.shape) for s in (0.5, 0.7, 3.0)])
     task = Regression(NumberTarget(["y"], [0.0], [1.0]))
-    shares = np.array(best_shares(task, noisy, lambda out: float(np.mean((out - y) ** 2))))
+    folds = np.arange(300).reshape(5, 60)
+
+    def squares(output):
+        return ((output - y) ** 2)[folds, 0].mean(axis=1)
+
+    shares = np.array(best_shares(task, noisy, squares))
     assert shares.sum() == pytest.approx(1)
     best = minimize(
         lambda w: np.mean((np.tensordot(w, noisy, 1) - y) ** 2),
@@ -90,11 +95,12 @@ def test_shares_are_the_best_of_a_simplex():
     right = np.where(truth, 2.0, -2.0)[:, None] + RNG.standard_normal((300, 1))
     binary = BinaryClassification(1)
 
-    def loss(output):
-        return log_loss(truth, expit(output[:, 0]))
+    def logs(output):
+        return np.array([log_loss(truth[rows], expit(output[rows, 0])) for rows in folds])
 
-    shares = best_shares(binary, np.stack([-right, right]), loss)
-    assert shares == (0.0, 1.0)
+    assert best_shares(binary, np.stack([-right, right]), logs) == (0.0, 1.0)
+    alike = y + RNG.standard_normal((2, *y.shape))  # two kinds that are equally good
+    assert best_shares(task, alike, squares) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 90])
