@@ -148,7 +148,6 @@ CASES = (
         "mish",
         MeanSquaredError(),
         parts=RECIPE | {"front": Front("pbld", 4, frequencies=9, scaling=True)},
-        short=True,
     ),
     StepCase("recipe of doubles", (6, 33, 2), 13, "selu", dtype="float64", parts=RECIPE),
     StepCase("recipe in chunks", (9, 48, 3), 2500, "selu", parts=RECIPE),

@@ -328,12 +328,12 @@ def test_a_compiler_that_does_not_answer_is_an_error():
     assert compiler_command() is not None
 
 
-def test_eight_processes_at_once_share_one_program(folder):
+def test_processes_at_once_share_one_program(folder):
     code = (
         "from mlpengine.backends.compiled.cache import load\n"
         "from mlpengine.backends.compiled import native_target\n"
         f"assert load({SOURCE!r}, native_target()).answer() == 42\n"
     )
-    running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(8)]
-    assert [process.wait() for process in running] == [0] * 8
+    running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
+    assert [process.wait() for process in running] == [0] * 4
     assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".so"]

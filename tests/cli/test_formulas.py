@@ -201,7 +201,7 @@ report: false
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])
 def test_an_activation_by_formula_trains_as_the_one_by_name(backend, folder, mlpengine):
     losses = []
-    for i, text in enumerate(("mish", "x * tanh(softplus(x))", "[mish, x * tanh(softplus(x))]")):
+    for i, text in enumerate(("mish", "[mish, x * tanh(softplus(x))]")):
         (folder / "c.yaml").write_text(ACTIVATION_CONFIG.format(activation=text, backend=backend))
         trained = mlpengine("train", "c.yaml", "--out", f"run{i}", "--json", "-q")
         assert trained.code == 0
@@ -209,7 +209,7 @@ def test_an_activation_by_formula_trains_as_the_one_by_name(backend, folder, mlp
         assert (
             json.loads((folder / f"run{i}" / "environment.json").read_text())["executor"] == backend
         )
-    assert losses == pytest.approx(losses[:1] * 3, rel=1e-5)
+    assert losses == pytest.approx(losses[:1] * 2, rel=1e-5)
     exported = mlpengine("export", "run1", "--format", "onnx", "-o", "m.onnx", "--json")
     assert json.loads(exported.out)["difference"] < 1e-5
     assert mlpengine("export", "run1", "--format", "c", "-o", "m.c").code == 0

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rank_runs
+
+from mlpengine.backends.compiled import emitter
+from mlpengine.train.ranks import Ranks
 
 RUNS = Path(__file__).with_name("rank_runs.py")
 
@@ -45,10 +49,7 @@ def located(name: str) -> str:
 @pytest.fixture
 def mpiexec(tmp_path):
     """Call as ``mpiexec(2, "train", ...)`` in an empty directory; gives the finished process."""
-    cache = tmp_path / "programs"
-    cache.mkdir(mode=0o700)
-    more = {"MPI4PY_LIBMPI": located("libmpi.so.12"), "MLPENGINE_CACHE": str(cache)}
-    environment = {**os.environ, **more}
+    environment = {**os.environ, "MPI4PY_LIBMPI": located("libmpi.so.12")}
     command = located("mpiexec.hydra")
 
     def call(ranks, *arguments):
@@ -69,33 +70,36 @@ def contents(run: Path) -> list[bytes]:
     return [(run / name).read_bytes() for name in ("model.safetensors", "metrics.csv")]
 
 
-def test_ranks_and_threads_give_the_same_bits(mpiexec, tmp_path):
+def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(emitter, "TERMS_PER_THREAD", emitter.TERMS_PER_THREAD)  # put back after
+    monkeypatch.setattr(Ranks, "share_of_cores", Ranks.share_of_cores)
     for name, text in CONFIGS.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-    fitted = set()
-    for ranks in (0, 2, 4):
-        bits = "bits " + " ".join(f"{name}.yaml" for name in CONFIGS)
-        done = mpiexec(ranks, "each", bits, *(["estimator"] if ranks < 4 else []))
-        assert f"{bits}: 0" in done.stderr, done.stderr
-        fitted |= set(re.findall("^estimator: .*", done.stdout, re.MULTILINE))
-    assert len(fitted) == 1
-    for name in CONFIGS:
-        runs = [tmp_path / f"{name}-{n}-{t}" for n in (1, 2, 4) for t in (1, 2)]
-        expected = contents(runs[0])
-        assert [contents(run) == expected for run in runs] == [True] * 6
+        assert rank_runs.bits(name, "1", "2") == 0
+    assert rank_runs.estimator() == 0
+    fitted = re.findall("^estimator: .*", capsys.readouterr().out, re.MULTILINE)
+    both = [f"bits {name} 1 2" for name in CONFIGS]
+    for ranks, commands in ((2, [*both, "estimator"]), (4, ["bits numbers 1"])):
+        done = mpiexec(ranks, "each", *commands)
+        assert [f"{command}: 0" in done.stderr for command in commands] == [True] * len(commands)
+        fitted += re.findall("^estimator: .*", done.stdout, re.MULTILINE)
+    assert len(fitted) == 2
+    assert len(set(fitted)) == 1
+    for name, count in (("classes", 4), ("numbers", 5)):
+        runs = sorted(tmp_path.glob(f"{name}-*"))
+        assert [contents(run) for run in runs] == [contents(runs[0])] * count
         assert {p.name for p in runs[-1].iterdir()} == {p.name for p in runs[0].iterdir()}
 
 
-def test_a_killed_rank_ends_the_run_which_goes_on_with_other_ranks(mpiexec, tmp_path):
+def test_a_killed_rank_ends_the_run_which_goes_on_with_other_ranks(mpiexec, mlpengine, tmp_path):
     (tmp_path / "long.yaml").write_text(LONG)
     assert mpiexec(2, "killed", "long.yaml", "-o", "cut").returncode != 0
     assert not (tmp_path / "cut" / "model.safetensors").exists()
     done = mpiexec(2, "stopped", "--resume", "cut")
     assert done.returncode == 143, done.stderr
     assert "error" not in done.stderr
-    commands = "train --resume cut", "train long.yaml -o whole"
-    done = mpiexec(0, "each", *commands)
-    assert [f"{command}: 0" in done.stderr for command in commands] == [True, True], done.stderr
+    assert mlpengine("train", "--resume", "cut").code == 0
+    assert mlpengine("train", "long.yaml", "-o", "whole").code == 0
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
