@@ -4,6 +4,7 @@ import ctypes
 import gc
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -75,13 +76,13 @@ def pool():
     assert np.isfinite(values).all()
 
 step(x, y)
-{"between": between, "during": during, "pool": pool}[sys.argv[1]]()
+for task in (between, during, pool):
+    task()
 """
 
 
-@pytest.mark.parametrize("when", ["between", "during", "pool"])
-def test_a_forked_child_makes_steps(when):
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, when]
+def test_a_forked_child_makes_steps_between_and_during_those_of_its_parent():
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -100,8 +101,7 @@ static int failing_create(pthread_t *thread, const pthread_attr_t *attributes,
 """
 
 
-@pytest.mark.parametrize("fail_at", [1, 2, 3])
-def test_threads_start_all_or_none(fail_at, monkeypatch, tmp_path, many_threads):
+def test_threads_start_all_or_none(monkeypatch, tmp_path, many_threads):
     (tmp_path / "failing.h").write_text(FAILING_CREATE)
     monkeypatch.setenv("CC", f"cc -include {tmp_path}/failing.h")
     x, y, _ = CASE.data(64)
@@ -110,7 +110,8 @@ def test_threads_start_all_or_none(fail_at, monkeypatch, tmp_path, many_threads)
     library = step.bound(64).fused.library
     before = thread_count()
     weights = step.mlp.params.flat.copy()
-    for run in (lambda: step(x, y), lambda: step.run_many(x, y, np.arange(64))):
+    runs = (lambda: step(x, y), lambda: step.run_many(x, y, np.arange(64)))
+    for fail_at, run in product((1, 2, 3), runs):
         ctypes.c_long.in_dll(library, "fail_at").value = fail_at
         with pytest.raises(CompileError, match="the system must start its threads"):
             run()

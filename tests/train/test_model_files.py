@@ -5,6 +5,7 @@ import re
 import tracemalloc
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -110,12 +111,14 @@ def test_a_changed_header_is_refused_or_works(target, tmp_path):
     arrays, header = whole.state_dict(), whole.to_dict()
     usable = []
     with np.errstate(all="ignore"):
-        for what, changed in mutations(header, start=7 * len(target), each=1):
+        # every second change: the targets share most of the header, and try other values in it
+        changes = mutations(header, start=7 * len(target), each=1)
+        for what, changed in islice(changes, target == "two", None, 2):
             try:
                 usable.append(use(write(tmp_path / "m", arrays, changed)))
             except Exception as error:
                 pytest.fail(f"{what}: {error!r}")
-    assert len(usable) > 200
+    assert len(usable) > 100
     assert 0 < sum(usable) < len(usable) / 2
 
 
