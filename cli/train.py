@@ -36,6 +36,7 @@ Examples:
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --seed 7 --json
   mlpengine train configs/digits.yaml --fix
+  mlpengine train configs/digits.yaml --refit
   mlpengine train configs/digits.yaml --dry-run
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
@@ -79,6 +80,11 @@ Examples:
     is_flag=True,
     help="Train once more with the settings that the verdicts ask for, and compare the two runs.",
 )
+@click.option(
+    "--refit",
+    is_flag=True,
+    help="Train once more on training and validation rows, for as many epochs as were best.",
+)
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
@@ -95,6 +101,7 @@ def command(
     seeds: int | None,
     mpi: bool,
     fix: bool,
+    refit: bool,
     dry_run: bool,
     profile: bool,
     verbose: bool,
@@ -119,10 +126,13 @@ def command(
             raise UsageError("--resume: a run goes on as it began; give --epochs or nothing else")
         if resume is None and config is None and origin is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
-        if ranks and (dry_run or profile or fix):
-            raise UsageError("--dry-run, --profile, --fix: need one process (got mpiexec)")
-        if fix and (resume is not None or dry_run):
-            raise UsageError("--fix: needs a new run (got --resume or --dry-run)")
+        if ranks and (dry_run or profile or fix or refit):
+            raise UsageError("--dry-run, --profile, --fix, --refit: need one process (got mpiexec)")
+        for name, given in (("--fix", fix), ("--refit", refit)):
+            if given and (resume is not None or dry_run):
+                raise UsageError(f"{name}: needs a new run (got --resume or --dry-run)")
+        if fix and refit:
+            raise UsageError("--refit: takes the settings as they are (got --fix)")
         overrides = given_overrides(settings, epochs, seed, seeds)
         model = None if origin is None else load(origin)
         return Start(config or resume or _config_of(origin), overrides, out, model)
@@ -132,6 +142,8 @@ def command(
         if resume is not None:
             begin = reopened(resume, epochs, ranks, opened)
         experiment = on_each(ranks, lambda: begin.build(ranks))
+        if refit:
+            _check_refit(experiment)
         if dry_run:
             say(dry_run_report(experiment, as_json))
             return
@@ -146,6 +158,8 @@ def command(
             shown = Shown(profile, quiet, as_json)
             if fix:
                 run_and_fix(begin, session, state, progress(quiet, verbose), shown)
+            elif refit:
+                run_and_refit(begin, session, state, progress(quiet, verbose), shown)
             else:
                 run(session, state, ranks, shown)
     leave(state)
@@ -359,6 +373,43 @@ def run_and_fix(
     data, lines = comparison(shortest(first), shortest(other.directory.path))
     with suppress(BrokenPipeError):
         say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
+
+
+def _check_refit(experiment: Experiment) -> None:
+    """Check that validation rows chose the epoch of one network, and can be trained on."""
+    config = experiment.file.config
+    if experiment.model.members is not None:
+        raise UsageError("--refit: needs one network (with folds, all rows train already)")
+    if not config.validation_share or config.data.validation_source:
+        raise UsageError("--refit: needs validation rows of the same table (data.split.validation)")
+
+
+def run_and_refit(
+    begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
+) -> None:
+    """Run a session, and once more on its training and validation rows, to the epoch it chose.
+
+    The schedule of the learning rate has its end at that epoch.
+    """
+    first = session.directory.path
+    run(session, state, None, shown)
+    if state.code or not session.loop.best_epoch:
+        return
+    settings = {
+        "training.epochs": str(session.loop.best_epoch),
+        "training.early_stopping": "false",
+        "data.split.validation": "0.0",
+    }
+    if not shown.quiet:
+        say(f"\nrefit    {' '.join(f'{k}={v}' for k, v in settings.items())}", err=True)
+    overrides = [Override("--refit", tuple(k.split(".")), v) for k, v in settings.items()]
+    again = replace(
+        begin,
+        overrides=[*begin.overrides, *overrides],
+        out=first.with_name(f"{first.name}-refit"),
+    )
+    with ExitStack() as opened:
+        run(again.session(again.build(), callbacks, opened), state, None, shown)
 
 
 def opening(experiment: Experiment, session: Session | None = None) -> str:
