@@ -1,5 +1,6 @@
 """Training as C for devices: compiled without a warning, and run against Python's steps."""
 
+import re
 import subprocess
 from math import inf, nan
 
@@ -14,6 +15,7 @@ from mlpengine.backends.scalar.text import Names, comment_text, identifier
 from mlpengine.backends.scalar.update import accurate
 from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.errors import UsageError
+from mlpengine.export import export
 from mlpengine.export.device import export_training
 from mlpengine.formula import constant, evaluate, power, variable
 from mlpengine.optim import AdamW, Group, Lion, NAdam, RmsProp
@@ -254,6 +256,35 @@ def model_of(names, options, loss=None, activation="silu", **loss_options):
 @pytest.mark.parametrize(("names", "fit", "loss", "options"), TABLES.values(), ids=TABLES)
 def test_preprocessing_and_predictions_are_those_of_python(names, fit, loss, options, tmp_path):
     passes(tmp_path, model_of(names, fit, loss), optimizer=momentum, **options)
+
+
+def functions_of(path):
+    """Return the functions of a file by name."""
+    heads = r"^(?:static )?\w+ (\w+)\([^;]*?\)\n\{\n.*?^\}$"
+    return {m[1]: m[0] for m in re.finditer(heads, path.read_text(), re.DOTALL | re.MULTILINE)}
+
+
+def test_predicting_alone_takes_the_functions_of_the_file_that_trains(tmp_path):
+    model = model_of((*MIXED, "kind"), {"target": "kind"}, activation="tanh")
+    export(model, tmp_path / "alone.c")
+    export_training(model, tmp_path / "trains.c")
+    alone, trains = (functions_of(tmp_path / name) for name in ("alone.c", "trains.c"))
+    assert alone.keys() - trains.keys() == {"network", "predict", "main"}
+    shared = {"magnitude", "dot", "dense", "dense_2", "softmax", "one_hot", "features"}
+    assert alone.keys() & trains.keys() == shared | {"predictions"}
+    assert all(alone[name] == trains[name] for name in shared)
+
+
+def test_a_row_that_cannot_be_used_is_refused_with_fast_math_too(tmp_path):
+    export(model_of(("k", "y"), {"target": "y"}), tmp_path / "net.c")
+    (tmp_path / "main.c").write_text(
+        "#include <math.h>\n#include <stdio.h>\nint predict(const float *x, float *out);\n"
+        'int main(void)\n{\n  float x, out;\n  while (scanf("%f", &x) == 1)\n'
+        '    printf("%d ", predict(&x, &out));\n  return 0;\n}\n'
+    )
+    program = compiled(tmp_path, "main.c", "net.c", flags=["-ffast-math"])
+    done = subprocess.run([program], input="0.5 inf", capture_output=True, text=True)
+    assert done.stdout == "1 0 "
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import comment_text, constant
+from mlpengine.backends.scalar.text import Functions, Names, comment_text, constant
 from mlpengine.data.table import number_text
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
-from mlpengine.export._table_c import TableCode, table_code
+from mlpengine.export._table_c import TableCode, prediction, table_code
 from mlpengine.nn import Mlp
-from mlpengine.nn.export_c import export_c
+from mlpengine.nn.export_c import export_c, real_of
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
 from mlpengine.train.task import MultiLabel, Regression
@@ -19,12 +19,6 @@ LATEST = 1e12
 """Seconds from 1970 beyond which an example has no date."""
 
 TABLE = """\
-#include <stddef.h>
-
-#define R(x) ((real)(x))
-#define is_nan(x) isnan(x)
-#define is_finite(x) isfinite(x)
-
 {definitions}
 {text}\
 /* Predicts one row.  x has {inputs} numbers, one for each column, at its place MLP_X_...: NaN is a
@@ -33,14 +27,7 @@ TABLE = """\
 {example} */
 int predict(const real *x, real *out)
 {{
-  real f[{features}], o[{raw}];
-  int usable = features(x, f);
-  network(f, o);
-  predictions(o, out);
-  for (int i = 0; i < {outputs}; i++) usable &= is_finite(out[i]) != 0;
-  for (int i = 0; i < {outputs} && !usable; i++) out[i] = R(NAN);
-  return usable;
-}}
+{body}}}
 """
 
 SELF_TEST = """
@@ -73,41 +60,46 @@ def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
     if isinstance(model, Mlp):
         dtype = model.dtype.name
         return export_c(model).encode(), Exported("c", {"input": dtype}, {"output": dtype})
-    real = "float" if model.mlp.dtype == np.float32 else "double"
+    real, functions = real_of(model.mlp), Functions(Names({"predict"}))
     try:
-        table = table_code(model, "mlp", real=real, trains=False)
+        table = table_code(model, "mlp", functions, real=real, trains=False)
     except UsageError:
         if real == "double":
             raise
         real = "double"  # for dates, and numbers beyond a float
-        table = table_code(model, "mlp", real=real, trains=False)
-    text = export_c(
+        table = table_code(model, "mlp", functions, real=real, trains=False)
+    row, cells = _example(model)
+    answer = _answer(model, row)
+    names = _names(model)
+    known = bool(np.isfinite(answer).all())
+    text = TABLE.format(
+        definitions=table.definitions,
+        text=table.text,
+        inputs=table.inputs,
+        outputs=table.outputs,
+        about=table.about,
+        body=prediction(
+            {"a": model.mlp.in_dim, "b": model.task.outputs},
+            ["network(a, b);"],
+            table.outputs,
+            raw="b",
+        ),
+        example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
+    )
+    if known:
+        text += _self_test(model, table, cells, answer)
+    kinds = dict.fromkeys(model.preprocessor.columns, real)
+    file = export_c(
         model.mlp if model.members is None else model.networks,
         name="network",
         combined=model.task.averaged,
         divisor=model.temperature,
         shares=model.member_shares.tolist(),
         real=real,
+        functions=functions,
+        text=text,
     )
-    text += "\n"
-    row, cells = _example(model)
-    answer = _answer(model, row)
-    names = _names(model)
-    known = bool(np.isfinite(answer).all())
-    text += TABLE.format(
-        definitions=table.definitions,
-        text=table.text,
-        inputs=table.inputs,
-        outputs=table.outputs,
-        about=table.about,
-        features=max(1, model.preprocessor.n_features),
-        raw=model.task.outputs,
-        example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
-    )
-    if known:
-        text += _self_test(model, table, cells, answer, real)
-    kinds = dict.fromkeys(model.preprocessor.columns, real)
-    return text.encode(), Exported("c", kinds, dict.fromkeys(names, real))
+    return file.encode(), Exported("c", kinds, dict.fromkeys(names, real))
 
 
 def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
@@ -169,7 +161,7 @@ def _shown(row: dict[str, Any], answer: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _self_test(model: Model, table: TableCode, cells: list[float], answer: Array, real: str) -> str:
+def _self_test(model: Model, table: TableCode, cells: list[float], answer: Array) -> str:
     task = model.task
     scale = float(np.abs(task.target.scale).max()) if isinstance(task, Regression) else 1.0
     return SELF_TEST.format(

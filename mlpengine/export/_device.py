@@ -17,6 +17,7 @@ from mlpengine.buffers import address_of
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
 from mlpengine.nn import Mlp
+from mlpengine.nn.export_c import Forward, Real
 from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
@@ -68,7 +69,7 @@ class DeviceStep:
     clip_norm: float | None
     batch: int
     libm: bool
-    real: str
+    real: Real
     name: str
 
     @property
@@ -86,13 +87,16 @@ class DeviceStep:
         """The numbers of the layers that are trained."""
         return [i for i in range(len(self.mlp.layers)) if i not in self.frozen]
 
-    def parameter(self, layer: int) -> tuple[str, str]:
-        """Return the C expressions of a layer's weight and bias."""
-        weight = self.mlp.weights[layer].size
-        if layer in self.frozen:
-            return f"frozen_{layer}", f"frozen_{layer} + {weight}"
-        start = self.offsets[layer]
-        return f"state->params + {start}", f"state->params + {start + weight}"
+    @cached_property
+    def places(self) -> dict[str, str]:
+        """The C expression of each parameter, by name."""
+        places = {}
+        for i, layer in enumerate(self.mlp.layers):
+            weight, start = self.mlp.weights[i].size, self.offsets.get(i, 0)
+            at = "state->params" if i in self.offsets else f"frozen_{i}"
+            places[layer.weight_name] = f"{at} + {start}"
+            places[layer.bias_name] = f"{at} + {start + weight}"
+        return places
 
     @cached_property
     def offsets(self) -> dict[int, int]:
@@ -132,7 +136,7 @@ class DeviceStep:
         """The C of the preprocessing."""
         if self.model is None:
             return None
-        return table_code(self.model, self.name, real=self.real, trains=True)
+        return table_code(self.model, self.name, self.functions, real=self.real, trains=True)
 
     @property
     def inputs(self) -> int:
@@ -162,6 +166,13 @@ class DeviceStep:
         return Functions()
 
     @cached_property
+    def forward(self) -> Forward:
+        """The prediction of a row."""
+        source, output = ("a", None) if self.table else ("x", "out")
+        batched = self.batch > 1
+        return Forward(self.functions, self.mlp, self.places, source, output, batched)
+
+    @cached_property
     def step(self) -> "Step":
         """Forward, loss and backward.
 
@@ -172,15 +183,11 @@ class DeviceStep:
         target: Array = np.zeros(spec.shape, spec.dtype)
         backward, views = grads.bind(scratch), grads.views
         ends = (scratch.output, target, None), (grads.d_output, np.zeros(()))
-        fixed = {}
-        for i, layer in enumerate(mlp.layers):
-            fixed[address_of(mlp.weights[i])], fixed[address_of(mlp.biases[i])] = self.parameter(i)
-            if i in self.offsets:
-                start = self.offsets[i]
-                fixed[address_of(views[layer.weight_name])] = f"gradient + {start}"
-                fixed[address_of(views[layer.bias_name])] = (
-                    f"gradient + {start + mlp.weights[i].size}"
-                )
+        fixed = {address_of(mlp.params.views[n]): place for n, place in self.places.items()}
+        for i in self.trained:
+            for name in mlp.layers[i].names:
+                place = self.places[name].replace("state->params", "gradient")
+                fixed[address_of(views[name])] = place
         given = []
         for array, name, placed in (
             (scratch.input, "x", self.table is not None),

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mlpengine.backends.scalar.functions import dense_layer, dot
+from mlpengine.backends.scalar.functions import dot
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import comment_text, constant, constants
+from mlpengine.backends.scalar.text import comment_text, constant, constants, indented
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
 from mlpengine.export._device_flash import BOARDS, flash_bytes
+from mlpengine.export._table_c import prediction
 from mlpengine.wording import plural
 
 HEADER = """\
@@ -319,7 +320,7 @@ def reals(step: DeviceStep) -> int:
 def scratch(step: DeviceStep) -> int:
     """Return the number of reals that the larger of train and predict needs on the stack."""
     gradient = step.parameters if step.batch > 1 else 0
-    return max(1, step.step.size + gradient, sum(_widths(step)))
+    return max(1, step.step.size + gradient, sum(step.forward.buffers.values()))
 
 
 def _has_dates(step: DeviceStep) -> bool:
@@ -332,8 +333,8 @@ def source(step: DeviceStep) -> str:
     body = "".join(
         [
             *_initial(step),
-            step.table.text if step.table else "",
             step.functions.text,
+            step.table.text if step.table else "",
             _norms(step),
             step.update.function(),
             _update_layer(step) if step.batch == 1 else "",
@@ -395,37 +396,14 @@ def _init(step: DeviceStep) -> str:
         f"state->lr = {constant(step.optimizer.lr)};",
         "state->norm_limit = R(INFINITY);",
     ]
-    return INIT.format(name=step.name, body="".join(f"  {line}\n" for line in lines))
-
-
-def _widths(step: DeviceStep) -> tuple[int, int]:
-    """Return the lengths of the two buffers of a prediction."""
-    widths = [*step.mlp.sizes] if step.table else [*step.mlp.sizes[1:-1]]
-    return max(widths[::2], default=0), max(widths[1::2], default=0)
+    return INIT.format(name=step.name, body=indented(lines))
 
 
 def _predict(step: DeviceStep) -> str:
-    """Return the function that predicts: layer after layer, between two buffers."""
-    rows = "1, " if step.batch > 1 else ""
-    lengths = zip("ab", _widths(step), strict=True)
-    lines = [f"real {name}[{length}];" for name, length in lengths if length]
-    lines.append(f"int usable = {'features(x, a)' if step.table else 1};")
-    at, count = ("a" if step.table else "x"), len(step.mlp.layers)
-    for i, layer in enumerate(step.mlp.layers):
-        after = "b" if at == "a" else "a"
-        after = "out" if i == count - 1 and not step.table else after
-        w, b = step.parameter(i)
-        function = dense_layer(step.functions, layer.activation, batched=step.batch > 1)
-        lines.append(f"{function}({at}, {w}, {b}, {after}, {rows}{layer.in_dim}, {layer.out_dim});")
-        at = after
-    if step.table:
-        lines.append(f"predictions({at}, out);")
-    lines += [
-        f"for (size_t i = 0; i < {step.outputs}; i++) usable &= is_finite(out[i]);",
-        f"for (size_t i = 0; i < {step.outputs} && !usable; i++) out[i] = R(NAN);",
-        "return usable;",
-    ]
-    body = "".join(f"  {line}\n" for line in lines)
+    """Return the function that predicts."""
+    forward = step.forward
+    raw = forward.values[-1][0] if step.table else None
+    body = prediction(forward.buffers, forward.calls(), step.outputs, raw=raw)
     return PREDICT.format(name=step.name, upper=step.upper, body=body)
 
 
@@ -459,7 +437,7 @@ def _train(step: DeviceStep) -> str:
         "state->steps++;",
         "return value;",
     ]
-    body = "".join(f"  {line}\n" for line in lines)
+    body = indented(lines)
     return TRAIN.format(name=step.name, upper=step.upper, scratch=scratch(step), body=body)
 
 

@@ -1,5 +1,6 @@
 """What an exported file holds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -13,6 +14,6 @@ class Exported:
     """
 
     format: str
-    inputs: dict[str, str]
-    outputs: dict[str, str]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
     difference: float | None = None

@@ -5,19 +5,23 @@ that of the preprocessor, operation by operation, except that a center is subtra
 so that nothing is lost in float32.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import pi
 
 import numpy as np
 
+from mlpengine.backends.scalar.functions import softmax
 from mlpengine.backends.scalar.text import (
+    Functions,
     Names,
     array,
     comment_text,
     constant,
     constants,
+    definitions,
     identifier,
+    indented,
 )
 from mlpengine.data import Preprocessor
 from mlpengine.data.computed import ComputedColumn
@@ -26,6 +30,7 @@ from mlpengine.data.sources import _PERIODS as PERIODS
 from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
 from mlpengine.formula import c_statements, variable, where
+from mlpengine.nn.export_c import Real
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
 from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Regression
@@ -40,14 +45,6 @@ static void one_hot(real code, size_t levels, size_t gaps, real *f)
   for (size_t i = 0; i <= levels + gaps; i++) f[i] = R(i == place);
 }
 
-"""
-
-SOFTMAX = """\
-  const size_t n = {n};
-  real highest = o[0], sum = 0;
-  for (size_t i = 1; i < n; i++) highest = vmax(o[i], highest);
-  for (size_t i = 0; i < n; i++) sum += out[i] = v_exp(o[i] - highest);
-  for (size_t i = 0; i < n; i++) out[i] /= sum;
 """
 
 
@@ -82,11 +79,13 @@ class TableCode:
     about: str
 
 
-def table_code(model: Model, prefix: str, *, real: str, trains: bool) -> TableCode:
+def table_code(
+    model: Model, prefix: str, functions: Functions, *, real: Real, trains: bool
+) -> TableCode:
     """Return the C around the network of a model; macros begin with ``PREFIX_``.
 
-    `real` is the type for which the code is meant, ``float`` or ``double``; `trains` tells whether
-    targets are read.
+    `functions` gets those that it shares with the network; `real` is the type for which the code is
+    meant, ``float`` or ``double``; `trains` tells whether targets are read.
 
     Raises: UsageError for embedded categories, or for what `real` cannot hold.
     """
@@ -104,7 +103,7 @@ def table_code(model: Model, prefix: str, *, real: str, trains: bool) -> TableCo
         body = "  out[0] = v_sigmoid(-o[0]);\n  out[1] = v_sigmoid(o[0]);\n"
     elif isinstance(task, Classification):
         about, targets = "the probabilities of the classes", 1
-        body = SOFTMAX.format(n=outputs)
+        body = f"  {softmax(functions)}(o, out, {outputs});\n"
     elif isinstance(task, MultiLabel):
         about = "the probabilities of the labels"
         body = f"  for (size_t i = 0; i < {outputs}; i++) out[i] = v_sigmoid(o[i]);\n"
@@ -150,7 +149,7 @@ def _units(task: Regression, real: str) -> tuple[str, str, str]:
         if target.bounds is not None and prediction.location:
             scaled = f"vmin(vmax({scaled}, target_low[i]), target_high[i])"
         lines.append(f"out[i * {len(values)} + {k}] = {scaled};")
-    body = "".join(f"    {line}\n" for line in lines)
+    body = indented(lines, "    ")
     return text, f"{loop} {{\n{body}  }}\n", learned
 
 
@@ -169,6 +168,25 @@ def _fitting(values: Array, what: str, real: str) -> list[float]:
         raise UsageError(f"export: {what} must fit a {real} ({largest:g}); export real double")
     numbers: list[float] = values.tolist()
     return numbers
+
+
+def prediction(
+    buffers: Mapping[str, int], calls: Iterable[str], outputs: int, *, raw: str | None
+) -> str:
+    """Return the body of the function that predicts a row, from ``x`` to ``out``.
+
+    `calls` compute the network.  With a table they read the features in the buffer ``a`` and write
+    their outputs to the buffer `raw`; without one it is None.
+    """
+    usable = 1 if raw is None else "features(x, a)"
+    lines = [*definitions(buffers), f"int usable = {usable};", *calls]
+    lines += [] if raw is None else [f"predictions({raw}, out);"]
+    lines += [
+        f"for (size_t i = 0; i < {outputs}; i++) usable &= is_finite(out[i]);",
+        f"for (size_t i = 0; i < {outputs} && !usable; i++) out[i] = R(NAN);",
+        "return usable;",
+    ]
+    return indented(lines)
 
 
 # ---------------------------------------------------------------- features
@@ -202,7 +220,7 @@ def _features(preprocessor: Preprocessor, real: str) -> str:
         place += category.size
     if preprocessor.categories:
         tables += ONE_HOT
-    text = "".join(f"  {line}\n" for line in body)
+    text = indented(body)
     return (
         f"{tables}/* From a row's columns to features; returns 0 if the row cannot be used. */\n"
         f"static int features(const real *x, real *f)\n{{\n  int usable = 1;\n{text}"

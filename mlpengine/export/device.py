@@ -8,7 +8,6 @@ instruction list as the compiled training step.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -20,13 +19,12 @@ from mlpengine.export._device_flash import flash_bytes
 from mlpengine.export._device_test import self_test
 from mlpengine.files import write_atomically
 from mlpengine.nn import Mlp
+from mlpengine.nn.export_c import Real, real_of
 from mlpengine.ops import Loss
 from mlpengine.optim import Sgd
 from mlpengine.train.model import Model
 
 __all__ = ["DeviceFiles", "MakeOptimizer", "Real", "export_training"]
-
-Real = Literal["float", "double"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def export_training(
     """
     path = Path(path)
     mlp = model.mlp if isinstance(model, Model) else model
-    real = real or ("float" if mlp.dtype == np.float32 else "double")
+    real = real or real_of(mlp)
     step = device_step(
         model,
         optimizer=optimizer,

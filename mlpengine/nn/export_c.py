@@ -1,19 +1,29 @@
 """Networks as one C file: plain C99 with the weights, which needs only the standard library."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import pi
 from typing import Literal
 
 import numpy as np
 
+from mlpengine.backends.compiled.rules import find_rule
+from mlpengine.backends.scalar.functions import dense, softmax
+from mlpengine.backends.scalar.math import mathematics
+from mlpengine.backends.scalar.text import Functions, constant, constants, definitions, indented
 from mlpengine.errors import UsageError
-from mlpengine.formula import SCALARS, c_statements, variable
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
-from mlpengine.ops import Elementwise, LearnedActivation
-from mlpengine.spec import Array
+from mlpengine.ops import Elementwise, LearnedActivation, LogSoftmax, Softmax
 from mlpengine.wording import plural
+
+Real = Literal["float", "double"]
+"""The C type of all numbers of a file."""
+
+Combined = Literal["mean", "exp", "softmax", "sigmoid"]
+"""What several networks have the mean of: their outputs, or those after exp, softmax or sigmoid."""
 
 FILE = """\
 /* {title}
@@ -21,93 +31,54 @@ FILE = """\
    void {name}(const {real} *input, {real} *output): input has {in_dim} numbers, output {out_dim}.
    Plain C99; compile it with any C compiler and link the mathematics library. */
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
-typedef {real} real;
-#define M(name) name{suffix}
-{functions}
-{networks}"""
+#define {upper}_REAL {real}
+#define {upper}_DOUBLE {double}
+{mathematics}
+{body}"""
 
 NETWORK = """\
-{layers}
-{static}void {name}(const real *input, real *output) {{
-  real a[{widest}], b[{widest}];
-  (void)a, (void)b;
-{body}
-}}
+{constants}
+{static}void {one}({argument}const real *input, real *output)
+{{
+{body}}}
+
 """
 
 MEAN = """\
-void {name}(const real *input, real *output) {{
-  static void (*const networks[{count}])(const real *, real *) = {{
-    {names}}};
-  static const real shares[{count}] = {{{shares}}};
-  real y[{out_dim}], one[{out_dim}] = {{0}}, other[{out_dim}] = {{0}};
-  for (int k = 0; k < {count}; k++) {{
-    networks[k](input, y);
-    for (int i = 0; i < {out_dim}; i++) y[i] /= {divisor};
-{add}
-  }}
-  for (int i = 0; i < {out_dim}; i++) output[i] = {result};
+{shares}
+void {name}(const real *input, real *output)
+{{
+  real y[{n}]{zeros};
+  for (size_t k = 0; k < {count}; k++) {{
+{body}  }}
+  for (size_t i = 0; i < {n}; i++) output[i] = {result};
 }}
+
 """
 
-SUM = """\
-    for (int i = 0; i < {n}; i++) one[i] += shares[k] * y[i];
-    (void)other;"""
-
-SUM_EXP = """\
-    for (int i = 0; i < {n}; i++) one[i] += shares[k] * v_exp(y[i]);
-    (void)other;"""
-
-SUM_SOFTMAX = """\
-    real largest = y[0], total = 0;
-    for (int i = 1; i < {n}; i++) largest = y[i] > largest ? y[i] : largest;
-    for (int i = 0; i < {n}; i++) total += v_exp(y[i] - largest);
-    for (int i = 0; i < {n}; i++) one[i] += shares[k] * v_exp(y[i] - largest) / total;
-    (void)other;"""
-
-SUM_SIGMOID = """\
-    for (int i = 0; i < {n}; i++) {{
-      real small = v_exp(y[i] > 0 ? -y[i] : y[i]), large = 1 / (1 + small);
-      one[i] += shares[k] * (y[i] > 0 ? large : small * large);
-      other[i] += shares[k] * (y[i] > 0 ? small * large : large);
-    }}"""
-
-COMBINED = {
-    "mean": (SUM, "one[i]"),
-    "exp": (SUM_EXP, "v_log(one[i])"),
-    "softmax": (SUM_SOFTMAX, "v_log(one[i])"),
-    "sigmoid": (SUM_SIGMOID, "v_log(one[i]) - v_log(other[i])"),
+COMBINED: dict[Combined, tuple[tuple[str, ...], str]] = {
+    "mean": (("y[i]",), "sum_0[i]"),
+    "exp": (("v_exp(y[i])",), "v_log(sum_0[i])"),
+    "softmax": (("y[i]",), "v_log(sum_0[i])"),
+    "sigmoid": (("v_sigmoid(y[i])", "v_sigmoid(-y[i])"), "v_log(sum_0[i]) - v_log(sum_1[i])"),
 }
-"""How outputs of several networks are added up, and what the result is."""
-
-LAYER = """\
-/* y = {activation}(w x + b), {out_dim} from {in_dim} numbers */
-static void {name}_layer_{number}(const real *x_in, real *y) {{
-  for (int i = 0; i < {out_dim}; i++) {{
-    real x = 0;
-    for (int j = 0; j < {in_dim}; j++) x += {name}_weight_{number}[i * {in_dim} + j] * x_in[j];
-    x = x{factor} + {name}_bias_{number}[i];
-{statements}    y[i] = {value};
-  }}{after}
-}}
-"""
-
-SOFTMAX = """
-  real largest = y[0], total = 0;
-  for (int i = 1; i < {n}; i++) largest = y[i] > largest ? y[i] : largest;
-  for (int i = 0; i < {n}; i++) total += v_exp(y[i] - largest);
-  for (int i = 0; i < {n}; i++) y[i] = {expression};"""
+"""What is added up of the outputs y of each network (or of their softmax), and the result."""
 
 
 def export_c(
     networks: Mlp | Sequence[Mlp],
     *,
     name: str = "predict",
-    combined: Literal["mean", "exp", "softmax", "sigmoid"] = "mean",
-    real: str | None = None,
+    combined: Combined = "mean",
+    real: Real | None = None,
     divisor: float = 1.0,
     shares: Sequence[float] | None = None,
+    functions: Functions | None = None,
+    text: str = "",
 ) -> str:
     """Return a C file with the weights and ``void name(input, output)`` for one row.
 
@@ -115,168 +86,166 @@ def export_c(
     or "sigmoid" of logits, "exp") is the mean of theirs, each divided by `divisor` before.  The
     mean has the weights `shares`, by default equal ones.
 
-    `real` is the type of all numbers, by default that of the network.
+    `real` is the type of all numbers, by default that of the network; `text` is C that follows the
+    network, and calls it and `functions`.
 
     Raises: UsageError if `name` is no C identifier or an activation is not known here.
     """
     if not name.isidentifier() or not name.isascii():
         raise UsageError(f"export: the name of a C function is needed (got {name!r})")
+    functions = functions or Functions()
+    functions.names.taken.add(name)
+    several = not isinstance(networks, Mlp)
     each = [networks] if isinstance(networks, Mlp) else list(networks)
-    mlp, parameters = each[0], sum(network.params.flat.size for network in each)
-    real = real or ("float" if mlp.dtype == np.float32 else "double")
-    if isinstance(networks, Mlp):
-        texts, title = [_network(name, mlp, real)], ""
-    else:
-        names = [f"{name}_{k}" for k in range(len(each))]
-        pairs = zip(names, each, strict=True)
-        texts = [_network(*pair, real, static="static ") for pair in pairs]
-        weights = [1 / len(each)] * len(each) if shares is None else shares
-        numbers = [_number(one, real) for one in (divisor, *weights)]
-        texts.append(_mean(name, names, mlp.sizes[-1], numbers, *COMBINED[combined]))
-        title = f"{len(each)} of "
-    return FILE.format(
-        title=f"{title}{'-'.join(map(str, mlp.sizes))}, {plural(parameters, 'parameter')}",
-        name=name,
-        real=real,
-        suffix="##f" if real == "float" else "",
-        functions=SCALARS,
-        in_dim=mlp.sizes[0],
-        out_dim=mlp.sizes[-1],
-        networks="\n".join(texts),
+    mlp, real = each[0], real or real_of(each[0])
+    numbers = np.concatenate([network.params.flat for network in each])
+    if not np.isfinite(numbers).all():
+        raise UsageError("export: parameters must be finite")
+    n, one = mlp.sizes[-1], functions.names.add("network_of") if several else name
+    places = {n: f"parameters + {place.start}" for n, place in mlp.params.places.items()}
+    forward = Forward(functions, mlp, places, "input", "output")
+    network = NETWORK.format(
+        constants=constants("networks" if several else "parameters", numbers.tolist()),
+        static="static " if several else "",
+        one=one,
+        argument="const real *parameters, " if several else "",
+        body=indented([*definitions(forward.buffers), *forward.calls()]),
     )
-
-
-def _mean(
-    name: str, names: Sequence[str], out_dim: int, numbers: Sequence[str], add: str, result: str
-) -> str:
-    divisor, *shares = numbers
-    return MEAN.format(
-        name=name,
-        names=", ".join(names),
-        count=len(names),
-        out_dim=out_dim,
-        divisor=divisor,
-        shares=", ".join(shares),
-        add=add.format(n=out_dim),
-        result=result,
-    )
-
-
-def _network(name: str, mlp: Mlp, real: str, static: str = "") -> str:
-    """Return the weights and layers of a network, and its function."""
-    constants: list[str] = []
-    layers: list[str] = []
-    body: list[str] = []
-    last = len(mlp.layers) - 1
-    source, free = "input", ["a", "b"]
-    if mlp.front is not None:
-        constants += _front_constants(name, mlp, real)
-        layers.append(_front(name, mlp))
-        body.append(f"  {name}_front(input, a);")
-        source, free = "a", ["b", "a"]
-    for i, layer in enumerate(mlp.layers):
-        views = {"weight": mlp.weights[i], "bias": mlp.biases[i]}
-        if layer.alpha_name is not None:
-            views["alpha"] = mlp.params.views[layer.alpha_name]
-        constants += _constants(name, i, views, real)
-        layers.append(_layer(name, i, layer, 4 if real == "float" else 8))
-        to = "output" if i == last else free[i % 2]
-        body.append(f"  {name}_layer_{i}({source}, {to});")
-        source = to
-    return NETWORK.format(
-        name=name,
-        static=static,
-        layers="\n".join([*constants, *layers]),
-        widest=max(mlp.layers[0].in_dim, *mlp.sizes[1:]),
-        body="\n".join(body),
-    )
-
-
-def _constants(
-    name: str, number: int | str, views: Mapping[str, Array], real: str
-) -> Iterator[str]:
-    for kind, array in views.items():
-        shown = [_number(v, real) for v in array.ravel().tolist()]
-        lines = [", ".join(shown[k : k + 8]) for k in range(0, len(shown), 8)]
-        joined = ",\n  ".join(lines)
-        yield f"static const real {name}_{kind}_{number}[{array.size}] = {{\n  {joined}}};"
-
-
-def _front_constants(name: str, mlp: Mlp, real: str) -> Iterator[str]:
-    parts = {n.rpartition(".")[2]: v for n, v in mlp.params.views.items() if n.startswith("front.")}
-    return _constants(name, "front", parts, real)
-
-
-def _front(name: str, mlp: Mlp) -> str:
-    """Return the function of the front."""
-    views, features = mlp.params.views, mlp.in_dim
-    lines = [f"  for (int j = 0; j < {features}; j++) y[j] = x[j];"]
-    if f"{EMBEDDING}.frequency" in views:
-        embedded, waves = views[f"{EMBEDDING}.frequency"].shape
-        mixed = f"{EMBEDDING}.weight" in views
-        outputs = views[f"{EMBEDDING}.weight"].shape[1] if mixed else waves
-        at = f"j * {waves} + k"
-        angle = f"x[j] * {name}_frequency_front[{at}] * splat({2 * pi!r})"
-        lines += [
-            f"  for (int j = 0; j < {embedded}; j++) {{",
-            f"    real wave[{waves}], *to = y + {features} + j * {outputs};",
-            f"    for (int k = 0; k < {waves}; k++)",
-            f"      wave[k] = v_cos({angle} + {name}_phase_front[{at}]);",
-            f"    for (int q = 0; q < {outputs}; q++) {{",
-        ]
-        if mixed:
-            row = f"(j * {outputs} + q) * {waves} + k"
-            lines += [
-                "      real sum = 0;",
-                f"      for (int k = 0; k < {waves}; k++)",
-                f"        sum += wave[k] * {name}_weight_front[{row}];",
-                f"      to[q] = sum + {name}_bias_front[j * {outputs} + q];",
-            ]
-        else:
-            lines.append("      to[q] = wave[q];")
-        lines += ["    }", "  }"]
-    for factor in (SCALE, MASK):
-        if factor in views:
-            size, kind = views[factor].size, factor.rpartition(".")[2]
-            lines.append(f"  for (int j = 0; j < {size}; j++) y[j] *= {name}_{kind}_front[j];")
-    head = f"static void {name}_front(const real *x, real *y) {{"
-    return "\n".join(
-        ["/* embedding, scaling layer and mask of the features */", head, *lines, "}", ""]
-    )
-
-
-def _number(value: float, real: str) -> str:
-    """Return a constant that reads back as the same number."""
-    if not np.isfinite(value):
-        raise UsageError(f"export: parameters must be finite (got {value})")
-    return f"{float(np.float32(value))!s}f" if real == "float" else repr(value)
-
-
-def _layer(name: str, number: int, layer: Layer, itemsize: int) -> str:
-    op, after, lines = layer.activation, "", []
-    if op is not None and op.name in ("softmax", "log_softmax"):
-        shares = (
-            "v_exp(y[i] - largest) / total"
-            if op.name == "softmax"
-            else "y[i] - largest - v_log(total)"
+    if several:
+        (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
+        lines = [f"{one}(networks + k * {len(mlp.params)}, input, y);"]
+        lines.append(f"{loop} y[i] /= {constant(divisor)};")
+        lines += [f"{softmax(functions)}(y, y, {n});"] if combined == "softmax" else []
+        lines += [f"{loop} sum_{k}[i] += shares[k] * {y};" for k, y in enumerate(sums)]
+        zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))
+        loop_of = {"count": len(each), "body": indented(lines, "    ")}
+        weights = constants("shares", shares or [1 / len(each)] * len(each))
+        network += MEAN.format(
+            name=name, n=n, shares=weights, zeros=zeros, result=result, **loop_of
         )
-        after = SOFTMAX.format(n=layer.out_dim, expression=shares)
-    elif isinstance(op, Elementwise):
-        given = {variable("x"): "x"}
-        if layer.alpha_name is not None:
-            op = LearnedActivation.of(op)
-            given[variable("alpha")] = f"{name}_alpha_{number}[i]"
-        lines = c_statements({"value": op.formulas.y}, given, itemsize, "real")
-    elif op is not None:
-        raise UsageError(f"export: no C is known for the activation {op.name!r}")
-    return LAYER.format(
+    body = functions.text + network + text
+    return FILE.format(
+        title=f"{f'{len(each)} of ' if several else ''}{'-'.join(map(str, mlp.sizes))}, "
+        f"{plural(numbers.size, 'parameter')}",
         name=name,
-        number=number,
-        activation=op.name if op else "",
-        in_dim=layer.in_dim,
-        out_dim=layer.out_dim,
-        factor="" if layer.factor == 1 else f" * splat({layer.factor!r})",
-        statements="".join(f"    {line}\n" for line in lines),
-        value="value" if lines else "x",
-        after=after,
+        upper=name.upper(),
+        real=real,
+        double=int(real == "double"),
+        in_dim=mlp.sizes[0],
+        out_dim=n,
+        mathematics=mathematics(body, name.upper(), libm=True),
+        body=body,
     )
+
+
+def real_of(mlp: Mlp) -> Real:
+    """Return the C type of a network's numbers."""
+    return "float" if mlp.dtype == np.float32 else "double"
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The statements that predict a row.
+
+    Attributes:
+        functions: to which the functions of the statements are added.
+        mlp: the network.
+        places: the C expression of each parameter, by name.
+        source: what the network reads.
+        output: what it writes; None for one of the buffers ``a`` and ``b``, which the values
+            between its parts alternate between.
+        batched: whether functions take a number of rows.
+    """
+
+    functions: Functions
+    mlp: Mlp
+    places: Mapping[str, str]
+    source: str = "a"
+    output: str | None = None
+    batched: bool = False
+
+    @cached_property
+    def values(self) -> list[tuple[str, int]]:
+        """The C name and the length of what each part reads, and of the output."""
+        sizes = [self.mlp.layers[0].in_dim, *self.mlp.sizes[1:]]
+        sizes = sizes if self.mlp.front is None else [self.mlp.in_dim, *sizes]
+        names = [self.source]
+        for _ in sizes[1:]:
+            names.append("b" if names[-1] == "a" else "a")
+        return [*zip([*names[:-1], self.output or names[-1]], sizes, strict=True)]
+
+    @property
+    def buffers(self) -> dict[str, int]:
+        """The lengths of the buffers that are used."""
+        sizes = {at: [size for name, size in self.values if name == at] for at in "ab"}
+        return {name: max(used) for name, used in sizes.items() if used}
+
+    def calls(self) -> Iterator[str]:
+        """Yield the calls, part by part.
+
+        Raises: UsageError for an activation without C.
+        """
+        names = [name for name, _ in self.values]
+        if self.mlp.front is not None:
+            yield self._front(*names[:2])
+            names = names[1:]
+        for layer, x, y in zip(self.mlp.layers, names, names[1:], strict=False):
+            yield from self._layer(layer, x, y)
+
+    def _layer(self, layer: Layer, x: str, y: str) -> Iterator[str]:
+        op, scaled = layer.activation, layer.factor != 1
+        if isinstance(op, Softmax | LogSoftmax) and op.axis in (-1, 1):
+            yield from self._layer(replace(layer, activation=None), x, y)
+            function = softmax(self.functions, log=isinstance(op, LogSoftmax))
+            yield f"{function}({y}, {y}, {layer.out_dim});"
+            return
+        if isinstance(op, Elementwise) and layer.alpha_name is not None:
+            op = LearnedActivation.of(op)
+        rule = find_rule(op, "forward") if op else None
+        if op is not None and rule is None:
+            raise UsageError(f"export: no C is known for the activation {op!r}")
+        function = dense(
+            self.functions,
+            rule.limited_to(["y"]) if rule else None,
+            ["y"] if rule else ["x"],
+            batched=self.batched,
+            scaled=scaled,
+            about=op.name if op else "",
+        )
+        given = [x, *(self.places[name] for name in layer.names), y]
+        given += [constant(layer.factor)] * scaled + ["1"] * self.batched
+        yield f"{function}({', '.join(given)}, {layer.in_dim}, {layer.out_dim});"
+
+    def _front(self, x: str, y: str) -> str:
+        views, features = self.mlp.params.views, self.mlp.in_dim
+        lines = [f"for (size_t j = 0; j < {features}; j++) y[j] = x[j];"]
+        if f"{EMBEDDING}.frequency" in views:
+            embedded, waves = views[f"{EMBEDDING}.frequency"].shape
+            mixed = views.get(f"{EMBEDDING}.weight")
+            at = f"j * {waves} + k"
+            angle = f"x[j] * frequency[{at}] * {constant(2 * pi)} + phase[{at}]"
+            wave = f"y[{features} + {at}]" if mixed is None else "wave[k]"
+            lines += [
+                f"for (size_t j = 0; j < {embedded}; j++) {{",
+                *([] if mixed is None else [f"  real wave[{waves}];"]),
+                f"  for (size_t k = 0; k < {waves}; k++) {wave} = v_cos({angle});",
+            ]
+            if mixed is not None:
+                outputs = mixed.shape[1]
+                given = f"wave, weight + j * {mixed[0].size}, bias + j * {outputs}"
+                given += f", y + {features} + j * {outputs}, {waves}, {outputs}"
+                lines.append(f"  {dense(self.functions, None, ['x'])}({given});")
+            lines.append("}")
+        for name in (n for n in (SCALE, MASK) if n in views):
+            factor = name.rpartition(".")[2]
+            lines.append(f"for (size_t j = 0; j < {views[name].size}; j++) y[j] *= {factor}[j];")
+        learned = {
+            n.rpartition(".")[2]: p for n, p in self.places.items() if n.startswith("front.")
+        }
+        function = self.functions.add(
+            "front",
+            "const real *x, real *y" + "".join(f", const real *{name}" for name in learned),
+            indented(lines),
+            about="Embedding, scaling layer and mask of the features",
+        )
+        return f"{function}({', '.join([x, y, *learned.values()])});"

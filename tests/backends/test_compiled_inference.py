@@ -41,7 +41,8 @@ def exported(networks, folder, **options):
     source = folder / "net.c"
     source.write_text(export_c(networks, name="net", **options))
     library = folder / "net.so"
-    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC"]
+    names = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
+    strict = ["-std=c99", "-pedantic", *(f"-W{n}" for n in names), "-O2", "-shared", "-fPIC"]
     command = [*compiler_command(), *strict, str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(library)).net
@@ -108,6 +109,11 @@ def test_exported_gelu_is_0_at_minus_infinity(dtype, tmp_path):
     predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
     predict(x.ctypes.data, out.ctypes.data)
     assert out[0] == 0
+
+
+def test_softmax_over_the_rows_has_no_c_of_one_row():
+    with pytest.raises(UsageError, match=r"no C is known for the activation Softmax\(axis=0\)"):
+        export_c(Mlp([2, 3], output_activation=Softmax(0)))
 
 
 @pytest.mark.parametrize("name", ["2x", "a b", "é", ""])

@@ -309,7 +309,7 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     expected = np.std(each, axis=0, ddof=1)[np.arange(len(x)), predicted]
     np.testing.assert_allclose(spread, expected, rtol=1e-4)
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
-    assert f"/= {float(np.float32(model.temperature))}f" in export_c(
+    assert f"/= R({model.temperature!r})" in export_c(
         model.networks, combined="softmax", divisor=model.temperature
     )
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")

@@ -62,7 +62,8 @@ def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
     exported = export(model, tmp_path / "model.c")
     assert list(exported.inputs) == model.columns
     library, program = tmp_path / "model.so", tmp_path / "test"
-    strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1"]
+    warnings = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
+    strict = ["-std=c99", "-pedantic", *(f"-W{name}" for name in warnings), "-O1"]
     build = [*compiler, *strict, str(tmp_path / "model.c"), "-lm"]
     subprocess.run([*build, "-shared", "-fPIC", "-o", str(library)], check=True)
     subprocess.run([*build, "-DMLP_SELF_TEST", "-o", str(program)], check=True)

@@ -6,9 +6,9 @@ Sizes are arguments, so that layers of one kind share a function; its name comes
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 
-from mlpengine.backends.compiled.rules import Rule, find_rule
+from mlpengine.backends.compiled.rules import Rule
 from mlpengine.backends.compiled.values import UnsupportedError
-from mlpengine.backends.scalar.text import Functions, constant, constants
+from mlpengine.backends.scalar.text import Functions, constant, constants, indented
 from mlpengine.formula import Expr, c_statements, where
 from mlpengine.ops import EntryLoss, GradOp
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
@@ -45,9 +45,9 @@ def _pointers(names: Sequence[str], kind: str) -> str:
 def _rows(body: Sequence[str], advanced: Mapping[str, str], *, batched: bool) -> str:
     """Return a loop over the rows of a batch, with pointers that advance by a length each."""
     if not batched:
-        return "".join(f"  {line}\n" for line in body)
+        return indented(body)
     steps = [f"{name} += {length};" for name, length in advanced.items()]
-    lines = "".join(f"    {line}\n" for line in [*body, *steps])
+    lines = indented([*body, *steps], "    ")
     return f"  for (size_t row = 0; row < rows; row++) {{\n{lines}  }}\n"
 
 
@@ -64,43 +64,53 @@ def dense(
     stored: Sequence[str],
     *,
     batched: bool = False,
+    scaled: bool = False,
     about: str = "",
 ) -> str:
-    """Return the function of a layer's forward: ``f(x, w, b, *stored, [rows,] in, out)``.
+    """Return a layer's forward: ``f(x, w, b, *reads, *stored, [factor,] [rows,] in, out)``.
 
-    `rule` is that of the activation; `stored` are the values that are kept, in the order of the
-    arguments: the operand of the rule (``x`` without one) and outputs of the rule.
+    `rule` is that of the activation, `about` its name; `reads` are its operands after the first, a
+    number for each unit; `stored` are the values that are kept, in the order of the arguments: the
+    first operand (``x`` without a rule) and outputs of the rule.  The product is multiplied by a
+    factor if `scaled`.
     """
-    operand = "x" if rule is None else next(iter(rule.given))
-    lines = ["for (size_t i = 0; i < out; i++) {"]
-    lines.append(f"  const real {operand} = {dot(functions)}(w + i * in, input, in) + b[i];")
+    operand, *reads = ["x"] if rule is None else rule.given
+    product = f"{dot(functions)}(w + i * in, input, in)" + " * factor" * scaled
+    lines = [
+        "for (size_t i = 0; i < out; i++) {",
+        *(f"  const real {name} = {name}_at[i];" for name in reads),
+        f"  const real {operand} = {product} + b[i];",
+    ]
     if rule is not None:
         names = {name: name for name in (*rule.given, *rule.outputs)}
         lines += [f"  {line}" for line in _map_lines(rule, names)]
     lines += [f"  {name}_at[i] = {name};" for name in stored]
     advanced = {"input": "in", **{f"{name}_at": "out" for name in stored}}
-    rows = ", size_t rows" if batched else ""
+    value = "factor w x + b" if scaled else "w x + b"
     return functions.add(
         "dense",
-        f"const real *input, const real *w, const real *b{_pointers(stored, 'real')}{rows}"
+        f"const real *input, const real *w, const real *b{_pointers(reads, 'const real')}"
+        f"{_pointers(stored, 'real')}{', real factor' * scaled}{', size_t rows' * batched}"
         ", size_t in, size_t out",
         _rows([*lines, "}"], advanced, batched=batched),
-        about=f"{about or 'w x + b'}{', row by row' if batched else ''}",
+        about=(f"{about}({value})" if about else value) + ", row by row" * batched,
     )
 
 
-def dense_layer(functions: Functions, op: GradOp | None, *, batched: bool = False) -> str:
-    """Return the function of a layer for inference, ``f(x, w, b, y, [rows,] in, out)``.
-
-    Raises: UnsupportedError for an activation that is not element-wise.
-    """
-    rule = None if op is None else find_rule(op, "forward")
-    if op is not None and rule is None:
-        raise UnsupportedError(op.name)
-    stored = ["x"] if rule is None else ["y"]
-    about = f"{op.name}(w x + b)" if op is not None else ""
-    rule = rule.limited_to(["y"]) if rule else None
-    return dense(functions, rule, stored, batched=batched, about=about)
+def softmax(functions: Functions, *, log: bool = False) -> str:
+    """Return the function of softmax or of its logarithm, ``f(x, y, n)``; y may be x."""
+    term, after, last = "y[i] = v_exp(x[i] - highest)", "", "y[i] /= sum"
+    if log:
+        term, after, last = "v_exp(y[i] = x[i] - highest)", "  sum = v_log(sum);\n", "y[i] -= sum"
+    return functions.add(
+        "log_softmax" if log else "softmax",
+        "const real *x, real *y, size_t n",
+        "  real highest = x[0], sum = 0;\n"
+        "  for (size_t i = 1; i < n; i++) highest = vmax(x[i], highest);\n"
+        f"  for (size_t i = 0; i < n; i++) sum += {term};\n{after}"
+        f"  for (size_t i = 0; i < n; i++) {last};\n",
+        about=f"y = {'log(softmax(x))' if log else 'softmax(x)'}",
+    )
 
 
 def back_dense(
@@ -152,7 +162,7 @@ def each(functions: Functions, rule: Rule, *, about: str) -> str:
     return functions.add(
         "each",
         f"{pointers[2:]}, size_t n",
-        "".join(f"  {line}\n" for line in body),
+        indented(body),
         about=about,
     )
 
@@ -221,7 +231,7 @@ def _entries(op: EntryLoss, entries: int) -> str:
         "}",
         "return sum;",
     ]
-    return "".join(f"  {line}\n" for line in lines)
+    return indented(lines)
 
 
 def _class_weights(op: SoftmaxCrossEntropy, rows: int) -> str:
@@ -259,4 +269,4 @@ def _cross_entropy(op: SoftmaxCrossEntropy, rows: int, columns: int) -> str:
         "}",
         "return sum;",
     ]
-    return "".join(f"  {line}\n" for line in lines)
+    return indented(lines)

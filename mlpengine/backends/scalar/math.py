@@ -8,6 +8,10 @@ from mlpengine.formula.pieces import _DOUBLE, _SINGLE
 PRELUDE = """\
 typedef {upper}_REAL real;
 #define R(x) ((real)(x))
+"""
+"""Needs the macro ``NAME_REAL``."""
+
+BITS = """\
 #if {upper}_DOUBLE
 typedef uint64_t bits;
 #define MANTISSA 52
@@ -30,7 +34,7 @@ static bits magnitude(real x)
 #define is_nan(x) (magnitude(x) > INFINITE)
 
 """
-"""Needs ``stdint.h``, ``string.h`` and the macros ``NAME_REAL`` and ``NAME_DOUBLE``."""
+"""What tells finite numbers; needs ``stdint.h``, ``string.h`` and the macro ``NAME_DOUBLE``."""
 
 LIBM = """\
 #if {upper}_DOUBLE
@@ -250,6 +254,8 @@ def needed_functions(text: str) -> set[str]:
 def mathematics(text: str, upper: str, *, libm: bool) -> str:
     """Return what a file needs before `text`: types, macros, and functions unless libm has them."""
     head = PRELUDE.format(upper=upper)
+    if not libm or re.search(r"\bis_(finite|nan)\b", text):
+        head += BITS.format(upper=upper)
     if libm:
         return head + LIBM.format(upper=upper) + SCALARS + "\n"
     wanted = needed_functions(text)

@@ -127,7 +127,7 @@ class StepProgram:
             rule,
             stored,
             batched=self._batched,
-            about=f"{about}(w x + b)" if about else "",
+            about=about,
         )
         places = "".join(f"{self._at(named[name])}, " for name in stored)
         operands = f"{self._at(kernel.a)}, {self._at(kernel.b)}, {self._at(kernel.bias)}"

@@ -1,9 +1,11 @@
 """Pieces of C text: identifiers, comments, arrays of constants, and functions that are shared."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf, isnan
+
+import numpy as np
 
 WIDTH = 96
 """Columns of generated text."""
@@ -54,8 +56,12 @@ def array(kind: str, name: str, items: Iterable[str]) -> str:
 
 
 def constants(name: str, values: Iterable[float]) -> str:
-    """Return the definition of a constant array of numbers."""
-    return array("real", name, (constant(v) for v in values))
+    """Return the definition of a constant array of numbers; those that fit a float need no cast."""
+    numbers = np.fromiter(values, np.float64)
+    with np.errstate(over="ignore"):
+        exact = np.isfinite(numbers) & (numbers == numbers.astype(np.float32))
+    pairs = zip(numbers.tolist(), exact.tolist(), strict=True)
+    return array("real", name, (repr(v) if short else constant(v) for v, short in pairs))
 
 
 def _filled(items: Sequence[str]) -> Iterator[str]:
@@ -66,6 +72,16 @@ def _filled(items: Sequence[str]) -> Iterator[str]:
             line = ""
         line += f" {item}," if line else f"{item},"
     yield line
+
+
+def indented(lines: Iterable[str], by: str = "  ") -> str:
+    """Return the lines as text."""
+    return "".join(f"{by}{line}\n" for line in lines)
+
+
+def definitions(buffers: Mapping[str, int]) -> list[str]:
+    """Return the definitions of arrays of these lengths."""
+    return [f"real {name}[{length}];" for name, length in buffers.items()]
 
 
 @dataclass

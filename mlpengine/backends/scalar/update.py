@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mlpengine.backends.scalar.functions import REAL
-from mlpengine.backends.scalar.text import constant
+from mlpengine.backends.scalar.text import constant, indented
 from mlpengine.backends.update import Update
 from mlpengine.formula import (
     Expr,
@@ -93,7 +93,7 @@ class UpdateCode:
             *c_statements(outputs, names, REAL, "real", "u"),
             *(f"{places[name]}[i] = new_{name};" for name in self.update.outputs),
         ]
-        body = "".join(f"    {line}\n" for line in lines)
+        body = indented(lines, "    ")
         return (
             "/* A step of the optimizer for n parameters, with gradients v[i] factor. */\n"
             f"static void update({self.name} *state, size_t at, size_t n, const real *v, "
