@@ -2,9 +2,10 @@
 
 ``python docs/snippets.py [PAGE ...]``.  Each page starts in an empty directory.  In a block marked
 ``console``, lines after ``$`` are commands of the shell, which must end with 0 (or with the code of
-a last line ``[exit code: 2]``), and the lines below are what they print; in a block marked
-``python``, lines after ``>>>`` are statements, as in doctest.  A block marked with a file's name,
-such as ```` ```yaml title="price.yaml" ````, is written to that file.
+a last line ``[exit code: 2]``); lines after ``>`` continue them, and the lines below are what they
+print.  In a block marked ``python``, lines after ``>>>`` are statements, as in doctest.  A block
+marked with a file's name, such as ```` ```yaml title="price.yaml" ````, is written to that file.  A
+page that begins with ``<!-- needs: torch -->`` runs only where that module is installed.
 
 What is printed must be what the page shows, with three exceptions.  ``...`` stands for any text.  A
 time or a speed (4.7 s, 0:11, 38,432 samples/s) stands for any other.  Other decimals may differ by
@@ -12,6 +13,7 @@ time or a speed (4.7 s, 0:11, 38,432 samples/s) stands for any other.  Other dec
 """
 
 import doctest
+import importlib.util
 import os
 import re
 import shlex
@@ -28,6 +30,7 @@ TOLERANCE = 0.05
 TIME = r"\d[\d,]*(?:\.\d+)? (?:s|ms|us|min|\w+/s)(?!\w)|(?<![\d:])\d+:\d\d(?![\d:])"
 DECIMAL = r"[-+]?\d[\d,]*\.\d+(?:e[-+]?\d+)?"
 PART = re.compile(rf"(?P<any>\.\.\.)|(?P<time>{TIME})|(?P<decimal>{DECIMAL})|(?P<space>\s+)")
+NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 EXIT = re.compile(r"\[exit code: (\d+)\]")
 SECONDS = 300
 
@@ -79,9 +82,9 @@ def run_console(block: Block, page: Path) -> list[str]:
     wrong = []
     for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
         command, _, expected = part.partition("\n")
-        while command.endswith("\\"):
+        while expected.startswith("> "):
             more, _, expected = expected.partition("\n")
-            command = command[:-1] + more.removeprefix("> ")
+            command += "\n" + more.removeprefix("> ")
         code = EXIT.search(expected)
         environment = dict(os.environ, COLUMNS="100", NO_COLOR="1", PYTHONUNBUFFERED="1")
         environment["PATH"] = os.pathsep.join(
@@ -158,6 +161,10 @@ def main(pages: list[Path]) -> int:
     count = 0
     for page in pages or sorted(Path(__file__).parent.rglob("*.md")):
         path = page.resolve()
+        needed = NEEDS.match(path.read_text(encoding="utf-8"))
+        if needed and importlib.util.find_spec(needed[1]) is None:
+            print(f"{shlex.quote(str(page))}: NOT RUN, {needed[1]} is not installed", flush=True)
+            continue
         with tempfile.TemporaryDirectory() as directory, chdir(directory):
             wrong = failures(path)
         print(f"{shlex.quote(str(page))}: {'failed' if wrong else 'ok'}", flush=True)

@@ -38,6 +38,7 @@ PAGES = {
     "a command that fails as shown": ("```console\n$ exit 2\n[exit code: 2]\n```", 0),
     "a command that fails with another code": ("```console\n$ exit 3\n[exit code: 2]\n```", 1),
     "a command on two lines": ("```console\n$ echo one \\\n> two\none two\n```", 0),
+    "a command that goes on": ("```console\n$ for i in 1 2\n> do echo $i\n> done\n1\n2\n```", 0),
     "statements": ("```python\n>>> 1 + 1\n2\n```", 0),
     "a statement with another value": ("```python\n>>> 1 + 1\n3\n```", 1),
     "a statement that raises": ("```python\n>>> 1 / 0\n```", 1),
@@ -66,3 +67,10 @@ def test_the_version_is_cited():
 def test_a_lesson_pasted_line_by_line_gives_what_it_shows(lesson, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert snippets.failures(DOCS / "lessons" / f"{lesson}.md") == []
+
+
+def test_a_page_that_needs_a_missing_module_is_named(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- needs: no_such_module -->\n\n```console\n$ false\n```", encoding="utf-8")
+    assert snippets.main([page]) == 0
+    assert capsys.readouterr().out == f"{page}: NOT RUN, no_such_module is not installed\n"
