@@ -11,9 +11,10 @@ from mlpengine.config import load_config
 from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.errors import RunError
 from mlpengine.train.metrics import higher_is_better
+from mlpengine.train.run_directory import RESULT_FILE
 
 from .outcome import number, title
-from .session import RESULT_FILE, read_result, resolved_config
+from .session import read_result, resolved_config
 from .streams import say
 
 EPILOG = """\b

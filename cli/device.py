@@ -13,8 +13,8 @@ from mlpengine.errors import UsageError
 from mlpengine.export.device import MakeOptimizer, Real, export_training
 from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
 from mlpengine.train.model import Model
+from mlpengine.train.run_directory import RESOLVED
 
-from .session import RESOLVED
 from .streams import say
 
 FORMAT = "c-train"

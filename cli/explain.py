@@ -1,17 +1,14 @@
 """`mlpengine explain`: which columns drive the predictions of a model, and how."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from mlpengine.config.build import Experiment
-from mlpengine.config.measure import OUT_OF_FOLD
-from mlpengine.spec import Array
+from mlpengine.config.measure import OUT_OF_FOLD, explained_rows
 from mlpengine.train.explain import (
     Dependence,
     Importance,
@@ -65,7 +62,7 @@ def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: 
     config = resolved_config(run)
     model = load(run)
     experiment = experiment_of(config, model)
-    name, part, forward = held_out(experiment)
+    name, part, forward = explained_rows(experiment, MAX_ROWS)
     columns = feature_columns(model.preprocessor)
     ranked = importances(forward, model.scorer(model.task), part, columns, repeats=repeats)
     table = experiment.tables.parts["train"][0]
@@ -78,25 +75,6 @@ def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: 
     say("\n".join(lines(name, part, ranked, model.task.headline[0])))
     if path is not None:
         say(f"wrote {path} (partial dependence of {', '.join(map(printable, shown))})")
-
-
-def held_out(experiment: Experiment) -> tuple[str, Split, Callable[[Array], Array]]:
-    """Return rows that did not train the model, and a function that predicts them."""
-    model, folds = experiment.model, experiment.tables.folds
-    name = next(n for n in ("train", "test", "validation", "train") if n in experiment.parts)
-    if folds is None:
-        name = next(n for n in ("test", "validation", "train") if n in experiment.parts)
-    part = experiment.parts[name]
-    chosen = np.arange(0, len(part), -(-len(part) // MAX_ROWS))
-    rows = part.rows(chosen)
-    if folds is None:
-        return name, rows, model.forward
-    of_rows = folds[chosen]
-
-    def forward(x: Array) -> Array:
-        return model.out_of_fold(x, of_rows)
-
-    return OUT_OF_FOLD, rows, forward
 
 
 def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | None) -> Path | None:

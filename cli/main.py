@@ -23,6 +23,7 @@ COMMANDS = {
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
     "explain": "Tell which columns drive the predictions of a model.",
+    "report": "Show a run on one HTML page.",
     "diagnose": "Check a config before a long run, or explain how a run went.",
     "compare": "Show the differences between two runs.",
     "clean": "Remove what data.stream has prepared.",

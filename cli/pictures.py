@@ -1,14 +1,47 @@
-"""The pictures of a run, where the extra that draws them is installed."""
+"""The page and the pictures of a run; the latter where the extra that draws them is installed."""
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mlpengine.errors import RunError
 from mlpengine.train.loop import Result
 
 if TYPE_CHECKING:
     from .session import Session
 
 PLOTS = "plots"
+
+_log = logging.getLogger("mlpengine")
+
+
+def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> list[Path]:
+    """Write the report of a run that has ended or failed, if the config wants it.
+
+    The run is complete without: if the page cannot be written, a warning says so.
+    """
+    if not session.experiment.file.config.report.html:
+        return []
+    from mlpengine.report import QUICK, REPORT_FILE, Run, save_report
+
+    core = getattr(session.diagnostics, "core", None)
+    run = Run(
+        session.directory.path,
+        outcome,
+        session.experiment,
+        trained=not failure,
+        series=core.series if core else None,
+        known=session.measured.last,
+        failure=failure,
+    )
+    path = session.directory.path / REPORT_FILE
+    try:
+        save_report(path, run, QUICK)
+    except RunError as error:
+        _log.warning("warning: %s", error)
+        return []
+    return [path]
 
 
 def pictures(session: "Session", result: Result) -> list[Path]:

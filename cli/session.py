@@ -40,17 +40,23 @@ from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Callback, Loop, Result
 from mlpengine.train.model import MODEL_FILE, Model, restored_model
-from mlpengine.train.run_directory import RunDirectory, environment
+from mlpengine.train.run_directory import (
+    ENVIRONMENT,
+    GIVEN,
+    RESOLVED,
+    RESULT_FILE,
+    RunDirectory,
+    environment,
+)
 from mlpengine.train.task import Split
 
 from .progress import Progress
 from .streams import say
 
-GIVEN, RESOLVED, RESULT_FILE = "config.yaml", "config.resolved.yaml", "result.json"
 START = "start.safetensors"
 """The model that training started from, where it did not start from random weights."""
 
-ENVIRONMENT, CONFIG_DIGEST = "environment.json", "config_sha256"
+CONFIG_DIGEST = "config_sha256"
 DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
 """Keys of the environment that may change the last bits of a result."""
 

@@ -9,9 +9,9 @@ import click
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.nn import Mlp
+from mlpengine.train.run_directory import RESOLVED
 from mlpengine.wording import plural
 
-from .session import RESOLVED
 from .streams import say
 
 EPILOG = """\b

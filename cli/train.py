@@ -16,17 +16,17 @@ from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.model import Model, load
 from mlpengine.train.ranks import Ranks
-from mlpengine.train.run_directory import RunDirectory
+from mlpengine.train.run_directory import RESOLVED, RunDirectory
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .compare import comparison
 from .outcome import report, shortest
-from .pictures import pictures
+from .pictures import page, pictures
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .ranks import aborting, compare, follow, is_root, on_all, on_each, start_ranks
-from .session import RESOLVED, START, Session, check_config, find_checkpoint, saved_preprocessor
+from .session import START, Session, check_config, find_checkpoint, saved_preprocessor
 from .stopping import Stopping, leave, stops
 from .streams import say
 
@@ -313,21 +313,27 @@ class Shown(NamedTuple):
 
 
 def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
-    """Run a session to its end, print the result, and draw the pictures after that."""
+    """Run a session to its end, print the result, and write page and pictures after that."""
     experiment = session.experiment
     profiler = Profiler(session) if shown.profile else None
     if not shown.quiet:
         say(opening(experiment, session), err=True)
     state.attach(session.loop.stop)
     with closing(session), pinned(experiment.blas_threads):
-        result = session.run()
+        try:
+            result = session.run()
+        except NumericalError as error:
+            failed = {"verdicts": [verdict.as_dict() for verdict in session.verdicts()]}
+            for file in page(session, failed, str(error)):
+                say(f"  {shortest(file)}", err=True)
+            raise
         state.share_code(ranks)
         outcome = session.finish(result)
         if profiler:
             profiler.saved()
         with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
             say(json.dumps(outcome) if shown.as_json else report(session, result, outcome))
-        files = [] if state.code else pictures(session, result)
+        files = [] if state.code else [*page(session, outcome), *pictures(session, result)]
     if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))

@@ -23,11 +23,12 @@ from mlpengine.errors import (
 from mlpengine.files import read_file, similar_file
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
+from mlpengine.train.run_directory import RESOLVED
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .progress import Progress
-from .session import RESOLVED, Session
+from .session import Session
 from .stopping import Stopping
 from .streams import say
 from .study import Claim, Study

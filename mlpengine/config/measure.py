@@ -1,8 +1,10 @@
 """The metrics of an experiment after training, by part, and how far they can be trusted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
+
+import numpy as np
 
 from mlpengine.config.build import Experiment
 from mlpengine.nn import Mlp
@@ -69,6 +71,24 @@ def outputs(experiment: Experiment) -> Iterator[tuple[str, Split, Array]]:
             yield OUT_OF_FOLD, part, experiment.out_of_fold()
         else:
             yield name, part, experiment.model.forward(part.x)
+
+
+def explained_rows(
+    experiment: Experiment, limit: int
+) -> tuple[str, Split, Callable[[Array], Array]]:
+    """Return at most `limit` rows that did not train the model, and what predicts them.
+
+    They are evenly spaced rows out of fold, or of the test, validation or training part.
+    """
+    model, folds, parts = experiment.model, experiment.tables.folds, experiment.parts
+    first = "train" if folds is not None else "test"
+    name = next(n for n in (first, "validation", "train") if n in parts)
+    chosen = np.arange(0, len(parts[name]), -(-len(parts[name]) // limit))
+    rows = parts[name].rows(chosen)
+    if folds is None:
+        return name, rows, model.forward
+    of_rows = folds[chosen]
+    return OUT_OF_FOLD, rows, lambda x: model.out_of_fold(x, of_rows)
 
 
 def _over_networks(scorer: Scorer, part: Split, networks: Sequence[Mlp]) -> dict[str, Metrics]:

@@ -86,7 +86,7 @@ OFF_OR_DEFAULTS = Short(
 
 ALL_OR_NOTHING = Short(
     lambda value: (
-        dict.fromkeys(("plots", "tensorboard"), value) if isinstance(value, bool) else value
+        dict.fromkeys(("html", "plots", "tensorboard"), value) if isinstance(value, bool) else value
     ),
     {"type": "boolean"},
 )
@@ -438,6 +438,7 @@ Extra = Literal["auto", True, False]
 class ReportSection(Section):
     """Additional files of a run."""
 
+    html: bool = Field(default=True, description="report.html: the run on one page.")
     plots: Extra = Field(
         default="auto", description="Pictures in plots/; auto: if matplotlib is installed."
     )
@@ -468,7 +469,7 @@ class Config(Section):
         default=DiagnosticsSection(), description="false, true, or its settings."
     )
     report: Annotated[ReportSection, ALL_OR_NOTHING] = Field(
-        default=ReportSection(), description="Pictures and event files; false: none."
+        default=ReportSection(), description="A page, pictures and event files; false: none."
     )
 
     sweep: SweepSection | None = Field(

@@ -151,7 +151,7 @@ def profile(
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
     described = [
-        _describe(name, column)
+        describe(name, column)
         for name, column in tracked(table.columns.items(), section(progress, 0.0, 0.4))
     ]
     complete = np.ones(table.n_rows, bool)
@@ -209,7 +209,8 @@ def _relations(
     return classes, find_leaks(features, features.names, values, task or "regression", progress)
 
 
-def _describe(name: str, column: Column) -> ColumnProfile:
+def describe(name: str, column: Column) -> ColumnProfile:
+    """Return the facts about one column."""
     distinct = column.distinct()
     missing = int(column.missing.sum())
     if column.kind == "text":

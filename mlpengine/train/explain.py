@@ -97,36 +97,39 @@ def importances(
     return sorted(rows, key=lambda row: -row.loss)
 
 
-def dependence(model: Model, table: Table, column: str) -> Dependence:
+def dependence(
+    model: Model, table: Table, column: str, *, points: int = GRID, rows: int = DEPENDENCE_ROWS
+) -> Dependence:
     """Return the partial dependence of a model's prediction on a column of a table.
 
-    A number takes its quantiles, a category its most frequent levels.
+    A number takes `points` quantiles, a category its most frequent levels; predictions are averaged
+    over `rows` of the table.
 
     Source: Friedman 2001, section 8.2.
     """
-    stride = -(-table.n_rows // DEPENDENCE_ROWS)
-    rows = table.rows(np.arange(0, table.n_rows, stride))
-    values = table[column]
-    points: list[tuple[float | str, Column]] = []
+    stride = -(-table.n_rows // rows)
+    some = table.rows(np.arange(0, table.n_rows, stride))
+    values, grid = table[column], _grid(table[column], points)
+    if not len(grid):
+        return Dependence(column, [], np.zeros((0, 0)))
+    everywhere = some.rows(np.tile(np.arange(some.n_rows), len(grid)))
+    filled = Column(np.repeat(grid, some.n_rows), values.kind, values.levels)
+    tiled = Table({**everywhere.columns, column: filled}, some.source)
+    task, output = model.task, model.forward(model.features(tiled))
+    shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
+    assert shown is not None
+    means = shown.reshape(len(grid), some.n_rows, -1).mean(axis=1)
+    is_text = values.kind == "text"
+    names = [values.levels[code] for code in grid.tolist()] if is_text else grid.tolist()
+    return Dependence(column, names, means)
+
+
+def _grid(values: Column, points: int) -> Array:
+    """Return the numbers, or the codes of levels, for which predictions are averaged."""
     if values.kind == "text":
         counts = np.bincount(values.values[values.values >= 0], minlength=len(values.levels))
-        for code in np.argsort(-counts, kind="stable")[:LEVELS].tolist():
-            if counts[code]:
-                same = np.full(rows.n_rows, code, values.values.dtype)
-                points.append((values.levels[code], Column(same, "text", values.levels)))
-    else:
-        known = values.values[~values.missing].astype(np.float64)
-        shares = np.linspace(0.02, 0.98, GRID)
-        grid = np.unique(np.quantile(known, shares, method="nearest")) if known.size else known
-        points = [
-            (float(value), Column(np.full(rows.n_rows, value), values.kind)) for value in grid
-        ]
-    task, means = model.task, []
-    for _, filled in points:
-        columns = {**rows.columns, column: filled}
-        output = model.forward(model.features(Table(columns, rows.source)))
-        shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
-        assert shown is not None
-        means.append(shown.mean(axis=0))
-    outputs = len(means[0]) if means else 0
-    return Dependence(column, [value for value, _ in points], np.array(means).reshape(-1, outputs))  # type: ignore[arg-type]
+        order = np.argsort(-counts, kind="stable")[:LEVELS]
+        return order[counts[order] > 0].astype(values.values.dtype)
+    known = values.values[~values.missing].astype(np.float64)
+    shares = np.linspace(0.02, 0.98, points)
+    return np.unique(np.quantile(known, shares, method="nearest")) if known.size else known

@@ -18,6 +18,10 @@ try:
 except ImportError:  # on a system without flock, run directories are not locked
     fcntl = None  # type: ignore[assignment]
 
+GIVEN, RESOLVED = "config.yaml", "config.resolved.yaml"
+"""The config of a run as it was given, and with every default and override in it."""
+
+RESULT_FILE, ENVIRONMENT = "result.json", "environment.json"
 LOCK_FILE = "run.lock"
 PACKAGES = ("numexpr", "numpy", "safetensors", "threadpoolctl")
 MAX_TRIES = 10_000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlpengine.diagnostics import Diagnostics
+from mlpengine.diagnostics.samples import Columns, Series
 from mlpengine.errors import DataError
 from mlpengine.nn import Mlp
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
@@ -24,6 +25,20 @@ def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
     """
     for step, lines in groupby(_lines(path), key=lambda line: line[0]):
         yield step, {(layer, quantity): value for _, layer, quantity, value in lines}
+
+
+def read_series(path: Path) -> Series:
+    """Return the samples of a diagnostics.csv, thinned as those of `Diagnostics`.
+
+    Raises: DataError naming file and line for a line that cannot be read.
+    """
+    series: Series | None = None
+    for step, quantities in read_samples(path):
+        if series is None:
+            series = Series(Columns(len({layer for layer, _ in quantities if layer})))
+            columns = list(series.columns)
+        series.append(step, [quantities.get(column, nan) for column in columns])
+    return series or Series(Columns(0))
 
 
 def read_epochs(path: Path) -> list[tuple[float, float]]:

@@ -1,0 +1,34 @@
+"""The report of a run: all its numbers as data, and one HTML page that shows them."""
+
+from pathlib import Path
+
+from mlpengine.files import write_atomically
+
+from .collect import QUICK, THOROUGH, Collected, Effort, Run, collect, read_run
+from .page import run_page
+
+REPORT_FILE = "report.html"
+
+__all__ = [
+    "QUICK",
+    "REPORT_FILE",
+    "THOROUGH",
+    "Collected",
+    "Effort",
+    "Run",
+    "collect",
+    "read_run",
+    "run_page",
+    "save_report",
+    "write_page",
+]
+
+
+def save_report(path: Path, run: Run, effort: Effort = THOROUGH) -> None:
+    """Write the page of one run, whole or not at all.  Raises: RunError."""
+    write_page(path, run_page(collect(run, effort).data))
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page, whole or not at all.  Raises: RunError."""
+    write_atomically(path, page.encode(errors="backslashreplace"))

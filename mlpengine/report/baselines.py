@@ -1,0 +1,171 @@
+"""What a constant and a linear prediction reach on the rows on which a model is measured."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from mlpengine.spec import Array
+from mlpengine.train import metrics
+from mlpengine.train.task import Classification, Regression, Split, Task
+
+METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
+    "accuracy": metrics.accuracy,
+    "macro_f1": metrics.f1,
+    "r2": metrics.r2,
+    "mae": metrics.mae,
+    "rmse": metrics.rmse,
+}
+"""The metrics that need no more than predictions."""
+
+LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
+"""Training rows, evenly spaced, of a linear prediction, and the most features that it takes."""
+
+PASSES = 60
+RIDGE = 1.0
+BLOCKS = 20
+"""Blocks of rows that are left out in turn for a standard error."""
+
+
+def constant(task: Task, train: Split, rows: int) -> Array:
+    """Return the best prediction that does not depend on the features, for so many rows."""
+    truth, weights = train.truth, train.weights
+    if isinstance(task, Classification):
+        counts = np.bincount(truth.astype(np.int64), weights)
+        return np.full(rows, counts.argmax())
+    mean = np.average(truth.astype(np.float64), axis=0, weights=weights)
+    if not isinstance(task, Regression):
+        mean = (mean > 0.5).astype(np.int64)
+    return np.tile(mean, (rows, 1))
+
+
+def linear(task: Task, train: Split, x: Array, work: float) -> Array | None:
+    """Return the predictions of a linear model for features `x`; None for too many features.
+
+    Least squares for numbers, a logistic regression for classes and labels, with an L2 penalty of
+    1, of at most LINEAR_ROWS training rows and about so many multiplications.
+    """
+    width, outputs = x.shape[1] + 1, max(task.outputs, 2)
+    passes = 1 if isinstance(task, Regression) else PASSES
+    rows = min(LINEAR_ROWS, len(train), int(work / (width * (width + 2 * passes * outputs))))
+    if width > LINEAR_FEATURES or rows < min(len(train), 2 * width):
+        return None
+    chosen = np.unique(np.linspace(0, len(train) - 1, rows).astype(np.int64))
+    part = train.rows(chosen)
+    inputs, weights = _with_one(part.x), part.weights
+    with np.errstate(all="ignore"):
+        if isinstance(task, Regression):
+            return np.asarray(_with_one(x) @ _least_squares(inputs, part.truth, weights))
+        if isinstance(task, Classification):
+            classes = max(int(train.truth.max()) + 1, 2)
+            hot = np.equal(part.truth[:, None], np.arange(classes)).astype(np.float64)
+            scores = _with_one(x) @ _logistic(inputs, hot, weights, softmax=True)
+            return np.asarray(scores.argmax(axis=1))
+        scores = _with_one(x) @ _logistic(inputs, part.truth, weights, softmax=False)
+        return np.asarray(scores > 0, np.int64)
+
+
+def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Array | None:
+    """Return for each training row what a linear model predicts that did not learn from it."""
+    names = np.unique(folds)
+    predicted: Array | None = None
+    for fold in names:
+        rows = np.flatnonzero(folds == fold)
+        others = train.rows(np.flatnonzero(folds != fold))
+        some = linear(task, others, train.x[rows], work / len(names))
+        if some is None:
+            return None
+        if predicted is None:
+            predicted = np.zeros((len(train), *some.shape[1:]), some.dtype)
+        predicted[rows] = some
+    return predicted
+
+
+def scores(
+    names: list[str],
+    truth: Array,
+    predictions: Mapping[str, Array],
+    weights: Array | None,
+    blocks: Array | None = None,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return value and standard error of metrics by name, for each prediction by name.
+
+    The first prediction is compared with the others: ``ahead`` is its value of the first metric
+    less theirs, whose error is that of the difference over the same rows (jackknife).
+    """
+    whole = {who: _all(names, truth, p, weights) for who, p in predictions.items()}
+    if blocks is None:
+        order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
+        blocks = order % min(BLOCKS, len(truth))
+    left_out = [np.flatnonzero(blocks != block) for block in np.unique(blocks)]
+    parts: dict[str, list[dict[str, float]]] = {who: [] for who in predictions}
+    for rows in left_out if len(left_out) > 1 else ():
+        some = None if weights is None else weights[rows]
+        for who, predicted in predictions.items():
+            parts[who].append(_all(names, truth[rows], predicted[rows], some))
+    first = next(iter(predictions))
+    result: dict[str, dict[str, dict[str, float]]] = {}
+    for who in predictions:
+        result[who] = {
+            name: {"value": whole[who][name], "error": _error([p[name] for p in parts[who]])}
+            for name in names
+        }
+        if who != first:
+            name = names[0]
+            pairs = zip(parts[first], parts[who], strict=True)
+            result[who]["ahead"] = {
+                "value": whole[first][name] - whole[who][name],
+                "error": _error([one[name] - other[name] for one, other in pairs]),
+            }
+    return result
+
+
+def _all(
+    names: list[str], truth: Array, predicted: Array, weights: Array | None
+) -> dict[str, float]:
+    with np.errstate(all="ignore"):
+        return {name: METRICS[name](truth, predicted, weights) for name in names}
+
+
+def _error(values: list[float]) -> float:
+    return float(np.sqrt(max(0, len(values) - 1)) * np.std(values)) if values else float("nan")
+
+
+def _with_one(x: Array) -> Array:
+    return np.column_stack([np.asarray(x, np.float64), np.ones(len(x))])
+
+
+def _least_squares(x: Array, target: Array, weights: Array | None) -> Array:
+    rows = np.ones((len(x), 1)) if weights is None else weights[:, None].astype(np.float64)
+    gram = x.T @ (rows * x)
+    return np.linalg.solve(gram + _penalty(x), x.T @ (rows * target))
+
+
+def _logistic(x: Array, hot: Array, weights: Array | None, *, softmax: bool) -> Array:
+    """Return the coefficients (features, outputs) of least log loss.
+
+    Newton steps with a bound of the Hessian that is the same in each, and momentum.
+    Source: Boehning 1992.
+    """
+    rows = np.ones((len(x), 1)) if weights is None else weights[:, None].astype(np.float64)
+    penalty = _penalty(x)
+    bound = (0.5 if softmax else 0.25) * (x.T @ (rows * x)) + penalty
+    inverse = np.linalg.inv(bound)
+    values = ahead = np.zeros((x.shape[1], hot.shape[1]))
+    for step in range(PASSES):
+        scores = x @ ahead
+        if softmax:
+            scores -= scores.max(axis=1, keepdims=True)
+            np.exp(scores, out=scores)
+            scores /= scores.sum(axis=1, keepdims=True)
+        else:
+            scores = 1 / (1 + np.exp(-np.clip(scores, -60, 60)))
+        gradient = x.T @ (rows * (hot - scores)) - penalty @ ahead
+        before, values = values, ahead + inverse @ gradient
+        ahead = values + step / (step + 3) * (values - before)
+    return values
+
+
+def _penalty(x: Array) -> Array:
+    penalty = np.full(x.shape[1], RIDGE)
+    penalty[-1] = 1e-6  # not of the constant
+    return np.diag(penalty)

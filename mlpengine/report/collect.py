@@ -1,0 +1,360 @@
+"""All numbers of a report as plain data: what a run learned, how well, from what, and how."""
+
+import csv
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlpengine.config import load_config
+from mlpengine.config.build import Experiment, build
+from mlpengine.config.measure import explained_rows
+from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
+from mlpengine.diagnostics.samples import Series
+from mlpengine.errors import MlpEngineError, UsageError
+from mlpengine.files import similar_file
+from mlpengine.spec import Array
+from mlpengine.train.diagnose import DIAGNOSTICS_FILE
+from mlpengine.train.explain import dependence, feature_columns, importances
+from mlpengine.train.history import METRICS_FILE
+from mlpengine.train.model import load
+from mlpengine.train.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_FILE
+from mlpengine.train.samples import read_series
+from mlpengine.train.task import Split
+from mlpengine.train.threads import pinned
+from mlpengine.wording import plural
+
+from .columns import data_of
+from .draw import thinned
+from .predictions import Held, hardest_of, held_out, predictions_of, score_of
+
+FORMAT = 1
+SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
+SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
+CONFIG_LENGTH = 20_000
+"""Characters of a config that are shown."""
+
+NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
+LAYERS = ("update_ratio", "dead_share", "saturated_share")
+
+DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
+"""What reading a damaged file may raise."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is computed for a report: multiplications, and rows that are looked at."""
+
+    work: float
+    rows: int
+    curves: int
+
+
+QUICK = Effort(work=5e8, rows=2_000, curves=3)
+"""For the report at the end of training, which takes some 0.1 s."""
+
+THOROUGH = Effort(work=2e10, rows=20_000, curves=6)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, from its directory or, right after training, from memory.
+
+    `experiment` has the trained model; None if model or data cannot be read, which `notes` explain.
+    `known` are name, rows and outputs of the last part, if they were computed before.
+    """
+
+    path: Path
+    result: Mapping[str, Any] = field(default_factory=dict)
+    experiment: Experiment | None = None
+    trained: bool = True
+    series: Series | None = None
+    known: tuple[str, Split, Array] | None = None
+    failure: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The data of a report, ready for JSON, and the predictions that runs are compared by."""
+
+    data: dict[str, Any]
+    held: Held | None = None
+
+
+def read_run(path: Path) -> Run:
+    """Read everything that a run directory holds; what cannot be read becomes a note.
+
+    Raises: UsageError if it is no run directory.
+    """
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such run{similar_file(path)}")
+    if not (path / RESOLVED).is_file():
+        raise UsageError(f"{path}: holds no {RESOLVED}, so it is no run directory")
+    notes: list[str] = []
+
+    def attempt(what: str, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except DAMAGED as error:
+            notes.append(f"{what}: {_line(error)}")
+            return None
+
+    model = experiment = None
+    result = _checked(_read_json(path / RESULT_FILE, notes), notes)
+    model = attempt("the model cannot be read", lambda: load(path))
+    file = attempt("the config cannot be read", lambda: load_config(path / RESOLVED))
+    if file is not None:
+        preprocessor = model.preprocessor if model else None
+        experiment = attempt("the data cannot be read", lambda: build(file, preprocessor))
+    if experiment is not None and model is not None:
+        experiment = replace(experiment, model=model)
+    series = None
+    if (path / DIAGNOSTICS_FILE).is_file():
+        series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
+    failure = result.get("failure", "")
+    return Run(path, result, experiment, model is not None, series, None, failure, tuple(notes))
+
+
+def collect(run: Run, effort: Effort = THOROUGH) -> Collected:
+    """Return the numbers of a run; a part that cannot be computed becomes a note."""
+    with pinned(1):  # products of some hundred rows are faster so
+        return _collect(run, effort)
+
+
+def _collect(run: Run, effort: Effort) -> Collected:
+    notes = list(run.notes)
+    environment = _read_json(run.path / ENVIRONMENT, notes)
+    held: Held | None = None
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": "run",
+        "path": str(run.path),
+        "name": run.path.name,
+        "ending": run.result.get("ending"),
+        "failure": run.failure,
+        "result": {k: v for k, v in run.result.items() if k not in ("verdicts", "run_dir")},
+        "verdicts": run.result.get("verdicts", []),
+    }
+
+    def attempt(key: str, function: Callable[[], Any]) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                data[key] = function()
+        except (*DAMAGED, ArithmeticError) as error:
+            notes.append(f"{key} cannot be shown: {_line(error)}")
+        return data.get(key)
+
+    attempt("epochs", lambda: epochs_of(run))
+    experiment = run.experiment
+    if experiment is not None:
+        attempt("model", lambda: model_of(experiment))
+        if run.trained:
+            attempt("held", lambda: held_out(experiment, run.known))
+            held = data.pop("held", None)
+            if held is not None and not np.isfinite(held.output).all():
+                notes.append("predictions cannot be shown: the outputs of the model are not finite")
+                held = None
+        if held is not None:
+            rows = held
+            attempt("score", lambda: score_of(experiment, rows, effort.work))
+            attempt("predictions", lambda: predictions_of(experiment, rows))
+            attempt("drivers", lambda: drivers_of(experiment, effort))
+            ranked = [one["column"] for one in (data.get("drivers") or {}).get("importances", [])]
+            columns = ranked or experiment.tables.preprocessor.columns
+            attempt("hardest", lambda: hardest_of(experiment, rows, columns[:SHOWN_CELLS]))
+        attempt("data", lambda: data_of(experiment, effort.rows))
+    if run.series is not None and len(run.series):
+        series = run.series
+        attempt("gradients", lambda: gradients_of(series, run.experiment))
+    attempt("settings", lambda: settings_of(run, environment))
+    data["notes"] = notes
+    return Collected(plain(data), held)
+
+
+def epochs_of(run: Run) -> dict[str, Any] | None:
+    """Return the curves of metrics.csv by name, thinned to what a screen shows."""
+    path = run.path / METRICS_FILE
+    if not path.is_file():
+        return None
+    with path.open(newline="", encoding="utf-8") as file:
+        names, *lines = list(csv.reader(file)) or [[]]
+    whole = [line for line in lines if len(line) == len(names)]
+    if not whole or "epoch" not in names:
+        return None
+    table = np.array([[float(cell or "nan") for cell in line] for line in whole], np.float64)
+    columns = dict(zip(names, table.T, strict=True))
+    epochs = columns.pop("epoch")
+    curves = {}
+    for name, values in columns.items():
+        kept = thinned(epochs, values)
+        curves[name] = {"epoch": epochs[kept].astype(int), "value": values[kept]}
+    best = run.result.get("best_epochs") or run.result.get("best_epoch")
+    if best is None and run.experiment is not None and "validation_loss" in columns:
+        known = columns["validation_loss"]
+        best = int(epochs[np.nanargmin(known)]) if np.isfinite(known).any() else None
+    return {"count": len(epochs), "best": best or None, "curves": curves}
+
+
+def model_of(experiment: Experiment) -> dict[str, Any]:
+    """Return what was trained to predict what."""
+    model, config = experiment.model, experiment.file.config
+    preprocessor = model.preprocessor
+    return {
+        "task": preprocessor.task,
+        "target": model.target,
+        "classes": [str(label) for label in preprocessor.classes],
+        "source": config.data.source,
+        "rows": experiment.tables.rows,
+        "columns": len(preprocessor.columns),
+        "features": preprocessor.n_features,
+        "sizes": list(model.mlp.sizes),
+        "activations": [str(layer.activation.name) for layer in model.mlp.layers
+                        if layer.activation is not None],
+        "parameters": int(model.params.size),
+        "networks": len(model.networks),
+        "folds": config.training.folds,
+        "loss": model.loss,
+        "optimizer": config.optimizer.name,
+        "temperature": model.temperature,
+    }  # fmt: skip
+
+
+def drivers_of(experiment: Experiment, effort: Effort) -> dict[str, Any]:
+    """Return the importance of columns by permutation, and partial dependence of the first.
+
+    The number of rows and of permutations follows from the work that is allowed.
+    """
+    model, task = experiment.model, experiment.task
+    columns = feature_columns(model.preprocessor)
+    names = list(dict.fromkeys(columns))
+    repeats = 3
+    cost = len(model.mlp.params) * (1 if experiment.tables.folds is not None else
+                                    len(model.networks)) + 2_000  # fmt: skip
+    limit = int(effort.work / (cost * len(names) * repeats))
+    if limit < 30:
+        return {"skipped": f"{plural(len(names), 'column')} would take long here"}
+    name, part, forward = explained_rows(experiment, min(limit, 1_000))
+    ranked = importances(forward, model.scorer(task), part, columns, repeats=repeats)
+    table = experiment.tables.parts["train"][0]
+    shown = [row.column for row in ranked if row.column in table and row.loss > 0]
+    points = 12
+    rows = int(effort.work / 2 / (len(model.params) * effort.curves * points))
+    curves = []
+    for column in shown[: effort.curves] if rows >= 20 else ():
+        curve = dependence(model, table, column, points=points, rows=min(200, rows))
+        curves.append(
+            {"column": column, "values": curve.values, "predictions": curve.predictions.T}
+        )
+    return {
+        "part": name,
+        "rows": len(part),
+        "metric": task.headline[0],
+        "columns": len(ranked),
+        "importances": [asdict(row) for row in ranked[:SHOWN_IMPORTANCES]],
+        "outputs": [str(label) for label in model.classes or model.target],
+        "dependence": curves,
+    }
+
+
+def gradients_of(series: Series, experiment: Experiment | None) -> dict[str, Any]:
+    """Return the samples of gradients, updates and units, thinned."""
+    kept = thinned(series.steps, np.nan_to_num(series.of("gradient_norm")), 240)
+    few = np.unique(np.linspace(0, len(series) - 1, SHOWN_SAMPLES).astype(int))
+    layers = series.columns.layers
+
+    def chosen(count: int) -> Array:
+        return np.unique(np.linspace(0, layers - 1, min(layers, count)).astype(int))
+
+    clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
+    is_clipped = clipped < norms * (1 - 1e-6)
+    return {
+        "steps": series.steps[kept],
+        "net": {name: series.of(name)[kept] for name in NET},
+        "clip": clipped[is_clipped].max() if is_clipped.any() else None,
+        "clipped": is_clipped.mean(),
+        "spikes": np.nan_to_num(series.of("spikes")).max(),
+        "layer_steps": series.steps[few],
+        "layers": layers,
+        "by_layer": {
+            name: {str(n): series.of(name, n)[few] for n in chosen(SHOWN_LAYERS)} for name in LAYERS
+        },
+        "heat": {str(n): series.of("gradient_rms", n)[few] for n in chosen(HEAT_LAYERS)},
+        "batch_size": experiment.step.batch_size if experiment else None,
+        "guide": GUIDE_RATIO,
+        "too_many": DEAD,
+    }
+
+
+def settings_of(run: Run, environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return config, seed, versions, times and the commands that make the run again."""
+    given = run.path / GIVEN
+    text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""
+    config = run.experiment.file.config if run.experiment else None
+    command = environment.get("command")
+    words = [str(word) for word in command] if isinstance(command, list) else []
+    first = [Path(words[0]).name] if words else []
+    return {
+        "config": text[:CONFIG_LENGTH],
+        "shortened": len(text) > CONFIG_LENGTH,
+        "seed": config.seed if config else None,
+        "command": shlex.join([*first, *words[1:]]) if words else "",
+        "again": shlex.join(["mlpengine", "train", str(run.path / RESOLVED)]),
+        **{k: v for k, v in environment.items() if k != "command"},
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return data as JSON has it: six digits of each number, None where it is not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
+    """Return a mapping from a file; an empty one, with a note, if it cannot be read."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(value, dict):
+            return value
+        notes.append(f"{path.name} is damaged")
+    except FileNotFoundError:
+        notes.append(f"there is no {path.name}: the run has not ended, or it failed")
+    except (OSError, ValueError, RecursionError) as error:
+        notes.append(f"{path.name} cannot be read: {_line(error)}")
+    return {}
+
+
+def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return a result without what no run writes, of which a note tells."""
+
+    def fits(name: str, value: Any) -> bool:
+        if name in ("ending", "failure", "run_dir"):
+            return isinstance(value, str)
+        if name in ("verdicts", "best_epochs"):
+            kind = Mapping if name == "verdicts" else int
+            return isinstance(value, list) and all(isinstance(one, kind) for one in value)
+        return isinstance(value, int | float | None | Mapping)
+
+    wrong = sorted(name for name, value in result.items() if not fits(name, value))
+    if wrong:
+        notes.append(f"{RESULT_FILE} is damaged ({', '.join(wrong)})")
+    return {name: value for name, value in result.items() if name not in wrong}
+
+
+def _line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

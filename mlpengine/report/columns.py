@@ -1,0 +1,145 @@
+"""The data of a run: what each column holds, and how the parts differ."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlpengine.config.build import Experiment
+from mlpengine.data import Column, Table, profile
+from mlpengine.data.checks import describe
+from mlpengine.errors import MlpEngineError
+from mlpengine.spec import Array
+
+MAX_COLUMNS = 200
+"""Columns that are described; of wider tables the first."""
+
+KS_LIMIT = 2.2
+"""Times sqrt(1/n + 1/m): a larger distance of two samples of numbers is no chance (1 in 8,000)."""
+
+Z_LIMIT = 4.0
+"""Standard errors of a difference of shares beyond which it is no chance."""
+
+
+def data_of(experiment: Experiment, rows: int) -> dict[str, Any]:
+    """Return the columns, what each is used for, and their differences between the parts.
+
+    They are those of at most so many rows of each part, evenly spaced.
+    """
+    tables, data = experiment.tables, experiment.file.config.data
+    preprocessor = tables.preprocessor
+    samples = {
+        name: preprocessor.with_computed(_sample(table, numbers, rows))
+        for name, (table, numbers) in tables.parts.items()
+    }
+    train = samples["train"]
+    unknown = {
+        name: preprocessor.unknown_texts(part) for name, part in samples.items() if name != "train"
+    }
+    uses = _uses(experiment)
+    dropped = [name for name in (*data.drop,) if name in train]
+    reasons = _reasons(train, dropped, preprocessor.target.columns if preprocessor.target else ())
+    columns = []
+    for name in train.names[:MAX_COLUMNS]:
+        facts = describe(name, train[name])
+        columns.append(
+            {
+                "name": name,
+                "use": uses.get(name, "feature" if name in preprocessor.kinds else "not used"),
+                "reason": reasons.get(name, ""),
+                "kind": preprocessor.kinds.get(name, facts.kind),
+                "missing": facts.missing / max(1, train.n_rows),
+                "distinct": facts.distinct,
+                "holds": facts.summary,
+                "shift": {
+                    part: _shift(train[name], other[name])
+                    for part, other in samples.items()
+                    if part != "train" and name in other
+                },
+                "unknown": {
+                    part: {"share": texts[name][0] / samples[part].n_rows, "text": texts[name][1]}
+                    for part, texts in unknown.items()
+                    if name in texts
+                },
+            }
+        )
+    return {
+        "rows": tables.rows,
+        "sampled": {name: part.n_rows for name, part in samples.items()},
+        "left_out": tables.remarks,
+        "columns": columns,
+        "more_columns": max(0, len(train.names) - MAX_COLUMNS),
+        "features": preprocessor.n_features,
+        "constant": preprocessor.constant,
+        "where": data.where,
+        "computed": dict(data.features),
+    }
+
+
+def _sample(table: Table, numbers: Array | None, rows: int) -> Table:
+    count = table.n_rows if numbers is None else len(numbers)
+    chosen = np.unique(np.linspace(0, count - 1, min(rows, count)).astype(np.int64))
+    return table.rows(chosen if numbers is None else numbers[chosen])
+
+
+def _uses(experiment: Experiment) -> dict[str, str]:
+    data, target = experiment.file.config.data, experiment.tables.preprocessor.target
+    uses = dict.fromkeys(data.features, "computed")
+    uses |= dict.fromkeys(data.drop, "dropped")
+    for name, use in (
+        (data.weight, "weight"),
+        (data.split.group, "groups of the split"),
+        (data.split.time, "times of the split"),
+    ):
+        if name:
+            uses[name] = use
+    return uses | dict.fromkeys(target.columns if target else (), "target")
+
+
+def _reasons(table: Table, dropped: list[str], target: Any) -> Mapping[str, str]:
+    """Return what the data say of the columns that the config leaves out."""
+    if not dropped:
+        return {}
+    named = [name for name in (*dropped, *target) if name in table]
+    try:
+        facts = profile(table.select(dict.fromkeys(named)), list(target))
+    except MlpEngineError:  # a target that cannot be described gives no reasons
+        return {}
+    return facts.drop | facts.same | {leak.column: leak.reason for leak in facts.leaks}
+
+
+def _shift(one: Column, other: Column) -> dict[str, Any] | None:
+    """Return how far two parts of a column differ, 0 to 1, and whether by more than chance.
+
+    Of numbers the largest difference of the shares below any value (Kolmogorov and Smirnov), of
+    texts the largest difference of the shares of a text.
+    """
+    if one.kind != other.kind:
+        return None
+    if one.kind == "text":
+        return _text_shift(one, other)
+    a, b = (np.sort(c.values[~c.missing].astype(np.float64)) for c in (one, other))
+    if not len(a) or not len(b):
+        return None
+    places = np.concatenate([a, b])
+    below = [np.searchsorted(part, places, "right") / len(part) for part in (a, b)]
+    distance = float(np.abs(below[0] - below[1]).max())
+    return {"value": distance, "odd": distance > KS_LIMIT * np.sqrt(1 / len(a) + 1 / len(b))}
+
+
+def _text_shift(one: Column, other: Column) -> dict[str, Any] | None:
+    names = {level: k for k, level in enumerate(dict.fromkeys([*one.levels, *other.levels]))}
+    counts = []
+    for column in (one, other):
+        numbers = np.array([names[level] for level in column.levels], np.int64)
+        known = column.values[column.values >= 0]
+        counts.append(np.bincount(numbers[known], minlength=len(names)))
+    sizes = [count.sum() for count in counts]
+    if not all(sizes):
+        return None
+    share = counts[0] / sizes[0] - counts[1] / sizes[1]
+    pooled = (counts[0] + counts[1]) / sum(sizes)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
+    odd = np.abs(share) > Z_LIMIT * np.maximum(error, 1e-12)
+    rare = (counts[0] + counts[1]) < 10
+    return {"value": float(np.abs(share).max()), "odd": bool((odd & ~rare).any())}

@@ -1,0 +1,94 @@
+"""HTML and SVG as trees of calls: text is escaped unless it is markup already."""
+
+from collections.abc import Iterable
+from html import escape
+from math import isfinite, log10
+
+from mlpengine.wording import printable
+
+VOID = frozenset({"circle", "col", "line", "link", "meta", "path", "polyline", "rect"})
+"""Elements without content."""
+
+DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+"""What stands for an unknown value, and before a negative one."""
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class Markup(str):
+    """Text that is markup; every other text is escaped where it becomes part of a page."""
+
+    __slots__ = ()
+
+
+Content = str | int | float | None | Iterable["Content"]
+
+
+def tag(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
+    """Return an element; attributes that are None are left out, `class_` is the class."""
+    texts = [
+        f' {key.rstrip("_").replace("_", "-")}="{_safe(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    ]
+    start = f"<{name}{''.join(texts)}"
+    if name in VOID:
+        return Markup(f"{start}/>" if name not in ("col", "link", "meta") else f"{start}>")
+    return Markup(f"{start}>{joined(*content)}</{name}>")
+
+
+def joined(*content: Content) -> Markup:
+    """Return content, nested in any way, as markup."""
+    return Markup("".join(map(_one, content)))
+
+
+def _one(content: Content) -> str:
+    if isinstance(content, Markup):
+        return content
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return _safe(content)
+    if isinstance(content, int | float):
+        return number(content)
+    return joined(*content)
+
+
+def _safe(text: str) -> str:
+    """Return text without markup and control characters, line ends excepted."""
+    return escape("\n".join(map(printable, text.split("\n"))), quote=True)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number for people: some significant digits, powers of ten as such."""
+    if value is None or value != value:
+        return DASH
+    if not isfinite(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
+        return _sign(f"{int(value):,}")
+    size = log10(abs(value))
+    if size >= 15 or size < -4:
+        mantissa, power = f"{value:.{max(0, digits - 2)}e}".split("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
+    places = max(0, digits - 1 - int(size // 1))
+    return _sign(f"{value:,.{places}f}")
+
+
+def with_error(value: float | None, error: float | None) -> str:
+    """Return a value and its standard error, both to two digits of the error."""
+    if value is None or error is None or not isfinite(value) or not 0 < error < float("inf"):
+        return number(value)
+    places = max(0, 1 - int(log10(error) // 1))
+    return _sign(f"{value:,.{places}f} ± {error:,.{places}f}") if places < 9 else number(value)
+
+
+def shortened(text: object, length: int = 40) -> str:
+    """Return a text of at most so many characters."""
+    one = " ".join(str(text).split())
+    return one if len(one) <= length else f"{one[: length - 1]}…"
+
+
+def _sign(text: str) -> str:
+    return text.replace("-", MINUS, 1) if text.startswith("-") else text

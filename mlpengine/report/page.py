@@ -1,0 +1,733 @@
+"""The page of a report: HTML without scripts, readable on phones, screens and paper."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from mlpengine import palette
+from mlpengine.palette import shown_name
+from mlpengine.spec import Array
+from mlpengine.train.metrics import higher_is_better
+from mlpengine.wording import plural
+
+from .draw import LEVELS, Chart, axis, grid, strip
+from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
+
+Data = Mapping[str, Any]
+
+PARTS = {
+    "test": "test rows",
+    "validation": "validation rows",
+    "train": "training rows",
+    "out_of_fold": "rows out of fold",
+}
+ENDINGS = {
+    "epochs": "It made all its epochs.",
+    "early": "It stopped early, when validation no longer improved.",
+    "interrupted": "It was interrupted; go on with --resume.",
+}
+KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
+HEAT_DECADES = 6.0
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The page loads nothing and runs nothing."""
+
+
+def run_page(data: Data) -> str:
+    """Return the page of one run."""
+    sections = [
+        ("verdicts", "Verdicts", verdicts(data)),
+        ("training", "Training", training(data.get("epochs"))),
+        ("predictions", "Predictions", predictions(data.get("predictions"))),
+        ("drivers", "What drives the prediction", drivers(data.get("drivers"))),
+        ("gradients", "Gradients and updates", gradients(data.get("gradients"))),
+        ("data", "Data", columns(data.get("data"))),
+        ("hardest", "Hardest rows", hardest(data.get("hardest"))),
+        ("settings", "Settings", settings(data)),
+    ]
+    return page(f"Report of {data['name']}", data, score(data), sections)
+
+
+def page(
+    title: str,
+    data: Data,
+    lead: Content,
+    sections: Iterable[tuple[str, str, Markup | None]],
+) -> str:
+    """Return a whole page: a lead, sections with anchors, and the data as JSON."""
+    shown = [(key, name, body) for key, name, body in sections if body]
+    links = [tag("li", tag("a", name, href=f"#{key}")) for key, name, _ in shown]
+    bodies = [
+        tag("section", tag("h2", name, id=f"{key}-title"), body, id=key,
+            aria_labelledby=f"{key}-title")
+        for key, name, body in shown
+    ]  # fmt: skip
+    notes = [tag("li", note) for note in data.get("notes", ())]
+    if notes:
+        bodies.append(tag("section", tag("h2", "What is missing here"), tag("ul", *notes)))
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":  # so that no text of the data ends the element
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", _style()),
+    )
+    body = tag(
+        "body",
+        tag("header", lead, tag("nav", tag("ul", *links), aria_label="Sections")),
+        tag("main", *bodies),
+        tag("footer", "All numbers of this page are in it as JSON, in the element ",
+            tag("code", "report-data"), "."),
+        tag("script", Markup(text), type="application/json", id="report-data"),
+    )  # fmt: skip
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def score(data: Data) -> Markup:
+    """Return the head of a run: what was trained on what, and how good it is."""
+    model, known = data.get("model"), data.get("score")
+    head = [tag("h1", shortened(data["name"], 80)), tag("p", data["path"], class_="path")]
+    if data.get("failure"):
+        head.append(tag("p", f"The run failed: {data['failure']}", class_="failed"))
+    elif not data.get("ending"):
+        text = "The run has not ended, or it failed."
+        text += " The numbers are those of its newest checkpoint." if known else ""
+        head.append(tag("p", text, class_="failed"))
+    if not model:
+        return joined(*head)
+    sentence = [_trained(model)]
+    if not known:
+        return joined(*head, tag("p", *sentence))
+    metric, rows = known["metric"], known["predictions"]
+    first = rows["model"][metric]
+    unit = f"{shown_name(metric)} on {known['rows']:,} {PARTS[known['part']]}"
+    text = with_error(first["value"], first["error"])
+    value, _, error = text.partition(" ± ")
+    sentence += [" ", _compared(known)]
+    lead = tag(
+        "div",
+        tag(
+            "p",
+            tag("span", value, *([" ", tag("span", "± ", error, class_="error")] if error else []),
+                class_="value"),
+            tag("span", unit, class_="unit"),
+            class_="headline",
+        ),
+        tag("p", *sentence, class_="sentence"),
+        class_="lead",
+    )  # fmt: skip
+    return joined(*head, lead, _scores_table(known))
+
+
+def _trained(model: Data) -> str:
+    rows, target = model["rows"], " and ".join(shortened(name) for name in model["target"][:3])
+    sizes = "-".join(map(str, model["sizes"]))
+    trained = plural(rows["train"], "training row")
+    how = f" by folds of {trained}" if model["folds"] else f", {trained}"
+    networks = "A network" if model["networks"] == 1 else plural(model["networks"], "network")
+    size = f"{networks} of {sizes} units ({plural(model['parameters'], 'parameter')} in all)"
+    count = plural(len(model["classes"]), "class", "classes")
+    classes = f", one of {count}" if model["classes"] else ""
+    return (
+        f"{size} learned to predict {target}{classes}, from {plural(model['columns'], 'column')} "
+        f"of {shortened(model['source'], 60)}{how}."
+    )
+
+
+def _compared(known: Data) -> str:
+    metric, rows = known["metric"], known["predictions"]
+    name = shown_name(metric)
+    plain = rows["constant"][metric]
+    text = f"A constant prediction has {name} {number(plain['value'], 3)}"
+    if "linear" not in rows:
+        return f"{text}."
+    straight = rows["linear"]
+    text += f", a linear one {number(straight[metric]['value'], 3)}. "
+    ahead, error = straight["ahead"]["value"], straight["ahead"]["error"]
+    if ahead is None or error is None:
+        return text
+    difference = with_error(abs(ahead), error)
+    if abs(ahead) <= 2 * error:
+        return f"{text}The network and the linear prediction do not clearly differ ({difference})."
+    where = "ahead of" if ahead > 0 else "behind"
+    return f"{text}The network is {where} the linear one by {difference}."
+
+
+def _scores_table(known: Data) -> Markup:
+    metric, rows = known["metric"], known["predictions"]
+    titles = {"model": "this model", "linear": "linear prediction", "constant": "constant"}
+    names = [name for name in rows["model"] if name != "ahead"]
+    highest = max(one[metric]["value"] or 0.0 for one in rows.values())
+    lines = []
+    for who, metrics in rows.items():
+        one = metrics[metric]
+        bar = strip(one["value"] or 0.0, one["error"] or 0.0, max(1.0, highest),
+                    1 if who == "model" else 6)  # fmt: skip
+        cells = [with_error(metrics[n]["value"], metrics[n]["error"]) for n in names]
+        lines.append([titles[who], bar, *cells])
+    head = ["", shown_name(metric), *map(shown_name, names)]
+    return table(head, lines, f"scores on {PARTS[known['part']]}, with standard errors", words=1)
+
+
+def verdicts(data: Data) -> Markup:
+    """Return what is wrong in words, with settings that mend it."""
+    known = data.get("verdicts") or []
+    if not known:
+        ended = data.get("ending")
+        text = "Nothing unusual." if ended else "There are no verdicts: the run has not ended."
+        return tag("p", text, class_="fine" if ended else "soft")
+    items = []
+    for one in known:
+        finding = str(one.get("finding") or one.get("text") or one.get("name") or "")
+        layer = one.get("layer")
+        where = f"layer {layer}: " if layer is not None else ""
+        lines: list[Content] = [tag("p", tag("strong", where, _sentence(finding)))]
+        if one.get("advice"):
+            lines.append(tag("p", _sentence(str(one["advice"]))))
+        fix = one.get("fix")
+        if isinstance(fix, Mapping) and fix:
+            settings = [f"--set {key}={json.dumps(value)}" for key, value in fix.items()]
+            lines.append(tag("p", "Settings that mend it: ", tag("code", " ".join(settings))))
+        items.append(tag("li", *lines))
+    return tag("ul", *items, class_="verdicts")
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ")")) else ".")
+
+
+def training(known: Data | None) -> Markup | None:
+    """Return losses, metrics, gradient norm and learning rate by epoch."""
+    if not known:
+        return None
+    curves, best = known["curves"], known.get("best")
+    prefix = "validation_"
+    measured = [n.removeprefix(prefix) for n in curves if n.startswith(prefix)]
+    panels: list[tuple[str, list[tuple[str, str]]]] = [
+        ("Loss", [("train_loss", "training"), ("validation_loss", "validation")])
+    ]
+    shares = [n for n in measured if n in ("accuracy", "macro_f1", "r2")]
+    if shares:
+        names = [(prefix + n, shown_name(n)) for n in shares]
+        panels.append(("Validation " + (names[0][1] if len(names) == 1 else "scores"), names))
+    errors = [n for n in measured if n in ("mae", "rmse")]
+    if errors:
+        panels.append(("Validation errors", [(prefix + n, shown_name(n)) for n in errors]))
+    other = [n for n in measured if n not in (*shares, *errors, "loss")]
+    panels += [(f"Validation {shown_name(n)}", [(prefix + n, shown_name(n))]) for n in other[:3]]
+    panels.append(("Learning rate", [("lr", "learning rate")]))
+    figures = [_by_epoch(title, curves, lines, best) for title, lines in panels]
+    marks = f"Best {_epochs(best)}." if best else ""
+    text = tag("p", f"{plural(known['count'], 'epoch')}. {marks}", class_="soft")
+    return joined(text, grid(*figures))
+
+
+def _epochs(best: Any) -> str:
+    if not isinstance(best, list):
+        return f"epoch {best}"
+    low, high = min(best), max(best)
+    return f"epochs {low} to {high}, by network" if low < high else f"epoch {low}"
+
+
+def _by_epoch(
+    title: str, curves: Data, lines: Sequence[tuple[str, str]], best: Any
+) -> Markup | None:
+    known = [
+        (name, _array(curves[key]["epoch"]), _array(curves[key]["value"]))
+        for key, name in lines
+        if key in curves and curves[key]["value"]
+    ]
+    if not known:
+        return None
+    everywhere = np.concatenate([x for _, x, _ in known])
+    values = np.concatenate([y for _, _, y in known])
+    powers = title in ("Loss", "Learning rate")
+    if any(name == "R²" for name, _, _ in known):
+        values = np.maximum(values, -1.0)  # below, it says no more than that
+    chart = Chart(
+        title,
+        axis(everywhere, whole=True, margin=0.01),
+        axis(values, log=None if powers else False),
+        below="epoch",
+    )
+    for color, (name, x, y) in enumerate(known, start=1):
+        chart.line(x, y, color, name, dots=len(x) <= 30)
+    if isinstance(best, int) and title != "Learning rate":
+        chart.mark(best, f"best: {best}")
+    return chart.figure()
+
+
+def predictions(known: Data | None) -> Markup | None:
+    """Return predictions against the truth, and how far probabilities hold."""
+    if not known:
+        return None
+    where = f"{known['rows']:,} {PARTS[known['part']]}"
+    if known["part"] == "train":
+        where += ", which the model was trained on"
+    parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
+    if "confusion" in known:
+        parts.append(_matrix(known))
+    elif "classes" in known:
+        parts.append(_by_class(known))
+    if known.get("mistakes") and "confusion" not in known:
+        lines = [[m["true"], m["predicted"], m["rows"]] for m in known["mistakes"]]
+        parts.append(table(["true", "predicted", "rows"], lines, "The commonest mistakes", words=2))
+    if "labels" in known:
+        lines = [
+            [x["name"], _percent(x["share"]), number(x["recall"], 3), number(x["precision"], 3)]
+            for x in known["labels"]
+        ]
+        parts.append(table(["label", "share", "recall", "precision"], lines, "By label"))
+    figures = [figure for one in known.get("targets", ()) for figure in _target(one)]
+    if "calibration" in known:
+        figures.append(_calibration(known["calibration"]))
+    if "intervals" in known:
+        figures.append(_intervals(known["intervals"]))
+    parts.append(grid(*figures))
+    if known.get("more_targets"):
+        parts.append(tag("p", f"And {plural(known['more_targets'], 'more target')}."))
+    return joined(*parts)
+
+
+def _matrix(known: Data) -> Markup:
+    names, counts = known["classes"], _array(known["confusion"])
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    levels = np.ceil(shares * LEVELS * 0.999).astype(int)
+    heads = [tag("th", shortened(name, 14), scope="col", title=name) for name in names]
+    head = tag("tr", tag("td"), *heads, tag("th", "recall", scope="col"))
+    rows = []
+    for k, name in enumerate(names):
+        cells = [
+            tag("td", f"{int(counts[k, j]):,}", class_=f"h{levels[k, j]}" if levels[k, j] else None)
+            for j in range(len(names))
+        ]
+        last = tag("td", number(known["recall"][k], 3), class_="total")
+        rows.append(tag("tr", tag("th", shortened(name, 20), scope="row"), *cells, last))
+    below = [tag("td", number(value, 3), class_="total") for value in known["precision"]]
+    rows.append(tag("tr", tag("th", "precision", scope="row"), *below, tag("td", class_="total")))
+    title = "Confusion matrix: true class by row, predicted class by column"
+    return _scroll(
+        tag("table", tag("caption", title), tag("thead", head), tag("tbody", *rows),
+            class_="matrix"),
+        title,
+    )  # fmt: skip
+
+
+def _by_class(known: Data, count: int = 20) -> Markup:
+    order = np.argsort(_array(known["recall"]), kind="stable")[:count]
+    lines = [
+        [known["classes"][k], known["class_rows"][k], number(known["recall"][k], 3),
+         number(known["precision"][k], 3)]
+        for k in order.tolist()
+    ]  # fmt: skip
+    shown = plural(len(lines), "class", "classes")
+    title = f"Lowest recall: {shown} of {len(known['classes'])}"
+    return table(["class", "rows", "recall", "precision"], lines, title)
+
+
+def _target(one: Data) -> list[Markup]:
+    true, predicted, off = _array(one["true"]), _array(one["predicted"]), one["residuals"]
+    both = axis(true, predicted)
+    name = shortened(one["name"])
+    cloud = Chart(f"Predicted {name} against true", both, both, below="true")
+    cloud.diagonal(both.low, both.high)
+    cloud.points(true, predicted)
+    cloud.say(f"{plural(len(true), 'row')}; the dotted line is a perfect prediction")
+    edges, counts = _array(off["edges"]), _array(off["counts"])
+    bars = Chart(
+        f"Predicted - true {name}",
+        axis(edges, margin=0),
+        axis(counts, zero=True),
+        below=f"median {number(off['quantiles']['50 %'], 3)}, "
+        f"standard deviation {number(off['deviation'], 3)}",
+    )
+    bars.bars(edges, counts)
+    if edges[0] < 0 < edges[-1]:
+        bars.mark(0.0, "")
+    bars.say(f"mean {number(off['mean'])}, largest {number(off['largest'])}")
+    spread = Chart(
+        f"Errors by prediction, {name}", axis(predicted), axis(predicted - true), below="predicted"
+    )
+    spread.points(predicted, predicted - true)
+    spread.rule(0.0)
+    return [cloud.figure(), bars.figure(), spread.figure()]
+
+
+def _calibration(known: Data) -> Markup:
+    said, share, rows = (_array(known[key]) for key in ("probability", "share", "rows"))
+    unit = axis([0.0, 1.0], margin=0)
+    of = known["of"]
+    chart = Chart(f"Calibration, {of}", unit, unit, below="mean probability of a bin",
+                  note="The share of rows for which it came true, with two standard errors. "
+                  "On the dotted line probabilities mean what they say.")  # fmt: skip
+    chart.diagonal(0.0, 1.0)
+    error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
+    chart.spans(said, np.maximum(share - error, 0), np.minimum(share + error, 1))
+    chart.line(said, share, 1, "share that came true", dots=True)
+    return chart.figure()
+
+
+def _intervals(known: Sequence[Data]) -> Markup:
+    level, share = (_array([one[key] for one in known]) for key in ("level", "share"))
+    rows = _array([one["rows"] for one in known])
+    unit = axis([0.4, 1.0], margin=0)
+    chart = Chart("Prediction intervals", unit, unit, below="share that an interval should hold",
+                  note="The share of true values inside, with two standard errors.")  # fmt: skip
+    chart.diagonal(0.4, 1.0)
+    error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
+    chart.spans(level, np.maximum(share - error, 0), np.minimum(share + error, 1))
+    chart.line(level, share, 1, "share inside", dots=True)
+    return chart.figure()
+
+
+def drivers(known: Data | None) -> Markup | None:
+    """Return the importance of columns, and how the prediction depends on the first ones."""
+    if not known:
+        return None
+    if "skipped" in known:
+        return tag("p", f"Left out: {known['skipped']}. ", tag("code", "mlpengine explain"),
+                   " computes it.")  # fmt: skip
+    ranked = known["importances"]
+    highest = max([one["loss"] + one["loss_deviation"] for one in ranked] or [1.0])
+    metric = known["metric"]
+    verb = "falls" if higher_is_better(metric) else "rises"
+    lines = [
+        [
+            shortened(one["column"]),
+            strip(one["loss"], one["loss_deviation"], highest),
+            with_error(one["loss"], one["loss_deviation"]),
+            with_error(one["metric"], one["metric_deviation"]),
+        ]
+        for one in ranked
+    ]
+    head = ["column", "", "loss rises by", f"{shown_name(metric)} {verb} by"]
+    more = known["columns"] - len(ranked)
+    title = "What happens when the cells of a column change places" + (
+        f" (the first {len(ranked)} of {known['columns']})" if more else ""
+    )
+    rows = f"{known['rows']:,} {PARTS[known['part']]}"
+    text = tag("p", f"Permutation importance on {rows}. Below, the mean prediction where all rows "
+               "hold the same value of a column (partial dependence).", class_="soft")  # fmt: skip
+    outputs = known["outputs"]
+    figures = [_dependence(curve, outputs) for curve in known["dependence"]]
+    return joined(text, table(head, lines, title, words=1), grid(*figures))
+
+
+def _dependence(curve: Data, outputs: Sequence[str]) -> Markup | None:
+    lines = [_array(values) for values in curve["predictions"]]
+    if not lines or not len(lines[0]):
+        return None
+    spans = [float(np.ptp(values)) for values in lines]
+    shown = sorted(np.argsort(spans, kind="stable")[::-1][:5].tolist())
+    if len(lines) == 2 and len(outputs) == 2:
+        shown = [1]
+    values = curve["values"]
+    texts = [isinstance(value, str) for value in values]
+    y = axis(*(lines[k] for k in shown))
+    if any(texts):
+        return _dependence_table(curve, outputs, shown)
+    x = _array(values)
+    what = shortened(outputs[shown[0]]) if len(shown) == 1 else "each class"
+    chart = Chart(f"{shortened(curve['column'])}", axis(x), y, below="value of the column",
+                  note=f"Mean prediction of {what}" if len(shown) == 1 else "")  # fmt: skip
+    for color, k in enumerate(shown, start=1):
+        chart.line(x, lines[k], color, shortened(outputs[k], 24), dots=True)
+    return chart.figure()
+
+
+def _dependence_table(curve: Data, outputs: Sequence[str], shown: Sequence[int]) -> Markup:
+    heads = [shortened(curve["column"], 24), *(shortened(outputs[k], 16) for k in shown)]
+    lines = [
+        [shortened(value, 24), *(number(curve["predictions"][k][row], 3) for k in shown)]
+        for row, value in enumerate(curve["values"])
+    ]
+    return tag("div", table(heads, lines, f"Mean prediction by {shortened(curve['column'])}"))
+
+
+def gradients(known: Data | None) -> Markup | None:
+    """Return norms, update ratios, gradients by layer, units and the noise scale."""
+    if not known:
+        return None
+    figures = [_norms(known), _updates(known), _heat(known), _units(known), _noise(known)]
+    spikes = f" {plural(int(known['spikes'] or 0), 'spike')} of the norm."
+    text = f"{plural(known['layers'], 'layer')}.{spikes}"
+    if known["clip"]:
+        text += f" {_percent(known['clipped'])} of the sampled steps were clipped."
+    return joined(tag("p", text, class_="soft"), grid(*figures))
+
+
+def _norms(known: Data) -> Markup:
+    steps, net = _array(known["steps"]), known["net"]
+    norms = _array(net["gradient_norm"])
+    chart = Chart("Gradient norm", axis(steps, whole=True, margin=0), axis(norms, log=None),
+                  below="step")  # fmt: skip
+    chart.line(steps, norms, 1, "before clipping" if known["clip"] else "norm")
+    if known["clip"]:
+        chart.rule(known["clip"], "clip")
+    return chart.figure()
+
+
+def _updates(known: Data) -> Markup | None:
+    steps, guide = _array(known["layer_steps"]), known["guide"]
+    lines = {layer: _array(v) for layer, v in known["by_layer"]["update_ratio"].items()}
+    every = np.concatenate([*lines.values(), [guide / 10, guide * 10]])
+    if not np.isfinite(np.concatenate([*lines.values()])).any():
+        return None
+    chart = Chart("Update ratio", axis(steps, whole=True, margin=0), axis(every, log=True),
+                  below="step",
+                  note="Norm of a step over the norm of the weights, by layer.")  # fmt: skip
+    chart.band(guide / 10, guide * 10, "usual")
+    chart.rule(guide, "guide")
+    for color, (layer, values) in enumerate(lines.items(), start=1):
+        chart.line(steps, np.where(values > 0, values, np.nan), color, f"layer {layer}")
+    return chart.figure()
+
+
+def _heat(known: Data) -> Markup | None:
+    rms = np.stack([_array(values) for values in known["heat"].values()])
+    with np.errstate(all="ignore"):
+        logs = np.log10(np.where(rms > 0, rms, np.nan))
+    finite = logs[np.isfinite(logs)]
+    if not finite.size:
+        return None
+    high = float(finite.max())
+    low = max(float(finite.min()), high - HEAT_DECADES)
+    shares = (logs - low) / max(high - low, 0.1)
+    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * LEVELS, 0, LEVELS - 1), 0).astype(int)
+    names = list(known["heat"])
+    steps = _array(known["layer_steps"])
+    every = max(1, -(-len(names) // 8))
+    ticks = tuple((k + 0.5, names[k]) for k in range(0, len(names), every))
+    y = axis([0.0, float(len(names))], margin=0)
+    chart = Chart(
+        "Gradient RMS by layer",
+        axis(np.append(0, steps), whole=True, margin=0),
+        type(y)(0.0, float(len(names)), False, ticks),
+        below="step",
+        note="Upwards the layers, from the input on; blank: no gradient.",
+    )
+    chart.cells(np.concatenate([[0.0], steps]), levels)
+    for level, value in ((1, low), (LEVELS // 2, (low + high) / 2), (LEVELS, high)):
+        chart.legend(number(10.0**value, 2), f"h{level}")
+    return chart.figure()
+
+
+def _units(known: Data) -> Markup | None:
+    steps = _array(known["layer_steps"])
+    curves = [
+        (f"layer {layer}, {title}", _array(values))
+        for key, title in (("dead_share", "dead"), ("saturated_share", "saturated"))
+        for layer, values in known["by_layer"][key].items()
+    ]
+    curves = [(name, values) for name, values in curves if np.isfinite(values).any()]
+    if not curves:
+        return None
+    chart = Chart("Dead and saturated units, %", axis(steps, whole=True, margin=0),
+                  axis([0.0, 100.0], margin=0.02), below="step")  # fmt: skip
+    chart.rule(100 * known["too_many"], "too many")
+    for color, (name, values) in enumerate(curves[:6], start=1):
+        chart.line(steps, 100 * values, color, name)
+    return chart.figure()
+
+
+def _noise(known: Data) -> Markup | None:
+    steps, scale = _array(known["steps"]), _array(known["net"]["noise_scale"])
+    scale = np.where(scale > 0, scale, np.nan)
+    if not np.isfinite(scale).any():
+        return None
+    batch = known["batch_size"]
+    chart = Chart("Gradient noise scale, rows", axis(steps, whole=True, margin=0),
+                  axis(scale, [batch] if batch else [], log=None), below="step",
+                  note="The batch size at which noise equals signal.")  # fmt: skip
+    chart.line(steps, scale, 1, "noise scale")
+    if batch:
+        chart.rule(float(batch), "batch size")
+    return chart.figure()
+
+
+def columns(known: Data | None) -> Markup | None:
+    """Return the columns: types, gaps, what is left out and why, and shifts between parts."""
+    if not known:
+        return None
+    rows = ", ".join(f"{count:,} {PARTS.get(name, name)}" for name, count in known["rows"].items())
+    sampled = known["sampled"].get("train", 0)
+    text = [f"{rows}; {plural(known['features'], 'feature')}."]
+    if sampled < known["rows"].get("train", 0):
+        text.append(f"Described from {sampled:,} evenly spaced rows of each part.")
+    text += [f"{line[:1].upper()}{line[1:]}." for line in known["left_out"]]
+    if known["where"]:
+        text.append(f"Rows where {known['where']}.")
+    others = [name for name in known["sampled"] if name != "train"]
+    lines = []
+    for one in known["columns"]:
+        use: Content = one["use"]
+        if one["reason"]:
+            use = [one["use"], tag("br"), tag("span", one["reason"], class_="soft")]
+        cells: list[Content] = [shortened(one["name"]), use, one["kind"]]
+        cells.append(tag("td", _percent(one["missing"]) if one["missing"] else DASH, class_="n"))
+        cells.append(tag("td", number(one["distinct"]), class_="n"))
+        cells.append(tag("td", shortened(one["holds"], 90), class_="w"))
+        cells += [_shift(one["shift"].get(part), one["unknown"].get(part)) for part in others]
+        lines.append(cells)
+    head = ["column", "use", "type", "gaps", "distinct", "holds",
+            *(f"shift to {PARTS[part].removesuffix(' rows')}" for part in others)]  # fmt: skip
+    parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
+    parts.append(table(head, lines, "Columns", words=len(head)))
+    if known["more_columns"]:
+        parts.append(tag("p", f"And {plural(known['more_columns'], 'more column')}."))
+    if known["constant"]:
+        names = ", ".join(shortened(name) for name in known["constant"][:30])
+        parts.append(tag("p", f"Constant in the training rows, and so without effect: {names}."))
+    if others:
+        parts.append(
+            tag("p", "Shift: the largest difference between the shares of rows below a value, or "
+                "with a text, in the two parts; marked where it is more than chance gives.",
+                class_="note")
+        )  # fmt: skip
+    return joined(*parts)
+
+
+def _shift(known: Data | None, unknown: Data | None) -> Markup:
+    cells: list[Content] = [DASH]
+    if known:
+        odd = tag("span", f"{known['value']:.2f} !", class_="odd", title="more than chance gives")
+        cells = [odd if known["odd"] else f"{known['value']:.2f}"]
+    if unknown:
+        text = f"{_percent(unknown['share'])} unknown, as {shortened(unknown['text'], 16)}"
+        cells += [tag("br"), tag("span", text, class_="odd")]
+    return tag("td", *cells, class_="n")
+
+
+def hardest(known: Data | None) -> Markup | None:
+    """Return the rows with the largest loss, with their values."""
+    if not known or not known["rows"]:
+        return None
+    classes = "probability" in known["rows"][0]
+    head = ["row", "true", "predicted", "probability of the true" if classes else "error",
+            *map(shortened, known["columns"])]  # fmt: skip
+    lines = []
+    for one in known["rows"]:
+        how = one["probability"] if classes else one["loss"]
+        cells = [shortened(cell, 24) or DASH for cell in one["cells"]]
+        lines.append(
+            [
+                one["place"],
+                _values(one["target"]),
+                _values(one["predicted"]),
+                number(how, 3),
+                *cells,
+            ]
+        )
+    unit = "" if classes else " Errors are in standard deviations of the target."
+    text = f"Of the {PARTS[known['part']]}, those with the largest loss.{unit}"
+    return joined(
+        tag("p", text, class_="soft"), table(head, lines, "Hardest rows", words=len(head))
+    )
+
+
+def _values(value: Any) -> str:
+    values = value if isinstance(value, list) else [value]
+    texts = [number(v) if isinstance(v, int | float) else shortened(v) for v in values[:4]]
+    return ", ".join(texts) + (", ..." if len(values) > 4 else "")
+
+
+def settings(data: Data) -> Markup:
+    """Return config, seed, versions, times, and how to make the run again."""
+    known, result, model = data.get("settings") or {}, data.get("result") or {}, data.get("model")
+    facts: dict[str, Content] = {}
+    if data.get("ending"):
+        facts["ended"] = {"epochs": "after all epochs", "early": "early"}.get(
+            data["ending"], data["ending"]
+        )
+    if result.get("seconds") is not None:
+        facts["training"] = f"{number(result['seconds'], 3)} s"
+    if result.get("samples_per_second"):
+        facts["rows a second"] = number(round(result["samples_per_second"]))
+    if result.get("peak_bytes"):
+        facts["largest memory"] = f"{result['peak_bytes'] / 1e6:,.0f} MB"
+    if result.get("skipped_steps"):
+        facts["skipped steps"] = number(result["skipped_steps"])
+    if model:
+        facts |= {"loss": model["loss"], "optimizer": model["optimizer"]}
+        facts["activations"] = ", ".join(dict.fromkeys(model["activations"])) or "none"
+    for key in ("seed", "executor", "threads", "python", "machine", "platform"):
+        if known.get(key) is not None:
+            facts[key] = str(known[key])
+    versions = known.get("packages")
+    if isinstance(versions, Mapping):
+        facts |= {str(name): str(text) for name, text in versions.items() if text}
+    rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()]
+    parts: list[Content] = [tag("dl", *rows, class_="facts")]
+    if known.get("again"):
+        parts += [tag("p", "The same run again, with every default and override in the config:"),
+                  tag("pre", tag("code", known["again"]))]  # fmt: skip
+    if known.get("command"):
+        parts += [tag("p", "It was started by:"), tag("pre", tag("code", known["command"]))]
+    if known.get("config"):
+        more = " (its beginning)" if known.get("shortened") else ""
+        parts += [tag("p", f"Its config as it was given{more}:"),
+                  tag("pre", tag("code", known["config"]))]  # fmt: skip
+    return joined(*parts)
+
+
+def table(
+    head: Sequence[str], lines: Iterable[Sequence[Content]], title: str, *, words: int = 1
+) -> Markup:
+    """Return a table that scrolls in its own box; columns after the first `words` are numbers."""
+    heads = [tag("th", text, scope="col", class_="n" if k >= words else None)
+             for k, text in enumerate(head)]  # fmt: skip
+    rows = []
+    for first, *cells in lines:
+        shown = [
+            cell
+            if isinstance(cell, Markup) and cell.startswith("<td")
+            else tag("td", cell, class_="n" if k >= words else None)
+            for k, cell in enumerate(cells, start=1)
+        ]
+        rows.append(tag("tr", tag("th", first, scope="row"), *shown))
+    body = tag("table", tag("caption", title), tag("thead", tag("tr", *heads)), tag("tbody", *rows))
+    return _scroll(body, title)
+
+
+def _scroll(body: Markup, title: str) -> Markup:
+    return tag("div", body, class_="scroll", tabindex=0, role="region", aria_label=title)
+
+
+def _percent(share: float | None) -> str:
+    if share is None or not isfinite(share):
+        return DASH
+    return "under 0.1 %" if 0 < share < 0.001 else f"{100 * share:.3g} %"
+
+
+def _array(values: Iterable[Any]) -> Array:
+    return np.array([np.nan if v is None else v for v in values], np.float64)
+
+
+def _style() -> Markup:
+    text = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+
+    def colors(values: Sequence[str]) -> str:
+        return "".join(f"  --c{k}: {color};" for k, color in enumerate(values, start=1))
+
+    classes = "\n".join(
+        f".c{k} {{ stroke: var(--c{k}); }} .f{k} {{ fill: var(--c{k}); }}"
+        for k in range(1, len(palette.LIGHT) + 1)
+    )
+    shades = "\n".join(
+        f"rect.h{k} {{ fill: var(--c1); fill-opacity: {0.05 + 0.95 * k / LEVELS:.2f}; }} "
+        f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / LEVELS:.0f}%, "
+        "var(--ground)); }"
+        for k in range(1, LEVELS + 1)
+    )
+    text = text.replace("LIGHT", colors(palette.LIGHT)).replace("DARK", colors(palette.DARK))
+    return Markup(text.replace("COLORS", f"{classes}\n{shades}"))

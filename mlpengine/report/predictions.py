@@ -1,0 +1,275 @@
+"""Predictions of rows that did not train a model, against the truth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlpengine.config.build import Experiment
+from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.spec import Array
+from mlpengine.train.metrics import confusion_matrix, precision, recall
+from mlpengine.train.task import Classification, MultiLabel, Regression, Split, Task
+
+from . import baselines
+
+SCORED = 10_000
+"""Most rows, evenly spaced, from which errors and pictures are computed."""
+
+SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
+MAX_MATRIX = 12
+"""Largest number of classes with a confusion matrix; of more, the commonest mistakes."""
+
+MISTAKES, BINS, HARDEST = 10, 10, 10
+LEVELS = 0.5, 0.8, 0.9, 0.95
+INTERVAL_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows of one part that did not train the model, if there are any, and what it predicts.
+
+    `numbers` are those of the rows in the part, and `total` is the number of all its rows.
+    """
+
+    part: str
+    rows: Split
+    output: Array
+    predicted: Array
+    numbers: Array
+    total: int
+
+
+def held_out(experiment: Experiment, known: tuple[str, Split, Array] | None = None) -> Held:
+    """Return rows of the test part, or else out of fold, of the validation or training part.
+
+    `known` are name, rows and outputs of that part, if they were computed before.
+    """
+    parts, folds = experiment.parts, experiment.tables.folds
+    order = ("test", "train") if folds is not None else ("test", "validation", "train")
+    name = next(part for part in order if part in parts)
+    part = parts[name]
+    chosen = np.unique(np.linspace(0, len(part) - 1, min(SCORED, len(part))).astype(np.int64))
+    rows = part.rows(chosen)
+    title = OUT_OF_FOLD if name == "train" and folds is not None else name
+    if known is not None and known[0] == title:
+        output = known[2][chosen]
+    elif title == OUT_OF_FOLD and folds is not None:
+        output = experiment.model.out_of_fold(rows.x, folds[chosen])
+    else:
+        output = experiment.model.forward(rows.x)
+    return Held(title, rows, output, experiment.task.predict(output), chosen, len(part))
+
+
+def score_of(experiment: Experiment, held: Held, work: float) -> dict[str, Any]:
+    """Return the metrics of the model, of a linear and of a constant prediction.
+
+    Standard errors are those of the mean over all rows of the part.
+    """
+    task, train, folds = experiment.task, experiment.parts["train"], experiment.tables.folds
+    names = [name for name in task.headline if name in baselines.METRICS]
+    predictions = {"model": held.predicted}
+    blocks = None
+    if held.part == OUT_OF_FOLD and folds is not None:
+        of_rows, split = folds[held.numbers], experiment.file.config.data.split
+        blocks = of_rows if split.group or split.time else None
+        straight = baselines.out_of_fold(task, train.rows(held.numbers), of_rows, work)
+    else:
+        straight = baselines.linear(task, train, held.rows.x, work)
+    if straight is not None:
+        predictions["linear"] = straight
+    predictions["constant"] = baselines.constant(task, train, len(held.rows))
+    table = baselines.scores(names, held.rows.truth, predictions, held.rows.weights, blocks)
+    share = np.sqrt(len(held.rows) / held.total)
+    for metrics in table.values():
+        for one in metrics.values():
+            one["error"] *= share
+    return {"part": held.part, "rows": held.total, "metric": names[0], "predictions": table}
+
+
+def predictions_of(experiment: Experiment, held: Held) -> dict[str, Any]:
+    """Return what is predicted against what is true, and how far probabilities hold."""
+    task, labels = experiment.task, experiment.model.preprocessor.classes
+    result: dict[str, Any] = {"part": held.part, "rows": len(held.rows)}
+    if isinstance(task, Classification):
+        result |= _classes(held, [str(label) for label in labels])
+    elif isinstance(task, Regression):
+        result["targets"] = [
+            _numbers(held.rows.truth[:, k], held.predicted[:, k], name)
+            for k, name in enumerate(task.target.columns[:SHOWN_TARGETS])
+        ]
+        result["more_targets"] = max(0, len(task.target.columns) - SHOWN_TARGETS)
+    elif isinstance(task, MultiLabel):
+        result["labels"] = _labels(held, task.labels)
+    if not isinstance(task, Regression):
+        result["calibration"] = _calibration(task, held)
+    elif experiment.model.residuals is not None and held.part != OUT_OF_FOLD:
+        result["intervals"] = _intervals(experiment, held)
+    return result
+
+
+def hardest_of(experiment: Experiment, held: Held, columns: Sequence[str]) -> dict[str, Any]:
+    """Return the rows with the largest loss, with the cells of some columns."""
+    task, labels = experiment.task, experiment.model.preprocessor.classes
+    truth, rows = held.rows.truth, held.rows
+    losses, chances = _row_losses(task, held), task.probabilities(held.output)
+    order = np.argsort(-losses, kind="stable")[:HARDEST]
+    table, numbers = experiment.tables.parts["train" if held.part == OUT_OF_FOLD else held.part]
+    table = experiment.tables.preprocessor.with_computed(
+        table.rows(held.numbers[order] if numbers is None else numbers[held.numbers[order]])
+    )
+    shown = [name for name in columns if name in table]
+    hardest = []
+    for k, row in enumerate(order.tolist()):
+        one: dict[str, Any] = {
+            "place": rows.places.rows.place(row) if rows.places else f"row {row}",
+            "loss": float(losses[row]),
+        }
+        if isinstance(task, Classification) and chances is not None:
+            one["target"] = str(labels[int(truth[row])])
+            one["predicted"] = str(labels[int(held.predicted[row])])
+            one["probability"] = float(chances[row, int(truth[row])])
+        else:
+            one["target"] = truth[row].tolist()
+            one["predicted"] = held.predicted[row].tolist()
+        one["cells"] = [table[name].cell(k) for name in shown]
+        hardest.append(one)
+    return {"part": held.part, "columns": shown, "rows": hardest}
+
+
+def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None:
+    """Return by how much the second is ahead of the first in a metric, over the same rows.
+
+    None unless both predict the same rows.
+    """
+    places = [held.rows.places for held in (first, other)]
+    if None in places or first.part != other.part or len(first.rows) != len(other.rows):
+        return None
+    origins = [place.rows.origin for place in places if place]
+    same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
+    if not same or not np.array_equal(first.rows.truth, other.rows.truth):
+        return None
+    pair = {"other": other.predicted, "first": first.predicted}
+    table = baselines.scores([metric], first.rows.truth, pair, first.rows.weights)
+    share = np.sqrt(len(first.rows) / first.total)
+    ahead = table["first"]["ahead"]
+    return {"value": ahead["value"], "error": ahead["error"] * share}
+
+
+def _classes(held: Held, labels: list[str]) -> dict[str, Any]:
+    truth, weights = held.rows.truth.astype(np.int64), held.rows.weights
+    count = len(labels)
+    matrix = confusion_matrix(truth, held.predicted, count).astype(np.int64)
+    shares = {"recall": recall, "precision": precision}
+    by_class: dict[str, list[float]] = {}
+    for name, function in shares.items():
+        values = np.zeros(count)
+        some = function(truth, held.predicted, weights)
+        values[: len(some)] = some[:count]
+        by_class[name] = values.tolist()
+    wrong = matrix.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MISTAKES].tolist()
+    result: dict[str, Any] = {
+        "classes": labels,
+        "class_rows": matrix.sum(axis=1).tolist(),
+        **by_class,
+        "mistakes": [
+            {"true": labels[i // count], "predicted": labels[i % count], "rows": int(wrong.flat[i])}
+            for i in order
+            if wrong.flat[i]
+        ],
+    }
+    return result | ({"confusion": matrix.tolist()} if count <= MAX_MATRIX else {})
+
+
+def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
+    off = predicted - truth
+    every = -(-len(truth) // SHOWN_POINTS)
+    low, high = np.quantile(off, (0.005, 0.995)) if len(off) > 200 else (off.min(), off.max())
+    if not low < high:
+        low, high = off.min() - 0.5, off.max() + 0.5
+    bins = int(np.clip(2 * np.sqrt(len(off)), 5, 40))
+    counts, edges = np.histogram(off, bins, (low, high))
+    return {
+        "name": name,
+        "true": truth[::every],
+        "predicted": predicted[::every],
+        "residuals": {
+            "mean": off.mean(),
+            "deviation": off.std(),
+            "quantiles": dict(
+                zip(("5 %", "50 %", "95 %"), np.quantile(off, (0.05, 0.5, 0.95)), strict=True)
+            ),
+            "largest": off[np.abs(off).argmax()],
+            "edges": edges,
+            "counts": counts,
+        },
+    }
+
+
+def _labels(held: Held, names: Sequence[str]) -> list[dict[str, Any]]:
+    truth, weights = held.rows.truth, held.rows.weights
+    recalls, precisions = (f(truth, held.predicted, weights) for f in (recall, precision))
+    return [
+        {
+            "name": name,
+            "share": float(truth[:, k].mean()),
+            "recall": recalls[k],
+            "precision": precisions[k],
+        }
+        for k, name in enumerate(names)
+    ]
+
+
+def _calibration(task: Task, held: Held) -> dict[str, Any]:
+    """Return mean probability and share of hits of bins of the probability.
+
+    Of two classes that of the second, of more that of the predicted one, of labels all.
+    """
+    chances, truth = task.probabilities(held.output), held.rows.truth
+    assert chances is not None
+    if isinstance(task, MultiLabel):
+        said, right, of = chances.ravel(), truth.ravel() > 0.5, "labels"
+    elif chances.shape[1] == 2:
+        said, right, of = chances[:, 1], truth == 1, "second class"
+    else:
+        said, right, of = chances.max(axis=1), held.predicted == truth, "predicted class"
+    number = np.minimum((said * BINS).astype(np.int64), BINS - 1)
+    counts = np.bincount(number, minlength=BINS)
+    filled = counts > 0
+    divided = np.maximum(counts, 1)
+    return {
+        "of": of,
+        "probability": (np.bincount(number, said, BINS) / divided)[filled],
+        "share": (np.bincount(number, right, BINS) / divided)[filled],
+        "rows": counts[filled],
+    }
+
+
+def _intervals(experiment: Experiment, held: Held) -> list[dict[str, float]]:
+    """Return how many targets lie in the intervals that should hold a given share of them."""
+    chosen = np.unique(np.linspace(0, len(held.rows) - 1, INTERVAL_ROWS).astype(np.int64))
+    rows = held.rows.rows(chosen)
+    shares = []
+    for level in LEVELS:
+        low, high = experiment.model.interval(rows.x, level)
+        inside = (low <= rows.truth) & (rows.truth <= high)
+        shares.append({"level": level, "share": float(inside.mean()), "rows": len(rows)})
+    return shares
+
+
+def _row_losses(task: Task, held: Held) -> Array:
+    """Return how wrong each row is: its log loss, or its error in units of the deviation."""
+    truth = held.rows.truth
+    if isinstance(task, Regression):
+        off, scale = np.abs(held.predicted - truth), truth.std(axis=0)
+        losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
+        return losses
+    chances = np.asarray(task.probabilities(held.output))
+    if isinstance(task, MultiLabel):
+        right = np.where(truth > 0.5, chances, 1 - chances)
+        return np.asarray(-np.log(np.maximum(right, 1e-12)).sum(axis=1))
+    of_true = chances[np.arange(len(truth)), truth.astype(np.int64)]
+    return np.asarray(-np.log(np.maximum(of_true, 1e-12)))

@@ -1,0 +1,219 @@
+"""`mlpengine report`, and the page that `train` writes: whole, harmless, and what it says."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small import SMALL
+
+WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
+HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]
+VOID = {"br", "col", "link", "meta", "path", "rect"}
+LIMIT = 500_000
+
+
+class Page(HTMLParser):
+    """What a page holds; fails on markup that a browser would have to guess at."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.links, self.ids, self.texts = [], set(), [], [], []
+        self.data, self.labels = "", []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        assert len(given) == len(attributes)
+        assert not [name for name in given if name.startswith("on")]
+        self.tags.add(tag)
+        self.links += [given[name] for name in ("src", "href") if name in given]
+        self.ids += [given["id"]] if "id" in given else []
+        self.labels += [given["aria-label"]] if tag == "svg" and "role" in given else []
+        if tag == "script":
+            assert given["type"] == "application/json"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if self.open[-1:] == ["script"]:
+            self.data += text
+        else:
+            self.texts.append(text)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+    @property
+    def numbers(self):
+        return json.loads(self.data)
+
+
+def read(path):
+    """Return a page that needs nothing from elsewhere."""
+    data = Path(path).read_bytes()
+    assert len(data) < LIMIT
+    page = Page(data.decode())
+    assert all(link == "data:," or link[1:] in page.ids for link in page.links)
+    assert len(set(page.ids)) == len(page.ids)
+    assert all(page.labels)
+    assert page.tags & {"html", "h1", "h2", "main", "title"} == {
+        "html",
+        "h1",
+        "h2",
+        "main",
+        "title",
+    }
+    assert page.numbers["notes"] == []
+    return page
+
+
+def rows_of(task, rng, n=160):
+    """Return columns, targets last, that a task can learn from."""
+    a, b = rng.standard_normal((2, n)).round(3)
+    zone = rng.choice(["east", "west", "north"], n)
+    return {
+        "number": {"a": a, "b": b, "zone": zone, "y": (3 * a + b + (zone == "west")).round(3)},
+        "two": {"a": a, "b": b, "zone": zone, "y": np.where(a + b > 0, "yes", "no")},
+        "labels": {"a": a, "zone": zone, "y": (a > 0).astype(int), "z": (b > 0).astype(int)},
+        "counts": {"a": a, "b": b, "y": rng.poisson(np.exp(a + 2))},
+    }[task]
+
+
+def write_csv(path, columns):
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    names = ['"' + name.replace('"', '""') + '"' for name in columns]
+    path.write_text("\n".join([",".join(names), *lines]) + "\n")
+
+
+TASKS = {
+    "number": "data: {source: rows.csv, target: y, drop: b}\ntraining: {epochs: 4}\n",
+    "number in folds": "data: {source: rows.csv, target: y, split: {test: 0}}\n"
+    "training: {epochs: 4, folds: 3}\n",
+    "two": "data: {source: rows.csv, target: y}\ntraining: {epochs: 4, seeds: 2}\n",
+    "labels": "data: {source: rows.csv, target: [y, z], task: multilabel}\ntraining: {epochs: 2}\n",
+    "counts": "data: {source: rows.csv, target: y}\nloss: poisson\ntraining: {epochs: 2}\n",
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_training_writes_a_page(mlpengine, tmp_path, name):
+    write_csv(tmp_path / "rows.csv", rows_of(name.split(" ")[0], np.random.default_rng(0)))
+    content = f"{TASKS[name]}model: {{hidden: [8]}}\nreport: {{plots: false, tensorboard: false}}\n"
+    (tmp_path / "c.yaml").write_text(content)
+    done = mlpengine("train", "c.yaml", "-q", "--out", "run")
+    assert done.code == 0, done.err
+    assert done.out.endswith("run/report.html\n")
+    page = read("run/report.html")
+    known, result = page.numbers, json.loads(Path("run/result.json").read_text())
+    part, metric = known["score"]["part"], known["score"]["metric"]
+    assert part == ("out_of_fold" if "folds" in name else "test")
+    value = known["score"]["predictions"]["model"][metric]["value"]
+    assert value == pytest.approx(result[part][metric], rel=1e-5)
+    assert {"linear", "constant"} <= known["score"]["predictions"].keys()
+    for section in ("Training", "Predictions", "What drives", "Gradients", "Data", "Hardest rows"):
+        assert section in page.text
+    shutil.move("run/report.html", "first.html")
+    again = mlpengine("report", "run")
+    assert (again.code, again.out) == (0, "run/report.html\n")
+    assert read("run/report.html").numbers["score"] == known["score"]
+
+
+def test_the_page_can_be_switched_off(mlpengine, config):
+    assert "report.html" not in mlpengine("train", config, "--out", "run").out
+    assert not Path("run/report.html").exists()
+    shown = json.loads(mlpengine("report", "run", "--json").out)
+    assert shown["model"]["target"] == ["species"]
+    assert not Path("run/report.html").exists()
+
+
+def test_names_do_not_become_markup(mlpengine, tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {name: rng.standard_normal(60).round(2) for name in HOSTILE}
+    first = columns[HOSTILE[0]]
+    columns["</td>"] = np.where(first > 0, "</script><script>1", "<!--")
+    columns["y"] = np.where(first > 0, "<i>", "]]>")
+    write_csv(tmp_path / "rows.csv", columns)
+    (tmp_path / "c.yaml").write_text(
+        "# </pre><script>\ndata: {source: rows.csv, target: y}\nmodel: {hidden: [4]}\n"
+        "training: {epochs: 2}\nreport: {plots: false, tensorboard: false}\n"
+    )
+    out = '<u onload="1">'
+    assert mlpengine("train", "c.yaml", "-q", "--out", out).code == 0
+    page = read(f"{out}/report.html")
+    assert not page.tags & {"img", "b", "i", "u"}
+    assert {*HOSTILE, "</td>", "y"} == {one["name"] for one in page.numbers["data"]["columns"]}
+    for name in (*HOSTILE, "# </pre><script>", out):
+        assert name in " ".join(page.texts)
+
+
+def test_a_failed_run_has_a_page_with_its_verdicts(mlpengine, tmp_path):
+    (tmp_path / "c.yaml").write_text(WITH_PAGE + "optimizer: {name: sgd, lr: 1e30}\n")
+    done = mlpengine("train", "c.yaml", "-q", "--out", "run")
+    assert done.code == 1
+    assert "run/report.html" in done.err
+    page = Page(Path("run/report.html").read_text())
+    assert "The run failed: " in page.text
+    assert page.numbers["verdicts"]
+    assert mlpengine("report", "run", "-o", "later.html").code == 0
+    assert "The run has not ended, or it failed." in Page(Path("later.html").read_text()).text
+
+
+DAMAGE = {
+    "result.json": b'{"ending": [1, {"a": "b"}], "verdicts": 3, "best_epoch": "x"}',
+    "environment.json": b"[1]",
+    "metrics.csv": b"epoch,train_loss\n1,zero\n",
+    "diagnostics.csv": b"step,layer,quantity,value\n1,9,loss,2\n1,,\xff,3\n",
+    "model.safetensors": b"\0" * 100,
+    "config.yaml": b"\xff\xfe</pre>",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_run_has_a_page_with_what_is_left(mlpengine, config, name):
+    assert mlpengine("train", config, "-q", "--out", "run").code == 0
+    for damage in (DAMAGE[name], b"", None):
+        path = Path("run", name)
+        path.unlink(missing_ok=True)
+        if damage is not None:
+            path.write_bytes(damage)
+        done = mlpengine("report", "run", "-o", "page.html")
+        assert done.code == 0, done.err
+        page = Page(Path("page.html").read_text())
+        assert len(page.tags) > 10
+    shutil.rmtree("run/checkpoints")
+    assert mlpengine("report", "run", "-o", "page.html").code == 0
+
+
+def test_what_is_no_run_is_one_line(mlpengine, config):
+    Path("empty").mkdir()
+    for path, text in (
+        ("empty", "holds no config.resolved.yaml"),
+        ("ruin", "there is no such run"),
+    ):
+        done = mlpengine("report", path)
+        assert (done.code, done.out) == (2, "")
+        assert re.fullmatch(f"error: {path}: {text}.*\n", done.err)
+
+
+def test_data_that_are_gone_are_a_note(mlpengine, tmp_path):
+    write_csv(tmp_path / "rows.csv", rows_of("two", np.random.default_rng(0)))
+    (tmp_path / "c.yaml").write_text(
+        WITH_PAGE.replace("source: penguins", "source: rows.csv, target: y")
+    )
+    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
+    (tmp_path / "rows.csv").unlink()
+    assert mlpengine("report", "run").code == 0
+    page = Page(Path("run/report.html").read_text())
+    assert "the data cannot be read" in page.text
+    assert "Training" in page.text
