@@ -41,7 +41,9 @@ SECONDS = 60
 """After which a command counts as hanging."""
 
 SMOKE_CASES, SMOKE_STRACES = 50, 2
-NOTHING_SAVED = re.compile("there is nothing to go on from|is not the directory of a run")
+NOTHING_SAVED = re.compile(
+    "there is nothing to go on from|is not the directory of a run|there is no such run"
+)
 
 CONFIG = """\
 data: {source: penguins}
