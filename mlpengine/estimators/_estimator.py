@@ -36,6 +36,7 @@ from mlpengine.train.evaluate import Scorer
 from mlpengine.train.executors import choose_backend
 from mlpengine.train.explain import importances
 from mlpengine.train.loop import Callback, Loop
+from mlpengine.train.outputs import outputs_of
 from mlpengine.train.recipes import (
     MIDDLE,
     PRESETS,
@@ -591,7 +592,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _combined(self, x: Array) -> Array:
         """Return the output whose prediction is the mean over the networks."""
-        outputs = [learner.mlp.predict(x) for learner in self._learners]
+        if len(x) == 1:  # where limiting the threads of BLAS would take as long as a product
+            outputs = [learner.mlp.predict(x) for learner in self._learners]
+        else:
+            outputs = outputs_of(self.mlps_, x)
         if len(outputs) == 1:
             return outputs[0]
         return self._task().combine(np.stack(outputs)).astype(outputs[0].dtype)

@@ -24,6 +24,7 @@ from mlpengine.structure import conform
 from mlpengine.train.calibration import TEMPERATURES, Residuals, checked_residuals, spread
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 from mlpengine.train.evaluate import Scorer
+from mlpengine.train.outputs import outputs_of
 from mlpengine.train.population import Population
 from mlpengine.train.row_predictor import RowPredictor
 from mlpengine.train.task import Classification, Regression, Task, part_of, task_for
@@ -204,7 +205,7 @@ class Model:
         `Stream`.  Raises: ShapeError or DtypeError.
         """
         chunks = (x[i : i + ROWS] for i in range(0, max(1, len(x)), ROWS))
-        each = ([network.predict(rows) for network in self.networks] for rows in chunks)
+        each = (outputs_of(self.networks, rows) for rows in chunks)
         return np.concatenate([self._combined(outputs) for outputs in each])
 
     def out_of_fold(self, x: Array, folds: Array) -> Array:
@@ -278,7 +279,7 @@ class Model:
         """
         if self.members is None:
             raise UsageError("spread: a model of several networks is needed (this one has 1)")
-        outputs = [network.predict(x) / self.temperature for network in self.networks]
+        outputs = [output / self.temperature for output in outputs_of(self.networks, x)]
         if isinstance(self._task, Regression):
             return spread([self._task.predict(output) for output in outputs])
         return spread([self._chances(output) for output in outputs])

@@ -10,9 +10,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from threading import Lock
 from typing import Any
 
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+
+_pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
+"""The number of threads within `pinned`."""
 
 
 def usable_cores() -> set[int]:
@@ -29,15 +35,61 @@ def cores() -> int:
 
 @contextmanager
 def pinned(threads: int) -> Iterator[None]:
-    """Limit BLAS, and NumExpr where it is loaded, to this many threads."""
+    """Limit BLAS, predictions, and NumExpr where it is loaded, to this many threads."""
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(threads) if numexpr else 0
+    token = _pinned.set(threads)
     try:
         with threadpool_limits(limits=threads, user_api="blas"):
             yield
     finally:
+        _pinned.reset(token)
         if numexpr:
             numexpr.set_num_threads(before)
+
+
+def threads_allowed() -> int:
+    """Return how many threads may predict: all cores, or as many as `pinned` says."""
+    return _pinned.get() or cores()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looking for the libraries takes 0.3 ms
+
+
+class _OneBlasThread:
+    """The number of threads of BLAS, which is one while any thread of this process predicts."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = Lock(), 0
+
+    def enter(self) -> None:
+        """Limit BLAS if this is the first user."""
+        with self._lock:
+            if not self._users:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def leave(self) -> None:
+        """Restore the number of threads if this is the last user."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limit.restore_original_limits()
+
+
+_one = _OneBlasThread()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread; any number of threads may be in such a block at once."""
+    _one.enter()
+    try:
+        yield
+    finally:
+        _one.leave()
 
 
 def blas_name() -> str:
