@@ -48,7 +48,7 @@ OPTIMIZERS = {
     "rmsprop with momentum": (RmsProp, {"momentum": 0.9}),
     **{
         f"{kind.__name__.lower()} in groups": (kind, {"weight_decay": 0.3, "groups": GROUPS})
-        for kind in (Adam, Sgd, Lion, NAdam, RmsProp)
+        for kind in (Adam, NAdam)
     },
 }
 
