@@ -67,42 +67,67 @@ def read(path: Path) -> Results:
 
 
 def table(results: Results, tables: list[str], names: list[str]) -> list[str]:
-    """Return a Markdown table of mean errors, one line for each table."""
+    """Return a Markdown table of mean errors, and of how many splits if of fewer than others."""
     lines = ["| table | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
     for one in tables:
+        counts = [len(results[one, name]) for name in names]
+        if not any(counts):
+            continue
         means = [
             np.mean([row["error"] for row in results[one, name]] or [np.nan]) for name in names
         ]
-        best = np.nanmin(means)
-        cells = [f"**{mean:.4g}**" if mean == best else f"{mean:.4g}" for mean in means]
+        texts = ["-" if np.isnan(mean) else f"{mean:.4g}" for mean in means]
+        texts[int(np.nanargmin(means))] = f"**{texts[int(np.nanargmin(means))]}**"
+        cells = [
+            f"{t} ({n})" if n < max(counts) and n else t for t, n in zip(texts, counts, strict=True)
+        ]
         lines.append(f"| {one} | " + " | ".join(cells) + " |")
     return lines
 
 
+def compared(results: Results, tables: list[str], one: str, other: str) -> np.ndarray:
+    """Return mean error and median seconds (tables, 2, 2) of two methods on the same splits.
+
+    Tables that one of them has not are left out.
+    """
+    pairs = [(results[name, one], results[name, other]) for name in tables]
+    return np.array(
+        [
+            [
+                [np.mean([row["error"] for row in rows]), np.median([r["seconds"] for r in rows])]
+                for rows in (mine[: len(theirs)], theirs[: len(mine)])
+            ]
+            for mine, theirs in pairs
+            if mine and theirs
+        ]
+    )
+
+
 def summary(results: Results, tables: list[str], names: list[str]) -> list[str]:
-    """Return ratios of errors to each method's, wins, mean ranks and seconds, as Markdown."""
+    """Return ratios of the first method's errors to each other's, wins and seconds, as Markdown.
+
+    Ratios are geometric means over the tables that both have; ranks are of the tables that all
+    have.
+    """
     whole = [one for one in tables if all(results[one, name] for name in names)]
-    errors = np.array(
+    means = np.array(
         [[np.mean([r["error"] for r in results[one, name]]) for name in names] for one in whole]
-    )
-    seconds = np.array(
-        [[np.median([r["seconds"] for r in results[one, name]]) for name in names] for one in whole]
-    )
-    ranks = (errors[:, :, None] > errors[:, None, :]).sum(axis=2) + 1
-    span = errors.max(axis=1) - errors.min(axis=1)
-    scores = (errors.max(axis=1, keepdims=True) - errors) / np.where(span > 0, span, 1)[:, None]
+    ).reshape(-1, len(names))
+    ranks = (means[:, :, None] > means[:, None, :]).sum(axis=2) + 1
     lines = [
-        "| method | error, ratio to the first | worst ratio | at least as good on | mean rank "
-        "| normalized score | seconds, ratio to the first |",
+        f"| method | tables | error of {names[0]}, ratio | worst | no worse on | seconds, ratio "
+        f"| mean rank on {len(whole)} |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for i, name in enumerate(names):
-        ratio = errors[:, i] / errors[:, 0]
-        time_ratio = np.exp(np.log(seconds[:, i] / seconds[:, 0]).mean())
+        pairs = compared(results, tables, names[0], name)
+        if not len(pairs):
+            continue
+        (error, seconds) = (pairs[:, 0] / pairs[:, 1]).T
+        rank = f"{ranks[:, i].mean():.2f}" if whole else "-"
         lines.append(
-            f"| {name} | {np.exp(np.log(ratio).mean()):.3f} | {ratio.max():.2f} "
-            f"| {(ratio <= 1).sum()} of {len(whole)} | {ranks[:, i].mean():.2f} "
-            f"| {scores[:, i].mean():.2f} | {time_ratio:.2f} |"
+            f"| {name} | {len(pairs)} | {np.exp(np.log(error).mean()):.3f} | {error.max():.2f} "
+            f"| {(error <= 1).sum()} | {np.exp(np.log(seconds).mean()):.2f} | {rank} |"
         )
     return lines
 
@@ -142,6 +167,7 @@ def main() -> None:
         "--ablation", action="store_true", help="the realmlp preset without each of its parts"
     )
     parser.add_argument("--results", type=Path, help="file of results to write and go on with")
+    parser.add_argument("--show", action="store_true", help="measure nothing")
     args = parser.parse_args()
     known = ablation() if args.ablation else methods()
     names = args.methods or list(known)
@@ -152,7 +178,7 @@ def main() -> None:
         args.splits = 1
     results = read(args.results) if args.results else defaultdict(list)
     warnings.simplefilter("ignore")  # of other libraries, about their own defaults
-    for problem in chosen:
+    for problem in [] if args.show else chosen:
         for name in names:
             for split in range(len(results[problem.name, name]), args.splits):
                 row = measure(problem, known[name], split)

@@ -133,10 +133,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             batch_size: rows per step.
             epochs: passes over the rows, at most.
             early_stopping: whether to hold out rows and end when their loss stops falling; the
-                weights of the best epoch are kept.
+                weights of the best epoch are kept.  False by default, because a fit with
+                `sample_weight` equals one on repeated rows only if none are held out.
             validation_fraction: share of rows held out, of each class in a classifier.
             folds: number of networks, each trained without one fold of the rows, by which its best
-                epoch is chosen; they predict their mean (`training.folds` of configs).
+                epoch is chosen; they predict their mean (`training.folds` of configs).  None by
+                default: eight networks take eight times as long, in every fit of a search.
             importances: whether `fit` computes `feature_importances_`, by permutation of features
                 in rows that did not train; it needs `folds` or `early_stopping`.
             patience: epochs without a lower loss after which training ends.

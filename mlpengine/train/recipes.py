@@ -30,7 +30,7 @@ PLAIN: dict[float, dict[str, Any]] = {
         (1_000, [16], 0.003, 0.1, 200, 16, 50),
         (4_000, [32, 32], 0.003, 0.1, 120, 32, 30),
         (MIDDLE, [128, 128], 0.002, 0.05, 60, 128, 20),
-        (100_000, [128, 128], 0.002, 0.01, 24, 256, 10),
+        (100_000, [128, 128], 0.002, 0.01, 48, 256, 10),
         (float("inf"), [256, 128], 0.002, 0.01, 40, 256, 20),
     )
 }
@@ -46,7 +46,7 @@ def _realmlp(task: str) -> dict[str, Any]:
     """
     numbers = task == "regression"
     return {
-        "data": {"standardize": "robust"},
+        "data": {"standardize": "robust", **({"bound_predictions": True} if numbers else {})},
         "model": {
             "hidden": [256, 256, 256],
             "activation": "mish" if numbers else "selu",
