@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mlpengine.config import load_config
+from mlpengine.config.load import differing, load_config
 from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.errors import RunError
 from mlpengine.train.metrics import higher_is_better
@@ -45,22 +45,17 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     """Return what differs between two runs, and which is better, as data and as lines."""
     results = [checked_result(run) for run in (first, second)]
-    settings = [flat_config(run) for run in (first, second)]
-    differing = {
-        key: [one.get(key) for one in settings]
-        for key in sorted(settings[0].keys() | settings[1])
-        if settings[0].get(key) != settings[1].get(key) and key != "name"
-    }
+    settings = differing([load_config(resolved_config(run)) for run in (first, second)])
     metrics = {
         f"{title(part)} {name}": [one.get(part, {}).get(name) for one in results]
         for part in PARTS
         for name in {**results[0].get(part, {}), **results[1].get(part, {})}
     }
     names = [str(first), str(second)]
-    same_data = not {"data.source", "data.target"} & differing.keys()
+    same_data = not {"data.source", "data.target"} & settings.keys()
     verdict = judge(metrics if same_data else {}, names)
-    data = {"runs": names, "settings": differing, "metrics": metrics, **verdict}
-    return data, described(names, results, differing, metrics, verdict)
+    data = {"runs": names, "settings": settings, "metrics": metrics, **verdict}
+    return data, described(names, results, settings, metrics, verdict)
 
 
 def checked_result(run: Path) -> dict[str, Any]:
@@ -79,11 +74,6 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def flat_config(run: Path) -> dict[str, Any]:
-    """Return the settings of a run by dotted name.  Raises: UsageError if it has none."""
-    return _flat(load_config(resolved_config(run)).config.model_dump())
-
-
 def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
     """Return which run is better, by what and by how much; no `better` if they are level."""
     for part in ("validation", OUT_OF_FOLD, "test", "train"):
@@ -100,26 +90,26 @@ def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[s
 def described(
     names: list[str],
     results: list[dict[str, Any]],
-    differing: Mapping[str, list[Any]],
+    settings: Mapping[str, list[Any]],
     metrics: Mapping[str, list[float | None]],
     verdict: Mapping[str, Any],
 ) -> list[str]:
     """Return the comparison for a person."""
-    width = max([24, *(len(key) + 2 for key in [*differing, *metrics])])
+    width = max([24, *(len(key) + 2 for key in [*settings, *metrics])])
     column = max(16, *(len(name) + 2 for name in names))
 
     def line(title: str, *cells: str) -> str:
         return title.ljust(width) + "".join(cell.rjust(column) for cell in cells)
 
-    lines = [line("", *names), "settings that differ" if differing else "the settings are the same"]
-    lines += [line(f"  {key}", *map(_short, values)) for key, values in differing.items()]
+    lines = [line("", *names), "settings that differ" if settings else "the settings are the same"]
+    lines += [line(f"  {key}", *map(_short, values)) for key, values in settings.items()]
     lines.append("results")
     for key in ("parameters", "members", "epochs", "best_epoch", "seconds"):
         lines.append(
             line(f"  {key.replace('_', ' ')}", *(f"{one.get(key, '-')}" for one in results))
         )
     lines += [line(f"  {key}", *map(number, values)) for key, values in metrics.items()]
-    if any(key == "seed" or key.startswith("data.") for key in differing):
+    if any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
     if verdict["by"] is None:
         return [*lines, "which is better cannot be told: they learned different things"]
@@ -129,15 +119,6 @@ def described(
         *lines,
         f"better: {verdict['better']}, by {verdict['difference']:.4g} in {verdict['by']}",
     ]
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for key, value in tree.items():
-        settings |= (
-            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        )
-    return settings
 
 
 def _short(value: Any) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mlpengine.errors import RunError
 from mlpengine.train.loop import Result
 
+from .outcome import shortest
+
 if TYPE_CHECKING:
     from .session import Session
 
@@ -27,7 +29,7 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
 
     core = getattr(session.diagnostics, "core", None)
     run = Run(
-        session.directory.path,
+        shortest(session.directory.path),
         outcome,
         session.experiment,
         trained=not failure,

@@ -21,7 +21,7 @@ from mlpengine.config import ConfigFile, parse_override
 from mlpengine.config.build import build
 from mlpengine.config.load import load_config
 from mlpengine.config.space import load_sweep
-from mlpengine.config.sweep import SweepSection
+from mlpengine.config.sweep import SETTINGS, SWEEP, SweepSection
 from mlpengine.data import DATASETS
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import write_atomically
@@ -140,7 +140,7 @@ def begin(
     config: Path, settings: Iterable[str], out: Path | None, workers: int, *, quiet: bool
 ) -> "Sweep":
     """Check a sweep, read its data once, and make its directory and its study."""
-    from .trials import QUIET, SETTINGS, SWEEP, Sweep
+    from .trials import QUIET, Sweep
 
     given = list(settings)
     file, section = load_sweep(config, [parse_override(text) for text in given])
@@ -234,38 +234,56 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
     return code
 
 
-def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:
-    """Write the best config and the pictures; return what is to be told.
-
-    Raises: RunError if every trial failed.
-    """
-    trials, best = study.trials(), study.best()
-    directory = sweep.directory
-    outcome: dict[str, Any] = {
-        "sweep_dir": str(directory),
-        "metric": study.sweep.metric,
-        "trials": [study.described(trial) for trial in trials],
-        "best": None,
-    }
-    if best is None:
-        reasons = [one["reason"] for one in outcome["trials"] if one["reason"]]
-        if len(reasons) == len(trials) == study.sweep.count:
-            raise RunError(f"{directory}: every trial failed (the first: {reasons[0]})")
-        return outcome
-    values = study.values(best)
-    file = sweep.config(values, f'name="{sweep.name[:95]}-best"')
-    head = (
-        f"# Trial {best.number} of {len(trials)}: {study.sweep.metric} {best.value:.6g}.\n"
-        f"# Its weights: {study.path(best.number) / MODEL_FILE}\n"
-    )
-    write_atomically(directory / BEST, (head + file.resolved()).encode())
-    outcome["best"] = {
+def summary(sweep: "Sweep", study: "Study") -> dict[str, Any]:
+    """Return all trials and the best of them."""
+    best, directory = study.best(), sweep.directory
+    chosen = best and {
         **study.described(best),
         "config": str(directory / BEST),
         "model": str(study.path(best.number) / MODEL_FILE),
     }
-    outcome["pictures"] = pictures(file, outcome, study)
+    return {
+        "sweep_dir": str(directory),
+        "metric": study.sweep.metric,
+        "trials": [study.described(trial) for trial in study.trials()],
+        "best": chosen,
+    }
+
+
+def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:
+    """Write the best config, the page and the pictures; return what is to be told.
+
+    Raises: RunError if every trial failed.
+    """
+    outcome, directory = summary(sweep, study), sweep.directory
+    trials, best = outcome["trials"], outcome["best"]
+    if best is None:
+        reasons = [one["reason"] for one in trials if one["reason"]]
+        if len(reasons) == len(trials) == study.sweep.count:
+            raise RunError(f"{directory}: every trial failed (the first: {reasons[0]})")
+        return outcome
+    file = sweep.config(best["values"], f'name="{sweep.name[:95]}-best"')
+    head = (
+        f"# Trial {best['number']} of {len(trials)}: {outcome['metric']} {best['value']:.6g}.\n"
+        f"# Its weights: {best['model']}\n"
+    )
+    write_atomically(directory / BEST, (head + file.resolved()).encode())
+    outcome["pictures"] = [*page(file, sweep, outcome, study), *pictures(file, outcome, study)]
     return outcome
+
+
+def page(file: ConfigFile, sweep: "Sweep", outcome: dict[str, Any], study: "Study") -> list[str]:
+    """Write the report of a sweep, if the config wants it; return its path."""
+    if not file.config.report.html:
+        return []
+    from mlpengine.report import REPORT_FILE, sweep_page, write_page
+
+    from .report import sweep_data
+
+    path = sweep.directory / REPORT_FILE
+    data = sweep_data(sweep.name, shortest(sweep.directory), outcome, study)
+    write_page(path, sweep_page(data))
+    return [str(path)]
 
 
 def pictures(file: ConfigFile, outcome: dict[str, Any], study: "Study") -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.space import overrides
+from mlpengine.config.sweep import SETTINGS, SWEEP
 from mlpengine.config.tables import Tables
 from mlpengine.errors import (
     MlpEngineError,
@@ -33,9 +34,6 @@ from .stopping import Stopping
 from .streams import say
 from .study import Claim, Study
 from .train import session_in
-
-SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
-"""The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
 
 QUIET = ("report=false", "training.threads=1")
 """Settings of every trial: no pictures, and one thread, as the workers share the cores."""

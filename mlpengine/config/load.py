@@ -1,6 +1,6 @@
 """Loading of a config file with overrides, and the error that lists every problem."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -80,6 +80,11 @@ class ConfigFile:
             plain["data"]["stream"]["directory"] = str(directory.absolute())
         return plain
 
+    @property
+    def flat(self) -> dict[str, Any]:
+        """Every setting by its dotted name."""
+        return _flat(self.config.model_dump())
+
     def wrong(self, path: KeyPath, text: str) -> ConfigError:
         """Return the error for a value that does not fit, with its file and line."""
         self.document.report(path, text)
@@ -92,6 +97,16 @@ class ConfigFile:
             yield
         except UsageError as error:
             raise self.wrong(path, str(error)) from error
+
+
+def differing(files: Sequence[ConfigFile]) -> dict[str, list[Any]]:
+    """Return the settings that are not the same in all configs, by dotted name; names left out."""
+    settings = [file.flat for file in files]
+    values = {
+        key: [one.get(key) for one in settings]
+        for key in sorted({key for one in settings for key in one} - {"name"})
+    }
+    return {key: row for key, row in values.items() if any(one != row[0] for one in row)}
 
 
 def parse_override(text: str) -> Override:
@@ -162,3 +177,12 @@ def _apply(override: Override, document: Document) -> None:
             document.places[override.path[:depth]] = (override.label, 0)
         section = below
     section[override.path[-1]] = value
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for key, value in tree.items():
+        settings |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
+    return settings

@@ -10,6 +10,9 @@ from pydantic_core import PydanticCustomError
 
 from mlpengine.config.options import Count, Positive, Section, rule
 
+SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
+"""The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
+
 JOURNAL = "journal"
 """The storage that lies in the sweep's directory."""
 

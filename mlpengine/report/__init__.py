@@ -1,4 +1,4 @@
-"""The report of a run: all its numbers as data, and one HTML page that shows them."""
+"""The report of a run, of several, or of a sweep: all numbers as data, and one HTML page."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ from mlpengine.files import write_atomically
 
 from .collect import QUICK, THOROUGH, Collected, Effort, Run, collect, read_run
 from .page import run_page
+from .several import collect_sweep, compare, runs_page, sweep_page
 
 REPORT_FILE = "report.html"
 
@@ -17,9 +18,13 @@ __all__ = [
     "Effort",
     "Run",
     "collect",
+    "collect_sweep",
+    "compare",
     "read_run",
     "run_page",
+    "runs_page",
     "save_report",
+    "sweep_page",
     "write_page",
 ]
 

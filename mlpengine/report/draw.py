@@ -16,7 +16,10 @@ from mlpengine.spec import Array
 from .markup import MINUS, Markup, joined, number, shortened, tag
 
 WIDTH, HEIGHT = 360, 216
-LEFT, RIGHT, TOP, BOTTOM = 50, 350, 10, 180
+LEFT, RIGHT, TOP, BOTTOM = 52, 350, 10, 180
+NAMED = 100
+"""Left end of a chart with names beside it."""
+
 POINTS = 300
 """Most points of a curve: about one for each unit of width."""
 
@@ -70,7 +73,7 @@ def axis(
     if high - low <= 1e-12 * max(abs(low), abs(high)):
         space = abs(high) / 2 or 1.0
     low, high = low if zero and low == 0 else low - space, high + space
-    step = _step((high - low) / 4)
+    step = _step((high - low) / 5)
     step = max(1.0, round(step)) if whole else step
     first = ceil(low / step)
     ticks = [k * step for k in range(first, floor(high / step + 1e-9) + 1)]
@@ -90,20 +93,25 @@ def _powers(low: float, high: float) -> Axis:
 
 
 def _plain(value: float) -> str:
-    text = f"{value:.10f}".rstrip("0").rstrip(".")
-    return number(value, 3) if value < 1e-3 or value >= 1e5 else text
+    """Return a number without zeros at its end."""
+    if value and not 1e-3 <= abs(value) < 1e6:
+        return number(float(f"{value:.1e}"), 3) if value < 1e-4 else f"{value * 1e4:.3g}·10⁻⁴"
+    return f"{value:,.6g}"
 
 
 def _step(rough: float) -> float:
+    """Return the step of 1, 2, 5 times a power of ten that is nearest."""
     power = 10.0 ** floor(log10(rough))
-    return next(s * power for s in (1, 2, 5, 10) if s * power >= rough * 0.999)
+    return min((s * power for s in (1, 2, 5, 10)), key=lambda step: abs(log10(step / rough)))
 
 
 def _label(value: float, step: float) -> str:
-    if value and not 1e-3 <= step < 1e7:
-        return number(round(value / step) * step, 3)
-    places = max(0, -floor(log10(step) + 1e-9))
-    text = f"{value:,.{places}f}"
+    power = floor(log10(step) + 1e-9)
+    if value and not -4 < power < 7:
+        exponent = floor(log10(abs(value)) + 1e-9)
+        digits = max(0, exponent - power)
+        return number(float(f"{value:.{digits}e}"), digits + 2)
+    text = f"{value:,.{max(0, -power)}f}"
     return text.replace("-", MINUS) if float(text.replace(",", "")) else "0"
 
 
@@ -124,8 +132,18 @@ def thinned(x: Array, y: Array, points: int = POINTS) -> Array:
 class Chart:
     """One chart: axes, then what is drawn on them, then `figure`."""
 
-    def __init__(self, title: str, x: Axis, y: Axis, *, below: str = "", note: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        x: Axis,
+        y: Axis,
+        *,
+        below: str = "",
+        note: str = "",
+        left: float = LEFT,
+    ) -> None:
         self.title, self.x, self.y, self.below, self.note = title, x, y, below, note
+        self.left = left
         self._parts: list[Markup] = []
         self._front: list[Markup] = []
         self._legend: list[tuple[str, str]] = []
@@ -161,22 +179,23 @@ class Chart:
         """Draw a cloud of points."""
         xs, ys = self._places(x, y)
         places = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in zip(xs, ys, strict=True))
-        many = " many" if len(xs) > 400 else ""
-        self._parts.append(tag("path", d=places, class_=f"cloud{many} c{color}"))
+        size = " many" if len(xs) > 400 else " few" if len(xs) <= 100 else ""
+        self._parts.append(tag("path", d=places, class_=f"cloud{size} c{color}"))
         self._name(name, f"dots c{color}")
 
     def rule(self, value: float, name: str = "") -> None:
         """Draw a dotted line at a value of y, if it lies within the axis."""
         if np.isfinite(value) and self.y.low <= value <= self.y.high:
             _, (y,) = self._places([self.x.low], [value])
-            self._parts.append(tag("path", d=f"M{LEFT} {y:.1f}H{RIGHT}", class_="rule"))
-            self._name(f"{name} {number(value, 3)}", "rule")
-            self._words.append(f"{name} at {number(value, 3)}")
+            self._parts.append(tag("path", d=f"M{self.left} {y:.1f}H{RIGHT}", class_="rule"))
+            if name:
+                self._name(f"{name} {_plain(value)}", "rule")
+                self._words.append(f"{name} at {_plain(value)}")
 
     def band(self, low: float, high: float, name: str) -> None:
         """Shade the values of y between two."""
         _, (bottom, top) = self._places([self.x.low] * 2, [low, high])
-        shape = tag("rect", x=LEFT, y=f"{top:.1f}", width=RIGHT - LEFT,
+        shape = tag("rect", x=self.left, y=f"{top:.1f}", width=RIGHT - self.left,
                     height=f"{max(0.0, bottom - top):.1f}", class_="band")  # fmt: skip
         self._parts.insert(0, shape)
         self._name(name, "band")
@@ -185,7 +204,7 @@ class Chart:
         """Draw an upright line at a value of x, with its name."""
         (x,), _ = self._places([value], [self.y.low])
         self._parts.append(tag("path", d=f"M{x:.1f} {TOP}V{BOTTOM}", class_="rule"))
-        anchor = "end" if x > (LEFT + RIGHT) / 2 else "start"
+        anchor = "end" if x > (self.left + RIGHT) / 2 else "start"
         shift = -4 if anchor == "end" else 4
         text = tag(
             "text", name, x=f"{x + shift:.1f}", y=TOP + 10, text_anchor=anchor, class_="note"
@@ -235,6 +254,19 @@ class Chart:
                             class_=f"h{line[start]}")
                     )  # fmt: skip
 
+    def levels(self, names: Sequence[str], values: Array) -> None:
+        """Draw a dot for each name, from the top; x is the axis of the values."""
+        tall = (BOTTOM - TOP) / len(names)
+        xs, _ = self._places(values, np.full(len(names), self.y.low))
+        for k, (name, x) in enumerate(zip(names, xs, strict=True)):
+            y = f"{TOP + (k + 0.5) * tall:.1f}"
+            self._parts.append(tag("path", d=f"M{self.left} {y}H{RIGHT}", class_="grid"))
+            self._parts.append(tag("path", d=f"M{x:.1f} {y}h0", class_="dots c1"))
+            place = f"{TOP + (k + 0.5) * tall + 4:.1f}"
+            label = tag("text", shortened(name, 14), x=self.left - 6, y=place, text_anchor="end")
+            self._front.append(label)
+            self._words.append(f"{name}: {_plain(float(values[k]))}")
+
     def say(self, text: str) -> None:
         """Add to the description that readers without the picture get."""
         self._words.append(text)
@@ -265,7 +297,7 @@ class Chart:
         self, x: Array | Sequence[float], y: Array | Sequence[float]
     ) -> tuple[Array, Array]:
         return (
-            LEFT + (RIGHT - LEFT) * self.x.share(x),
+            self.left + (RIGHT - self.left) * self.x.share(x),
             BOTTOM - (BOTTOM - TOP) * self.y.share(y),
         )
 
@@ -277,17 +309,19 @@ class Chart:
         shapes = []
         for value, text in self.y.ticks:
             _, (y,) = self._places([self.x.low], [value])
-            shapes.append(tag("path", d=f"M{LEFT} {y:.1f}H{RIGHT}", class_="grid"))
-            label = tag("text", shortened(text, 9), x=LEFT - 6, y=f"{y + 4:.1f}", text_anchor="end")
+            shapes.append(tag("path", d=f"M{self.left} {y:.1f}H{RIGHT}", class_="grid"))
+            label = tag(
+                "text", shortened(text, 9), x=self.left - 6, y=f"{y + 4:.1f}", text_anchor="end"
+            )
             shapes.append(label)
-        shapes.append(tag("path", d=f"M{LEFT} {BOTTOM}H{RIGHT}", class_="base"))
+        shapes.append(tag("path", d=f"M{self.left} {BOTTOM}H{RIGHT}", class_="base"))
         for value, text in self.x.ticks:
             (x,), _ = self._places([value], [self.y.low])
             anchor = "end" if x > RIGHT - 14 else "middle"
             shapes.append(tag("path", d=f"M{x:.1f} {BOTTOM}v4", class_="base"))
             shapes.append(tag("text", text, x=f"{x:.1f}", y=BOTTOM + 17, text_anchor=anchor))
         if self.below:
-            middle = (LEFT + RIGHT) / 2
+            middle = (self.left + RIGHT) / 2
             shapes.append(
                 tag("text", self.below, x=middle, y=HEIGHT - 3, text_anchor="middle", class_="unit")
             )
@@ -309,7 +343,7 @@ def swatch(look: str) -> Markup:
     return tag("svg", shape, viewBox="0 0 22 12", width=22, height=12, aria_hidden="true")
 
 
-def strip(value: float, error: float, highest: float, color: int = 1) -> Markup:
+def strip(value: float, error: float, highest: float, look: str = "f1") -> Markup:
     """Return a bar from 0 to a value with its spread, as wide as a cell of a table allows."""
     width = 120.0
     scale = width / highest if highest > 0 else 0.0
@@ -317,7 +351,7 @@ def strip(value: float, error: float, highest: float, color: int = 1) -> Markup:
     low, high = ((min(width, max(0.0, (value + s * error) * scale))) for s in (-1, 1))
     return tag(
         "svg",
-        tag("rect", x=0, y=3, width=f"{end:.1f}", height=8, class_=f"bar f{color}"),
+        tag("rect", x=0, y=3, width=f"{end:.1f}", height=8, class_=f"bar {look}"),
         tag("path", d=f"M{low:.1f} 7H{high:.1f}", class_="whisker"),
         viewBox=f"0 0 {width:.0f} 14",
         class_="strip",

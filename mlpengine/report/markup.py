@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from html import escape
-from math import isfinite, log10
+from math import floor, isfinite, log10
 
 from mlpengine.wording import printable
 
@@ -76,11 +76,19 @@ def number(value: float | None, digits: int = 4) -> str:
     return _sign(f"{value:,.{places}f}")
 
 
+def score(value: float | None) -> str:
+    """Return a metric for a sentence: three decimals, or three digits of a large one."""
+    if value is None or not isfinite(value):
+        return number(value)
+    return _sign(f"{round(value, 3) or 0.0:.3f}") if abs(value) < 10 else number(value, 3)
+
+
 def with_error(value: float | None, error: float | None) -> str:
     """Return a value and its standard error, both to two digits of the error."""
     if value is None or error is None or not isfinite(value) or not 0 < error < float("inf"):
         return number(value)
-    places = max(0, 1 - int(log10(error) // 1))
+    rounded = float(f"{error:.1e}")
+    places = max(0, 1 - floor(log10(rounded) + 1e-9))
     return _sign(f"{value:,.{places}f} ± {error:,.{places}f}") if places < 9 else number(value)
 
 

@@ -14,8 +14,9 @@ from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.wording import plural
 
-from .draw import LEVELS, Chart, axis, grid, strip
+from .draw import LEVELS, NAMED, Axis, Chart, axis, grid, strip
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
+from .markup import score as exact
 
 Data = Mapping[str, Any]
 
@@ -147,11 +148,11 @@ def _compared(known: Data) -> str:
     metric, rows = known["metric"], known["predictions"]
     name = shown_name(metric)
     plain = rows["constant"][metric]
-    text = f"A constant prediction has {name} {number(plain['value'], 3)}"
+    text = f"A constant prediction has {name} {exact(plain['value'])}"
     if "linear" not in rows:
         return f"{text}."
     straight = rows["linear"]
-    text += f", a linear one {number(straight[metric]['value'], 3)}. "
+    text += f", a linear one {exact(straight[metric]['value'])}. "
     ahead, error = straight["ahead"]["value"], straight["ahead"]["error"]
     if ahead is None or error is None:
         return text
@@ -171,11 +172,11 @@ def _scores_table(known: Data) -> Markup:
     for who, metrics in rows.items():
         one = metrics[metric]
         bar = strip(one["value"] or 0.0, one["error"] or 0.0, max(1.0, highest),
-                    1 if who == "model" else 6)  # fmt: skip
+                    "f1" if who == "model" else "plain")  # fmt: skip
         cells = [with_error(metrics[n]["value"], metrics[n]["error"]) for n in names]
         lines.append([titles[who], bar, *cells])
-    head = ["", shown_name(metric), *map(shown_name, names)]
-    return table(head, lines, f"scores on {PARTS[known['part']]}, with standard errors", words=1)
+    head = ["", "", *map(shown_name, names)]
+    return table(head, lines, f"Scores on {PARTS[known['part']]}, with standard errors", words=1)
 
 
 def verdicts(data: Data) -> Markup:
@@ -225,9 +226,13 @@ def training(known: Data | None) -> Markup | None:
         panels.append(("Validation errors", [(prefix + n, shown_name(n)) for n in errors]))
     other = [n for n in measured if n not in (*shares, *errors, "loss")]
     panels += [(f"Validation {shown_name(n)}", [(prefix + n, shown_name(n))]) for n in other[:3]]
-    panels.append(("Learning rate", [("lr", "learning rate")]))
+    rates = [value for value in curves.get("lr", {}).get("value", ()) if value]
+    if rates and max(rates) > min(rates):
+        panels.append(("Learning rate", [("lr", "learning rate")]))
     figures = [_by_epoch(title, curves, lines, best) for title, lines in panels]
     marks = f"Best {_epochs(best)}." if best else ""
+    if rates and max(rates) == min(rates):
+        marks += f" Learning rate {number(rates[0], 3)}."
     text = tag("p", f"{plural(known['count'], 'epoch')}. {marks}", class_="soft")
     return joined(text, grid(*figures))
 
@@ -243,7 +248,7 @@ def _by_epoch(
     title: str, curves: Data, lines: Sequence[tuple[str, str]], best: Any
 ) -> Markup | None:
     known = [
-        (name, _array(curves[key]["epoch"]), _array(curves[key]["value"]))
+        (name, array_of(curves[key]["epoch"]), array_of(curves[key]["value"]))
         for key, name in lines
         if key in curves and curves[key]["value"]
     ]
@@ -300,7 +305,7 @@ def predictions(known: Data | None) -> Markup | None:
 
 
 def _matrix(known: Data) -> Markup:
-    names, counts = known["classes"], _array(known["confusion"])
+    names, counts = known["classes"], array_of(known["confusion"])
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     levels = np.ceil(shares * LEVELS * 0.999).astype(int)
     heads = [tag("th", shortened(name, 14), scope="col", title=name) for name in names]
@@ -324,7 +329,7 @@ def _matrix(known: Data) -> Markup:
 
 
 def _by_class(known: Data, count: int = 20) -> Markup:
-    order = np.argsort(_array(known["recall"]), kind="stable")[:count]
+    order = np.argsort(array_of(known["recall"]), kind="stable")[:count]
     lines = [
         [known["classes"][k], known["class_rows"][k], number(known["recall"][k], 3),
          number(known["precision"][k], 3)]
@@ -336,14 +341,14 @@ def _by_class(known: Data, count: int = 20) -> Markup:
 
 
 def _target(one: Data) -> list[Markup]:
-    true, predicted, off = _array(one["true"]), _array(one["predicted"]), one["residuals"]
+    true, predicted, off = array_of(one["true"]), array_of(one["predicted"]), one["residuals"]
     both = axis(true, predicted)
     name = shortened(one["name"])
     cloud = Chart(f"Predicted {name} against true", both, both, below="true")
     cloud.diagonal(both.low, both.high)
     cloud.points(true, predicted)
     cloud.say(f"{plural(len(true), 'row')}; the dotted line is a perfect prediction")
-    edges, counts = _array(off["edges"]), _array(off["counts"])
+    edges, counts = array_of(off["edges"]), array_of(off["counts"])
     bars = Chart(
         f"Predicted - true {name}",
         axis(edges, margin=0),
@@ -364,7 +369,7 @@ def _target(one: Data) -> list[Markup]:
 
 
 def _calibration(known: Data) -> Markup:
-    said, share, rows = (_array(known[key]) for key in ("probability", "share", "rows"))
+    said, share, rows = (array_of(known[key]) for key in ("probability", "share", "rows"))
     unit = axis([0.0, 1.0], margin=0)
     of = known["of"]
     chart = Chart(f"Calibration, {of}", unit, unit, below="mean probability of a bin",
@@ -378,8 +383,8 @@ def _calibration(known: Data) -> Markup:
 
 
 def _intervals(known: Sequence[Data]) -> Markup:
-    level, share = (_array([one[key] for one in known]) for key in ("level", "share"))
-    rows = _array([one["rows"] for one in known])
+    level, share = (array_of([one[key] for one in known]) for key in ("level", "share"))
+    rows = array_of([one["rows"] for one in known])
     unit = axis([0.4, 1.0], margin=0)
     chart = Chart("Prediction intervals", unit, unit, below="share that an interval should hold",
                   note="The share of true values inside, with two standard errors.")  # fmt: skip
@@ -424,34 +429,28 @@ def drivers(known: Data | None) -> Markup | None:
 
 
 def _dependence(curve: Data, outputs: Sequence[str]) -> Markup | None:
-    lines = [_array(values) for values in curve["predictions"]]
+    lines = [array_of(values) for values in curve["predictions"]]
     if not lines or not len(lines[0]):
         return None
     spans = [float(np.ptp(values)) for values in lines]
     shown = sorted(np.argsort(spans, kind="stable")[::-1][:5].tolist())
     if len(lines) == 2 and len(outputs) == 2:
         shown = [1]
-    values = curve["values"]
-    texts = [isinstance(value, str) for value in values]
+    values, name = curve["values"], shortened(curve["column"])
+    if any(isinstance(value, str) for value in values):
+        k = shown[-1] if len(shown) == 1 else int(np.argmax(spans))
+        names = [shortened(value, 14) for value in values]
+        chart = Chart(name, axis(lines[k]), Axis(0, 1, False, ()), left=NAMED,
+                      below=f"mean prediction of {shortened(outputs[k], 24)}")  # fmt: skip
+        chart.levels(names, lines[k])
+        return chart.figure()
+    x = array_of(values)
+    what = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
     y = axis(*(lines[k] for k in shown))
-    if any(texts):
-        return _dependence_table(curve, outputs, shown)
-    x = _array(values)
-    what = shortened(outputs[shown[0]]) if len(shown) == 1 else "each class"
-    chart = Chart(f"{shortened(curve['column'])}", axis(x), y, below="value of the column",
-                  note=f"Mean prediction of {what}" if len(shown) == 1 else "")  # fmt: skip
+    chart = Chart(name, axis(x), y, below=f"value of the column; up, the mean prediction{what}")
     for color, k in enumerate(shown, start=1):
         chart.line(x, lines[k], color, shortened(outputs[k], 24), dots=True)
     return chart.figure()
-
-
-def _dependence_table(curve: Data, outputs: Sequence[str], shown: Sequence[int]) -> Markup:
-    heads = [shortened(curve["column"], 24), *(shortened(outputs[k], 16) for k in shown)]
-    lines = [
-        [shortened(value, 24), *(number(curve["predictions"][k][row], 3) for k in shown)]
-        for row, value in enumerate(curve["values"])
-    ]
-    return tag("div", table(heads, lines, f"Mean prediction by {shortened(curve['column'])}"))
 
 
 def gradients(known: Data | None) -> Markup | None:
@@ -467,8 +466,8 @@ def gradients(known: Data | None) -> Markup | None:
 
 
 def _norms(known: Data) -> Markup:
-    steps, net = _array(known["steps"]), known["net"]
-    norms = _array(net["gradient_norm"])
+    steps, net = array_of(known["steps"]), known["net"]
+    norms = array_of(net["gradient_norm"])
     chart = Chart("Gradient norm", axis(steps, whole=True, margin=0), axis(norms, log=None),
                   below="step")  # fmt: skip
     chart.line(steps, norms, 1, "before clipping" if known["clip"] else "norm")
@@ -478,8 +477,8 @@ def _norms(known: Data) -> Markup:
 
 
 def _updates(known: Data) -> Markup | None:
-    steps, guide = _array(known["layer_steps"]), known["guide"]
-    lines = {layer: _array(v) for layer, v in known["by_layer"]["update_ratio"].items()}
+    steps, guide = array_of(known["layer_steps"]), known["guide"]
+    lines = {layer: array_of(v) for layer, v in known["by_layer"]["update_ratio"].items()}
     every = np.concatenate([*lines.values(), [guide / 10, guide * 10]])
     if not np.isfinite(np.concatenate([*lines.values()])).any():
         return None
@@ -494,7 +493,7 @@ def _updates(known: Data) -> Markup | None:
 
 
 def _heat(known: Data) -> Markup | None:
-    rms = np.stack([_array(values) for values in known["heat"].values()])
+    rms = np.stack([array_of(values) for values in known["heat"].values()])
     with np.errstate(all="ignore"):
         logs = np.log10(np.where(rms > 0, rms, np.nan))
     finite = logs[np.isfinite(logs)]
@@ -505,14 +504,13 @@ def _heat(known: Data) -> Markup | None:
     shares = (logs - low) / max(high - low, 0.1)
     levels = np.where(np.isfinite(logs), 1 + np.clip(shares * LEVELS, 0, LEVELS - 1), 0).astype(int)
     names = list(known["heat"])
-    steps = _array(known["layer_steps"])
+    steps = array_of(known["layer_steps"])
     every = max(1, -(-len(names) // 8))
     ticks = tuple((k + 0.5, names[k]) for k in range(0, len(names), every))
-    y = axis([0.0, float(len(names))], margin=0)
     chart = Chart(
         "Gradient RMS by layer",
         axis(np.append(0, steps), whole=True, margin=0),
-        type(y)(0.0, float(len(names)), False, ticks),
+        Axis(0.0, float(len(names)), False, ticks),
         below="step",
         note="Upwards the layers, from the input on; blank: no gradient.",
     )
@@ -523,9 +521,9 @@ def _heat(known: Data) -> Markup | None:
 
 
 def _units(known: Data) -> Markup | None:
-    steps = _array(known["layer_steps"])
+    steps = array_of(known["layer_steps"])
     curves = [
-        (f"layer {layer}, {title}", _array(values))
+        (f"layer {layer}, {title}", array_of(values))
         for key, title in (("dead_share", "dead"), ("saturated_share", "saturated"))
         for layer, values in known["by_layer"][key].items()
     ]
@@ -541,7 +539,7 @@ def _units(known: Data) -> Markup | None:
 
 
 def _noise(known: Data) -> Markup | None:
-    steps, scale = _array(known["steps"]), _array(known["net"]["noise_scale"])
+    steps, scale = array_of(known["steps"]), array_of(known["net"]["noise_scale"])
     scale = np.where(scale > 0, scale, np.nan)
     if not np.isfinite(scale).any():
         return None
@@ -582,7 +580,7 @@ def columns(known: Data | None) -> Markup | None:
     head = ["column", "use", "type", "gaps", "distinct", "holds",
             *(f"shift to {PARTS[part].removesuffix(' rows')}" for part in others)]  # fmt: skip
     parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
-    parts.append(table(head, lines, "Columns", words=len(head)))
+    parts.append(table(head, lines, "Columns", words=len(head), named=False))
     if known["more_columns"]:
         parts.append(tag("p", f"And {plural(known['more_columns'], 'more column')}."))
     if known["constant"]:
@@ -631,7 +629,8 @@ def hardest(known: Data | None) -> Markup | None:
     unit = "" if classes else " Errors are in standard deviations of the target."
     text = f"Of the {PARTS[known['part']]}, those with the largest loss.{unit}"
     return joined(
-        tag("p", text, class_="soft"), table(head, lines, "Hardest rows", words=len(head))
+        tag("p", text, class_="soft"),
+        table(head, lines, "Hardest rows", words=len(head), named=False),
     )
 
 
@@ -681,11 +680,21 @@ def settings(data: Data) -> Markup:
 
 
 def table(
-    head: Sequence[str], lines: Iterable[Sequence[Content]], title: str, *, words: int = 1
+    head: Sequence[str],
+    lines: Iterable[Sequence[Content]],
+    title: str,
+    *,
+    words: int = 1,
+    named: bool = True,
 ) -> Markup:
-    """Return a table that scrolls in its own box; columns after the first `words` are numbers."""
-    heads = [tag("th", text, scope="col", class_="n" if k >= words else None)
-             for k, text in enumerate(head)]  # fmt: skip
+    """Return a table that scrolls in its own box; columns after the first `words` are numbers.
+
+    Its title is shown where it is `named`, and told to those who hear it.
+    """
+    heads = [
+        tag("th", text, scope="col", class_="n" if k >= words else None) if text else tag("td")
+        for k, text in enumerate(head)
+    ]
     rows = []
     for first, *cells in lines:
         shown = [
@@ -695,7 +704,8 @@ def table(
             for k, cell in enumerate(cells, start=1)
         ]
         rows.append(tag("tr", tag("th", first, scope="row"), *shown))
-    body = tag("table", tag("caption", title), tag("thead", tag("tr", *heads)), tag("tbody", *rows))
+    caption = tag("caption", title) if named else ""
+    body = tag("table", caption, tag("thead", tag("tr", *heads)), tag("tbody", *rows))
     return _scroll(body, title)
 
 
@@ -709,7 +719,8 @@ def _percent(share: float | None) -> str:
     return "under 0.1 %" if 0 < share < 0.001 else f"{100 * share:.3g} %"
 
 
-def _array(values: Iterable[Any]) -> Array:
+def array_of(values: Iterable[Any]) -> Array:
+    """Return numbers of the data; NaN where they are None."""
     return np.array([np.nan if v is None else v for v in values], np.float64)
 
 

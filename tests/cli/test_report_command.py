@@ -217,3 +217,54 @@ def test_data_that_are_gone_are_a_note(mlpengine, tmp_path):
     page = Page(Path("run/report.html").read_text())
     assert "the data cannot be read" in page.text
     assert "Training" in page.text
+
+
+def test_runs_are_compared_on_the_same_rows(mlpengine, tmp_path):
+    write_csv(tmp_path / "rows.csv", rows_of("two", np.random.default_rng(0)))
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: rows.csv, target: y}\nmodel: {hidden: [8]}\nreport: false\n"
+        "training: {epochs: 3, checkpoint: false}\n"
+    )
+    rates = {"slow": 1e-5, "fast": 1e-2, "gone": 1e-3}
+    for name, lr in rates.items():
+        done = mlpengine("train", "c.yaml", "-q", "--out", name, "--set", f"optimizer.lr={lr}")
+        assert done.code == 0
+    Path("gone/model.safetensors").unlink()
+    page = read_several(mlpengine, "slow", "fast")
+    known = page.numbers
+    assert known["settings"] == {"optimizer.lr": [1e-5, 1e-2]}
+    values = [one["score"]["predictions"]["model"]["accuracy"]["value"] for one in known["runs"]]
+    ahead = known["differences"]["ahead"]
+    assert (known["differences"]["best"], ahead[1]) == (1, None)
+    assert ahead[0]["value"] == pytest.approx(values[1] - values[0], rel=1e-5)
+    assert ahead[0]["error"] > 0
+    assert "fast has the highest accuracy on the test rows" in page.text
+    three = read_several(mlpengine, "slow", "fast", "gone")
+    assert three.numbers["differences"] is None
+    assert any("gone: the model cannot be read" in note for note in three.numbers["notes"])
+    many = mlpengine("report", *["slow"] * 31)
+    assert (many.code, "at most 30 runs" in many.err) == (2, True)
+
+
+def read_several(mlpengine, *runs):
+    done = mlpengine("report", *runs, "-o", "several.html")
+    assert (done.code, done.out) == (0, "several.html\n"), done.err
+    return Page(Path("several.html").read_text())
+
+
+def test_a_sweep_has_a_page(mlpengine, tmp_path):
+    (tmp_path / "sweep.yaml").write_text(
+        WITH_PAGE + "sweep:\n  trials: 5\n  sampler: random\n  space:\n"
+        "    optimizer.lr: {log: [1e-4, 1e-1]}\n    model.hidden: {choice: [[4], [8]]}\n"
+    )
+    done = mlpengine("sweep", "sweep.yaml", "-q", "--out", "runs")
+    assert done.code == 0, done.err
+    assert "runs/report.html" in done.out
+    page = read("runs/report.html")
+    known, best = page.numbers, json.loads(mlpengine("report", "runs", "--json").out)["best"]
+    losses = [one["value"] for one in known["trials"]]
+    assert best["value"] == pytest.approx(min(losses))
+    assert known["importance"].keys() == {"optimizer.lr", "model.hidden"}
+    assert known["score"]["part"] == "test"
+    for text in ("Validation loss by trial", "Which settings matter", "5 complete"):
+        assert text in page.text

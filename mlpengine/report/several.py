@@ -1,0 +1,368 @@
+"""Reports of several runs side by side, and of a sweep: their numbers, and their pages."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlpengine.config.load import differing
+from mlpengine.palette import shown_name
+from mlpengine.spec import Array
+from mlpengine.train.metrics import higher_is_better
+from mlpengine.wording import plural
+
+from .collect import FORMAT, Collected, Run, plain
+from .draw import COLORS, NAMED, Axis, Chart, axis, grid, strip
+from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
+from .markup import score as exact
+from .page import PARTS, array_of, page, table, verdicts
+from .predictions import difference
+
+SHOWN_TRIALS, SHOWN_KEYS = 40, 9
+CURVE_POINTS = 100
+KEPT = ("name", "path", "ending", "failure", "result", "verdicts", "model", "score", "notes")
+
+
+def compare(runs: Sequence[Run], collected: Sequence[Collected]) -> dict[str, Any]:
+    """Return runs side by side: different settings first, then scores and their differences."""
+    files = [run.experiment.file if run.experiment else None for run in runs]
+    known = [file for file in files if file is not None]
+    settings = differing(known) if len(known) == len(files) else {}
+    shown = [{key: one.data[key] for key in KEPT if key in one.data} for one in collected]
+    for one, data in zip(shown, (c.data for c in collected), strict=True):
+        one["epochs"] = _few_epochs(data.get("epochs"))
+    names = [one["name"] for one in shown]
+    if len(set(names)) < len(names):
+        names = [one["path"] for one in shown]
+    notes = [f"{name}: {note}" for name, one in zip(names, shown, strict=True)
+             for note in one.pop("notes", ())]  # fmt: skip
+    data = {
+        "format": FORMAT,
+        "kind": "runs",
+        "name": plural(len(runs), "run"),
+        "names": names,
+        "settings": settings,
+        "runs": shown,
+        "differences": _differences(collected),
+        "notes": notes,
+    }
+    result: dict[str, Any] = plain(data)
+    return result
+
+
+def _few_epochs(known: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not known:
+        return None
+    curves = {}
+    for name, curve in known["curves"].items():
+        if name.startswith("validation_") or name == "train_loss":
+            every = -(-len(curve["epoch"]) // CURVE_POINTS)
+            curves[name] = {key: values[::every] for key, values in curve.items()}
+    return {**known, "curves": curves}
+
+
+def _differences(collected: Sequence[Collected]) -> dict[str, Any] | None:
+    """Return how far the run of the best score is ahead of the others, over the same rows.
+
+    None unless all runs have the same metric of the same part.
+    """
+    scores = [one.data["score"] for one in collected if one.data.get("score")]
+    kinds = {(score["metric"], score["part"]) for score in scores}
+    if len(scores) < len(collected) or len(kinds) != 1:
+        return None
+    metric, part = scores[0]["metric"], scores[0]["part"]
+    values = array_of([score["predictions"]["model"][metric]["value"] for score in scores])
+    best = int(np.nanargmax(values)) if np.isfinite(values).any() else 0
+    first, ahead = collected[best].held, []
+    for k, one in enumerate(collected):
+        pair = None
+        if k != best and one.held is not None and first is not None:
+            pair = difference(one.held, first, metric)
+        ahead.append(pair)
+    return {"metric": metric, "part": part, "best": best, "ahead": ahead}
+
+
+def runs_page(data: Mapping[str, Any]) -> str:
+    """Return the page that compares runs."""
+    names = data["names"]
+    lead = [tag("h1", f"{data['name']} compared"), tag("p", ", ".join(names), class_="path")]
+    lead.append(tag("p", _best_run(data)))
+    words = [joined(tag("h3", name), verdicts(one)) for name, one in
+             zip(names, data["runs"], strict=True)]  # fmt: skip
+    sections = [
+        ("settings", "Different settings", _settings(data)),
+        ("scores", "Scores", joined(_scores(data), _ahead(data))),
+        ("training", "Training", _curves(data)),
+        ("verdicts", "Verdicts", joined(*words)),
+        ("paths", "How to make them again", _paths(data)),
+    ]
+    return page(f"Report of {data['name']}", data, lead, sections)
+
+
+def _best_run(data: Mapping[str, Any]) -> str:
+    known = data["differences"]
+    if not known:
+        return "Which run is better cannot be told: their scores are of different kinds."
+    name, metric = data["names"][known["best"]], shown_name(known["metric"])
+    score = data["runs"][known["best"]]["score"]["predictions"]["model"][known["metric"]]
+    text = f"{shortened(name)} has the highest {metric} on the {PARTS[known['part']]}, "
+    text += f"{with_error(score['value'], score['error'])}."
+    close = [
+        other
+        for other, ahead in zip(data["names"], known["ahead"], strict=True)
+        if ahead and abs(ahead["value"]) <= 2 * ahead["error"]
+    ]
+    if close:
+        text += f" It does not clearly differ from {', '.join(map(shortened, close))}."
+    return text
+
+
+def _settings(data: Mapping[str, Any]) -> Markup:
+    if not data["settings"]:
+        return tag("p", "The settings are the same, or cannot be read.", class_="soft")
+    lines = [
+        [key, *(shortened(DASH if v is None else v, 30) for v in values)]
+        for key, values in data["settings"].items()
+    ]
+    text = ""
+    if any(key == "seed" or key.startswith("data.") for key in data["settings"]):
+        text = tag("p", "Seed or data differ, so the rows of the parts may, too.", class_="soft")
+    return joined(table(["", *_heads(data)], lines, "Settings that differ"), text)
+
+
+def _heads(data: Mapping[str, Any]) -> list[str]:
+    return [shortened(name, 30) for name in data["names"]]
+
+
+def _scores(data: Mapping[str, Any]) -> Markup:
+    runs = data["runs"]
+    rows: dict[str, list[Content]] = {}
+    for k, one in enumerate(runs):
+        cells: dict[str, Content] = {}
+        score, result = one.get("score"), one.get("result", {})
+        if score:
+            where = PARTS[score["part"]]
+            for who, title in (("model", ""), ("linear", ", linear"), ("constant", ", constant")):
+                for name, metric in score["predictions"].get(who, {}).items():
+                    if name != "ahead" and (who == "model" or name == score["metric"]):
+                        label = f"{shown_name(name)}{title} on {where}"
+                        cells[label] = with_error(metric["value"], metric["error"])
+        for key in ("parameters", "members", "epochs", "best_epoch", "seconds"):
+            if isinstance(result.get(key), int | float):
+                cells[key.replace("_", " ")] = number(result[key], 3)
+        cells["verdicts"] = number(len(one.get("verdicts", ())))
+        for label, cell in cells.items():
+            rows.setdefault(label, [DASH] * len(runs))[k] = cell
+    lines = [[label, *cells] for label, cells in rows.items()]
+    return table(["", *_heads(data)], lines, "Scores with standard errors, and sizes")
+
+
+def _ahead(data: Mapping[str, Any]) -> Markup | None:
+    known = data["differences"]
+    if not known or not any(known["ahead"]):
+        return None
+    best, metric = shortened(data["names"][known["best"]], 30), shown_name(known["metric"])
+    highest = max(a["value"] + a["error"] for a in known["ahead"] if a)
+    lines = [
+        [shortened(name, 30), strip(a["value"], 2 * a["error"], highest or 1.0),
+         with_error(a["value"], a["error"]),
+         "yes" if a["value"] > 2 * a["error"] else "no"]
+        for name, a in zip(data["names"], known["ahead"], strict=True)
+        if a
+    ]  # fmt: skip
+    head = ["", "", f"{metric} behind {best} by", "more than chance"]
+    text = tag("p", "Differences are of the same rows, pair by pair, with their standard errors, "
+               "which are smaller than those of the scores.", class_="soft")  # fmt: skip
+    return joined(
+        tag("h3", "Paired differences"), text, table(head, lines, "Paired differences", named=False)
+    )
+
+
+def _curves(data: Mapping[str, Any]) -> Markup | None:
+    metric = f"validation_{(data['differences'] or {}).get('metric', '')}"
+    figures = [
+        _overlay(data, "validation_loss", "Validation loss", powers=True),
+        _overlay(data, "train_loss", "Training loss", powers=True),
+        _overlay(data, metric, f"Validation {shown_name(metric.removeprefix('validation_'))}"),
+    ]
+    return grid(*figures) if any(figures) else None
+
+
+def _overlay(
+    data: Mapping[str, Any], key: str, title: str, *, powers: bool = False
+) -> Markup | None:
+    curves = [
+        (name, array_of(curve["epoch"]), array_of(curve["value"]))
+        for name, one in zip(data["names"], data["runs"], strict=True)
+        if (curve := ((one.get("epochs") or {}).get("curves") or {}).get(key)) and curve["epoch"]
+    ][:COLORS]
+    if not curves:
+        return None
+    x, y = (np.concatenate([curve[k] for curve in curves]) for k in (1, 2))
+    chart = Chart(title, axis(x, whole=True, margin=0.01), axis(y, log=None if powers else False),
+                  below="epoch")  # fmt: skip
+    for color, (name, epochs, values) in zip(cycle(range(1, COLORS + 1)), curves, strict=False):
+        chart.line(epochs, values, color, shortened(name, 24), dots=len(epochs) <= 30)
+    return chart.figure()
+
+
+def _paths(data: Mapping[str, Any]) -> Markup:
+    commands = "\n".join(f"mlpengine report {one['path']}" for one in data["runs"])
+    text = tag("p", "Each run has a page of its own, which ends with the commands:")
+    return joined(text, tag("pre", tag("code", commands)))
+
+
+def collect_sweep(
+    name: str,
+    path: Path,
+    outcome: Mapping[str, Any],
+    importance: Mapping[str, float],
+    best: Collected | None,
+) -> dict[str, Any]:
+    """Return the numbers of a sweep; `outcome` has its metric, its trials and the best of them."""
+    chosen = outcome.get("best")
+    data = {
+        "format": FORMAT,
+        "kind": "sweep",
+        "name": name,
+        "path": str(path),
+        "metric": outcome["metric"],
+        "trials": [{k: v for k, v in t.items() if k != "run_dir"} for t in outcome["trials"]],
+        "best": chosen,
+        "importance": dict(sorted(importance.items(), key=lambda pair: -pair[1])),
+        "score": best.data.get("score") if best else None,
+        "model": best.data.get("model") if best else None,
+        "verdicts": best.data.get("verdicts", []) if best else [],
+        "ending": "epochs" if chosen else None,
+        "notes": best.data.get("notes", []) if best else [],
+    }
+    result: dict[str, Any] = plain(data)
+    return result
+
+
+def sweep_page(data: Mapping[str, Any]) -> str:
+    """Return the page of a sweep."""
+    states = Counter(one["state"] for one in data["trials"])
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    metric = shown_name(data["metric"])
+    lead: list[Content] = [tag("h1", shortened(data["name"], 80)),
+                           tag("p", data["path"], class_="path")]  # fmt: skip
+    text = f"A sweep of {plural(len(data['trials']), 'trial')} ({counts})."
+    best = data["best"]
+    if best:
+        text += f" The best is trial {best['number']}: validation {metric} {exact(best['value'])}."
+    lead.append(tag("p", text))
+    if data.get("score"):
+        score, where = data["score"], PARTS[data["score"]["part"]]
+        one = score["predictions"]["model"][score["metric"]]
+        lead.append(
+            tag("p", tag("span", with_error(one["value"], one["error"]), class_="value"),
+                tag("span", f"{shown_name(score['metric'])} of the best on {score['rows']:,} "
+                    f"{where}, which chose no trial", class_="unit"), class_="headline")
+        )  # fmt: skip
+    sections = [
+        ("trials", "Trials", joined(grid(_history(data), *_by_key(data)))),
+        ("best", "The best", _best_trial(data)),
+        ("importance", "Which settings matter", _importance(data)),
+        ("all", "All trials", _all_trials(data)),
+    ]
+    return page(f"Report of the sweep {data['name']}", data, lead, sections)
+
+
+def _complete(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one for one in data["trials"] if one["value"] is not None]
+
+
+def _history(data: Mapping[str, Any]) -> Markup | None:
+    done = sorted(_complete(data), key=lambda one: one["number"])
+    if not done:
+        return None
+    numbers, values = array_of([t["number"] for t in done]), array_of([t["value"] for t in done])
+    best = np.maximum if higher_is_better(data["metric"]) else np.minimum
+    chart = Chart(f"Validation {shown_name(data['metric'])} by trial",
+                  axis(numbers, whole=True), _metric_axis(data, values), below="trial")  # fmt: skip
+    chart.points(numbers, values, 1, "trial")
+    chart.line(numbers, best.accumulate(values), 2, "best so far")
+    return chart.figure()
+
+
+def _metric_axis(data: Mapping[str, Any], values: Array) -> Axis:
+    return axis(values, log=False if higher_is_better(data["metric"]) else None)
+
+
+def _by_key(data: Mapping[str, Any]) -> list[Markup | None]:
+    """Return a chart of the metric against each setting."""
+    done = _complete(data)
+    keys = list(dict.fromkeys(key for one in done for key in one["values"]))
+    ranked = sorted(keys, key=lambda key: -data["importance"].get(key, 0.0))
+    return [_against(data, key, done) for key in ranked[:SHOWN_KEYS]]
+
+
+def _against(data: Mapping[str, Any], key: str, done: Sequence[Mapping[str, Any]]) -> Markup | None:
+    pairs = [(one["values"][key], one["value"]) for one in done if key in one["values"]]
+    y = array_of([value for _, value in pairs])
+    metric, left = f"validation {shown_name(data['metric'])}", NAMED
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in pairs):
+        x = array_of([value for value, _ in pairs])
+        powers = float(x.max()) > 50 * float(x.min()) > 0
+        chart = Chart(shortened(key), axis(x, log=powers), _metric_axis(data, y),
+                      below=f"value; up, the {metric}")  # fmt: skip
+        chart.points(x, y)
+        return chart.figure()
+    by_level: dict[str, list[float]] = {}
+    for value, measured in pairs:
+        by_level.setdefault(shortened(value, 14), []).append(measured)
+    names = list(by_level)[:12]
+    means = array_of([float(np.mean(by_level[name])) for name in names])
+    chart = Chart(shortened(key), axis(means), Axis(0, 1, False, ()), left=left,
+                  below=f"mean {metric}")  # fmt: skip
+    chart.levels(names, means)
+    return chart.figure()
+
+
+def _best_trial(data: Mapping[str, Any]) -> Markup | None:
+    best = data["best"]
+    if not best:
+        return None
+    lines = [[key, shortened(value, 60)] for key, value in best["values"].items()]
+    parts: list[Content] = [table(["setting", "value"], lines, "Its settings")]
+    if best.get("config"):
+        command = f"mlpengine train {best['config']}"
+        parts += [tag("p", "Its config gives the same weights again:"),
+                  tag("pre", tag("code", command))]  # fmt: skip
+    return joined(*parts, tag("h3", "Its verdicts"), verdicts(data))
+
+
+def _importance(data: Mapping[str, Any]) -> Markup | None:
+    shares = data["importance"]
+    if not shares:
+        return None
+    highest = max(shares.values())
+    lines = [[key, strip(share, 0.0, highest), f"{share:.2f}"] for key, share in shares.items()]
+    text = tag("p", "The share of each setting in how much the best trials differ from all.",
+               class_="soft")  # fmt: skip
+    return joined(text, table(["setting", "", "share"], lines, "Importance of settings"))
+
+
+def _all_trials(data: Mapping[str, Any]) -> Markup:
+    sign = -1.0 if higher_is_better(data["metric"]) else 1.0
+    order = sorted(
+        data["trials"],
+        key=lambda one: (one["value"] is None, sign * (one["value"] or 0.0), one["number"]),
+    )
+    keys = list(dict.fromkeys(key for one in order for key in one["values"]))
+    lines = []
+    for one in order[:SHOWN_TRIALS]:
+        values = [
+            number(v, 3) if isinstance(v, float) else shortened(DASH if v is None else v, 20)
+            for v in (one["values"].get(key) for key in keys)
+        ]
+        state = shortened(f"{one['state']}: {one['reason']}" if one["reason"] else one["state"], 60)
+        lines.append([number(one["number"]), number(one["value"]), *values, state])
+    more = len(order) - len(lines)
+    head = ["trial", shown_name(data["metric"]), *map(shortened, keys), "state"]
+    title = "Trials, the best first" + (f"; {more:,} more are in the data" if more else "")
+    return table(head, lines, title)
