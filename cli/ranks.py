@@ -180,11 +180,11 @@ def follow(
     loop = experiment.loop()
     if checkpoint:
         loop.load_state_dict(checkpoint.state)
-    if waits_anew and isinstance(loop, Loop):
-        loop.best.waited = 0
+    for member in loop.members if waits_anew else ():
+        member.best.waited = 0
     state.attach(loop.stop)
     with pinned(experiment.blas_threads):
         result = loop.run()
         state.share_code(ranks)
-        if result.ending != "interrupted":
+        if result.ending != "interrupted" and isinstance(loop, Loop):  # others measure alone
             measure(experiment, loop)

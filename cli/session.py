@@ -156,7 +156,7 @@ class Session:
         )
         if checkpoint:
             threads = checkpoint.header["environment"]["threads"]
-            if experiment.step.ranks is not None:
+            if experiment.ranks is not None:
                 threads = min(threads, experiment.threads)
             experiment = replace(experiment, threads=threads)
         self.experiment = experiment

@@ -114,7 +114,8 @@ def command(
     Ctrl-C ends training after the current step and saves it; --resume goes on from there.
     --resume RUN --epochs N trains a run on to N epochs, from its last weights and optimizer state:
     from there on the learning rate is that of a run of N epochs, and early stopping starts to wait
-    anew. Under mpiexec the ranks share each batch; training.shards is a multiple of their number.
+    anew. Under mpiexec the ranks share the networks of training.folds or training.seeds, or each
+    batch of one network; then training.shards is a multiple of their number.
     """
     ranks = start_ranks(mpi)
     root = is_root(ranks)
@@ -429,7 +430,7 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
     members = experiment.model.members
     several = f"{len(members)} of " if members else ""
     size = f"{plural(len(mlp.params), 'parameter')}, {mlp.dtype}"
-    if ranks := experiment.step.ranks:
+    if ranks := experiment.ranks:
         threads = f"{ranks.size} ranks of {threads}"
     lines = [
         f"data     {config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",

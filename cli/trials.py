@@ -11,6 +11,7 @@ from typing import Any
 
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import Experiment, build
+from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.config.space import overrides
 from mlpengine.config.sweep import SETTINGS, SWEEP
 from mlpengine.config.tables import Tables
@@ -22,6 +23,7 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.files import read_file, similar_file
+from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.run_directory import RESOLVED
@@ -155,18 +157,25 @@ class Worker:
             try:
                 result = session.loop.run()
                 session.finish(result)
-                self._end(claim, reporter, result)
+                self._end(claim, reporter, result, session)
             except NumericalError as error:
                 self._failed(claim, error)
             except BaseException:
                 self.study.leave(claim)
                 raise
 
-    def _end(self, claim: Claim, reporter: Reporter, result: Result) -> None:
-        """Tell the study how a trial ended."""
+    def _end(self, claim: Claim, reporter: Reporter, result: Result, session: Session) -> None:
+        """Tell the study how a trial ended.
+
+        Several networks have the metric of their mean, or out of fold; the pruner knows the mean
+        of theirs.
+        """
         metric, value = self.study.sweep.metric, None
         if result.best_epoch:
             value = result.history.rows[result.best_epoch - 1].validation[metric]
+        if isinstance(session.loop, EnsembleLoop) and result.ending != "interrupted":
+            parts = session.measured.metrics
+            value = parts[OUT_OF_FOLD if OUT_OF_FOLD in parts else "validation"][metric]
         if result.ending == "interrupted" and not reporter.pruned:
             self.study.leave(claim)
             return

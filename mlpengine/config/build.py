@@ -83,6 +83,7 @@ class Member:
 class Experiment:
     """Everything that a config describes, ready to run.
 
+    `ranks` share the work, if there are any: the batches of one network, or several networks.
     `shares` are those of kinds of networks in the mean, by kind, after `calibrated`.
     """
 
@@ -94,6 +95,7 @@ class Experiment:
     loss: Loss
     members: tuple[Member, ...]
     threads: int
+    ranks: Ranks | None = None
     shares: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -118,7 +120,7 @@ class Experiment:
             return self._loop_of(self.members[0], [*callbacks, *of_first])
         firsts = [of_first, *([()] * (len(self.members) - 1))]
         loops = [self._loop_of(*pair) for pair in zip(self.members, firsts, strict=True)]
-        return EnsembleLoop(loops, threads=self.threads, callbacks=callbacks)
+        return EnsembleLoop(loops, threads=self.threads, callbacks=callbacks, ranks=self.ranks)
 
     def _loop_of(self, member: Member, callbacks: Sequence[Callback]) -> Loop:
         config = self.file.config
@@ -238,14 +240,15 @@ def build(
     given = config.training.threads
     threads = min(cores(), len(seeds)) if given == "auto" else given
     if ranks is not None:
-        if population:
-            raise file.wrong(("training",), "ranks share one network (no seeds, no folds)")
-        if threads > ranks.cores:
+        if threads > ranks.cores and given != "auto":
             _log.warning("warning: training.threads: each rank takes %d, its share", ranks.cores)
-            threads = ranks.cores
-    builder = _StepBuilder(file, loss, model, parts, 1 if population else threads, ranks)
-    members = tuple(builder.members(tables.folds, seeds))
-    return Experiment(file, tables, task, parts, model, loss, members, threads)
+        threads = min(threads, ranks.cores)
+        if 1 < len(seeds) < ranks.size:
+            text = "warning: training: %d of %d ranks have none of the %d networks"
+            _log.warning(text, ranks.size - len(seeds), ranks.size, len(seeds))
+    of_step = (1, None) if population else (threads, ranks)
+    members = tuple(_StepBuilder(file, loss, model, parts, *of_step).members(tables.folds, seeds))
+    return Experiment(file, tables, task, parts, model, loss, members, threads, ranks)
 
 
 def _rows_of(folds: Array) -> list[Array]:

@@ -21,6 +21,7 @@ FIXED = (
     "report",
     "seed",
     "sweep",
+    "training.folds",
     "training.threads",
 )
 """Keys that no space has: they choose the rows that compare trials, or how trials run."""
@@ -49,10 +50,9 @@ def load_sweep(path: Path, settings: Iterable[Override] = ()) -> tuple[ConfigFil
     for key, entry in sweep.space.items():
         for text in _problems(file, settings, sweep, key, entry):
             file.document.report(("sweep", "space", key), text)
-    if not (file.config.validation_share or file.config.data.validation_source):
+    config = file.config
+    if not (config.validation_share or config.data.validation_source or config.training.folds):
         text = "trials are compared on validation rows (data.split.validation is 0)"
-        if file.config.training.folds:
-            text = "trials are compared on validation rows; leave training.folds out"
         file.document.report(("sweep", "metric"), text)
     file.document.check()
     return file, sweep

@@ -78,7 +78,8 @@ class SweepSection(Section):
         default=None, description="No trial begins later than so many seconds after the command."
     )
     metric: Metric = Field(
-        default="loss", description="The validation metric that chooses the best trial."
+        default="loss",
+        description="The metric of the best trial: of validation rows, or out of fold.",
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe", description="How values are chosen: by earlier trials, by chance, or all."

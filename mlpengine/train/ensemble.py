@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from math import nan
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from mlpengine.errors import NumericalError, UsageError
 from mlpengine.spec import Array
 from mlpengine.train.history import EpochRow, History
 from mlpengine.train.loop import Callback, Ending, Loop, Result
+from mlpengine.train.ranks import Ranks
 from mlpengine.train.state import restoring
 
 SEEDS_APART = 1_000
 """Member k of a run with seed s has the seed `SEEDS_APART` s + k, so that no two runs share one."""
+
+T = TypeVar("T")
 
 
 class EnsembleLoop:
@@ -28,8 +32,12 @@ class EnsembleLoop:
     `callbacks` are called in ascending `order` after each epoch of all members that still train
     (`on_train_batch_end` is not called).  They may read the attributes below.
 
+    Several `ranks` train a part of the members each, and tell each other their states after each
+    epoch; each has all members, and callbacks of its own.
+
     Args:
-        threads: maximum number of threads.
+        threads: maximum number of threads, of each rank.
+        ranks: the processes that share the members, all of which make the same loop.
 
     Attributes:
         members: the loops.
@@ -40,7 +48,12 @@ class EnsembleLoop:
     """
 
     def __init__(
-        self, members: Sequence[Loop], *, threads: int = 1, callbacks: Sequence[Callback] = ()
+        self,
+        members: Sequence[Loop],
+        *,
+        threads: int = 1,
+        callbacks: Sequence[Callback] = (),
+        ranks: Ranks | None = None,
     ) -> None:
         if not members:
             raise UsageError("ensemble: needs at least one member (got 0)")
@@ -51,6 +64,9 @@ class EnsembleLoop:
         self.history = History(first.history.metrics)
         self.callbacks = sorted(callbacks, key=lambda callback: callback.order)
         self._stop = False
+        self.ranks = ranks
+        own = ranks.share(len(self.members)) if ranks else slice(None)
+        self._own = frozenset(range(1, len(self.members) + 1)[own])
 
     @property
     def best_epochs(self) -> list[int]:
@@ -95,6 +111,8 @@ class EnsembleLoop:
     def stop(self) -> None:
         """End training after the current steps, as `Loop.stop` does."""
         self._stop = True
+        if self.ranks is not None:
+            self.ranks.wants_stop = True
         for member in self.members:
             member.stop()
 
@@ -106,7 +124,9 @@ class EnsembleLoop:
         try:
             ending = self._run_epochs()
             self._call("on_train_end")
-            results = [self._named(k, m.finish, m.ending or ending) for k, m in self._numbered()]
+            results = self._agreed(lambda: [
+                self._named(k, m.finish, m.ending or ending) for k, m in self._numbered()
+            ])  # fmt: skip
         except NumericalError as error:
             self._call("on_exception", error)
             raise
@@ -131,16 +151,42 @@ class EnsembleLoop:
         with ThreadPoolExecutor(workers, "mlpengine-member") as pool:
             while running := [(k, m) for k, m in self._numbered() if m.ending is None]:
                 number = min(len(member.history.rows) for _, member in running)
-                if self._stop:
+                if self._stop if self.ranks is None else self.ranks.agree_to_stop():
                     return "interrupted"
                 behind = [(k, m) for k, m in running if len(m.history.rows) == number]
                 began = perf_counter()
-                self._make_epoch(behind, pool if workers > 1 else None)
+                own = [(k, m) for k, m in behind if k in self._own]
+                self._agreed(partial(self._make_epoch, own, pool if workers > 1 else None))
+                self._exchange(dict(own))
                 if any(len(member.history.rows) == number for _, member in behind):
                     return "interrupted"
                 self._end_epoch(number, perf_counter() - began)
         early = any(member.ending == "early" for member in self.members)
         return "early" if early else "epochs"
+
+    def _agreed(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns.
+
+        Raises: NumericalError on every rank, that of the lowest rank that has one.
+        """
+        if self.ranks is None:
+            return work()
+        result, error = None, None
+        try:
+            result = work()
+        except NumericalError as caught:
+            error = caught
+        if first := self.ranks.first(error):
+            raise first
+        return cast("T", result)
+
+    def _exchange(self, own: Mapping[int, Loop]) -> None:
+        """Give all ranks the states of this rank's members, and load those of theirs."""
+        if self.ranks is None:
+            return
+        for states in self.ranks.of_all({k: member.state_dict() for k, member in own.items()}):
+            for k in states.keys() - self._own:
+                self.members[k - 1].load_state_dict(states[k])
 
     def _make_epoch(
         self, members: Sequence[tuple[int, Loop]], pool: ThreadPoolExecutor | None

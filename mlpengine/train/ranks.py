@@ -1,4 +1,4 @@
-"""The processes that train one network over MPI, one rank each; mpi4py is imported only here."""
+"""The processes that train over MPI, one rank each; mpi4py is imported only here."""
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -42,8 +42,12 @@ class Ranks:
 
     def first(self, value: T | None) -> T | None:
         """Return the value of the lowest rank that has one, or None."""
-        values: list[T | None] = self.comm.allgather(value)
-        return next((v for v in values if v is not None), None)
+        return next((v for v in self.of_all(value) if v is not None), None)
+
+    def of_all(self, value: T) -> list[T]:
+        """Return the values of all ranks."""
+        values: list[T] = self.comm.allgather(value)
+        return values
 
     def of_root(self, value: T) -> T:
         """Return the value of rank 0."""

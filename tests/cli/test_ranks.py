@@ -30,7 +30,34 @@ optimizer: {name: sgd, lr: 0.05, momentum: 0.9}
 training: {epochs: 2, batch_size: 64, shards: 8, clip: {percentile: 50}, backend: numpy}
 report: false
 """,
+    "folds": """\
+data: {source: diabetes}
+model: {hidden: [5], dropout: 0.2}
+training: {epochs: 4, batch_size: 64, folds: 5, early_stopping: {patience: 1}, backend: compiled}
+report: false
+""",
+    "wide": """\
+data: {source: diabetes}
+model: {hidden: [300, 60]}
+training: {epochs: 1, batch_size: 64, shards: 4, backend: numpy}
+report: false
+""",
+    "stream": """\
+data: {source: rows.csv, target: y, stream: true}
+model: {hidden: [4]}
+training: {epochs: 1, batch_size: 64, shards: 4, reduce: fast, backend: numpy}
+report: false
+""",
 }
+"""The gradients of ``wide`` are more than ranks exchange whole; two ranks have the bits of one with
+``reduce: fast``, too, since a sum of two numbers has no order."""
+
+RUNS_OF = {
+    1: ["classes 1 2", "numbers 1 2", "folds 1 2", "wide 1", "stream 1"],
+    2: ["classes 1 2", "numbers 1 2", "folds 1 2", "wide 1", "stream 1"],
+    4: ["numbers 1", "folds 1", "wide 1"],
+}
+"""Names of configs and numbers of threads, by the number of ranks."""
 
 LONG = """\
 data: {source: penguins}
@@ -38,6 +65,8 @@ model: {hidden: [6]}
 training: {epochs: 4, batch_size: 30, shards: 4, checkpoint: {every_steps: 4}, backend: numpy}
 report: false
 """
+
+LONG_FOLDS = LONG.replace("shards: 4", "folds: 3").replace("every_steps: 4", "every_epochs: 1")
 
 
 def located(name: str) -> str:
@@ -73,26 +102,33 @@ def contents(run: Path) -> list[bytes]:
 def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(emitter, "TERMS_PER_THREAD", emitter.TERMS_PER_THREAD)  # put back after
     monkeypatch.setattr(Ranks, "share_of_cores", Ranks.share_of_cores)
+    rows = np.random.default_rng(0).standard_normal((300, 3))
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b,y", comments="")
     for name, text in CONFIGS.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-        assert rank_runs.bits(name, "1", "2") == 0
+    assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     assert rank_runs.estimator() == 0
     fitted = re.findall("^estimator: .*", capsys.readouterr().out, re.MULTILINE)
-    both = [f"bits {name} 1 2" for name in CONFIGS]
-    for ranks, commands in ((2, [*both, "estimator"]), (4, ["bits numbers 1"])):
+    for ranks, more in ((2, ["estimator"]), (4, [])):
+        commands = [*(f"bits {one}" for one in RUNS_OF[ranks]), *more]
         done = mpiexec(ranks, "each", *commands)
-        assert [f"{command}: 0" in done.stderr for command in commands] == [True] * len(commands)
+        assert [f"{one}: 0" in done.stderr for one in commands] == [True] * len(commands), done
         fitted += re.findall("^estimator: .*", done.stdout, re.MULTILINE)
     assert len(fitted) == 2
     assert len(set(fitted)) == 1
-    for name, count in (("classes", 4), ("numbers", 5)):
+    for name in CONFIGS:
         runs = sorted(tmp_path.glob(f"{name}-*"))
+        each = [one.split() for of_ranks in RUNS_OF.values() for one in of_ranks]
+        count = sum(len(threads) for other, *threads in each if other == name)
         assert [contents(run) for run in runs] == [contents(runs[0])] * count
         assert {p.name for p in runs[-1].iterdir()} == {p.name for p in runs[0].iterdir()}
 
 
-def test_a_killed_rank_ends_the_run_which_goes_on_with_other_ranks(mpiexec, mlpengine, tmp_path):
-    (tmp_path / "long.yaml").write_text(LONG)
+@pytest.mark.parametrize("config", [LONG, LONG_FOLDS], ids=["shards", "folds"])
+def test_a_killed_rank_ends_the_run_which_goes_on_with_other_ranks(
+    config, mpiexec, mlpengine, tmp_path
+):
+    (tmp_path / "long.yaml").write_text(config)
     assert mpiexec(2, "killed", "long.yaml", "-o", "cut").returncode != 0
     assert not (tmp_path / "cut" / "model.safetensors").exists()
     done = mpiexec(2, "stopped", "--resume", "cut")
@@ -111,6 +147,9 @@ training: {epochs: 3, batch_size: 64, shards: 2, backend: numpy}
 report: false
 """
 
+NAN_FOLDS = NAN.replace("shards: 2", "folds: 2").replace("seed: 1", "seed: 2")
+NAN_FOLDS = NAN_FOLDS.replace(", split: {validation: 0}", "")
+
 MISUSE = {
     "train small.yaml": ["small.yaml:1: training.shards", "multiple of the ranks: 2, 4"],
     "train smal.yaml": ["smal.yaml: cannot read", "did you mean"],
@@ -127,12 +166,16 @@ def test_errors_of_ranks_are_one_line(mpiexec, tmp_path):
     lines[40] = "1e30,1"
     (tmp_path / "rows.csv").write_text("\n".join(lines))
     (tmp_path / "rows.yaml").write_text(NAN)
+    (tmp_path / "folds.yaml").write_text(NAN_FOLDS)
     (tmp_path / "small.yaml").write_text("data: {source: penguins}\nreport: false\n")
-    infinite = "train rows.yaml -q"
-    alone = mpiexec(0, "each", infinite, "train small.yaml --mpi").stderr.splitlines()
-    shared = mpiexec(2, "each", infinite, *MISUSE).stderr.splitlines()
-    message = next(line for line in alone if line.startswith("error: step 1: "))
+    infinite, of_member_2 = "train rows.yaml -q", "train folds.yaml -q"
+    alone = mpiexec(0, "each", infinite, of_member_2, "train small.yaml --mpi").stderr.splitlines()
+    shared = mpiexec(2, "each", of_member_2, infinite, *MISUSE).stderr.splitlines()
+    message, other = (alone[alone.index(f"{one}: 1") - 1] for one in (infinite, of_member_2))
+    assert message.startswith("error: step 1: ")
     assert re.search(r"row (3[2-9]|[45]\d|6[0-3]) of the batch.*rows.csv: line 41", message)
+    assert other.startswith("error: member 2: step 1: ")
+    assert shared[shared.index(f"{of_member_2}: 1") - 1] == other
     assert "mpiexec -n 2" in alone[-2]
     assert "pip install 'mlpengine[mpi]'" in alone[-2]
     assert alone[-1] == "train small.yaml --mpi: 2"
@@ -142,4 +185,5 @@ def test_errors_of_ranks_are_one_line(mpiexec, tmp_path):
     for line, texts in zip(lines[::2], MISUSE.values(), strict=True):
         assert line.startswith("error: ")
         assert all(text in line for text in texts), line
-    assert [p.name for p in (tmp_path / "runs").iterdir()] == ["rows", "rows-002"]
+    runs = {p.name for p in (tmp_path / "runs").iterdir()}
+    assert runs == {"rows", "rows-002", "folds", "folds-002"}

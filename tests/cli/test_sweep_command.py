@@ -67,6 +67,22 @@ def test_a_sweep_repeats_itself_and_its_best_config_trains(sampler, count, sweep
     assert Path("best/model.safetensors").read_bytes() == Path(best["model"]).read_bytes()
 
 
+def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
+    """Before, the sweep asked for a part for validation, which folds replace."""
+    assert mlpengine("init", "diabetes", "-o", "d.yaml").code == 0
+    assert "folds: 8" in Path("d.yaml").read_text()
+    space = f"sweep={{trials: 3, sampler: random, space: {SPACE}}}"
+    few = ("training.epochs=2", "training.folds=2", "report=false", space)
+    given = [word for text in few for word in ("--set", text)]
+    done = mlpengine("sweep", "d.yaml", "-o", "s", "-q", "--json", *given)
+    drawn = values(done)
+    results = [json.loads(Path(f"s/trials/{k:04d}/result.json").read_text()) for k in range(3)]
+    assert [value for _, value, _ in drawn] == [one["out_of_fold"]["loss"] for one in results]
+    best = json.loads(done.out)["best"]
+    assert mlpengine("train", best["config"], "-o", "best", "-q").code == 0
+    assert Path("best/model.safetensors").read_bytes() == Path(best["model"]).read_bytes()
+
+
 def test_the_table_names_the_best_trial_and_where_its_weights_are(sweep, mlpengine):
     sweep(metric="accuracy")
     ran = mlpengine("sweep", "s.yaml", "--set", "report={plots: true, tensorboard: false}")
