@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from against import add_option, compare
 from machine import describe, restart_clean
 from threadpoolctl import threadpool_limits
 
@@ -120,8 +121,12 @@ def main() -> None:
     parser.add_argument("--dtype", nargs="+", default=["float32"], help="float32, float64")
     parser.add_argument("--elements", type=int, nargs="+", default=SIZES)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each contestant of a row")
+    add_option(parser)
     args = parser.parse_args()
     describe()
+    if args.against:
+        compare("ops", args.against, only=[args.only], seconds=0.001 if args.smoke else 0.01)
+        return
     seconds, windows = (0.001, 3) if args.smoke else (args.seconds, 15)
     rows = [c for c in CASES if args.only in c.id]
     slow = []

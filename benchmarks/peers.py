@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from against import add_option, compare
 from machine import busy_loops, cores, describe, figure, restart_clean, table
 from peer_libraries import (
     LOOPED,
@@ -247,7 +248,12 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help=f"beside {BUSY} busy loops")
     parser.add_argument("--json", type=Path, help="write the tables to this file")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    add_option(parser)
     args = parser.parse_args()
+    if args.against:
+        only = [f"{name}," for name in args.only or SMOKE if args.only or args.smoke] or [""]
+        compare("peers", args.against, only=only, seconds=0.001 if args.smoke else 0.05)
+        return
     if args.here or args.smoke:
         hold_to(args.threads[0])
         tables = run_here(args.threads[0], args)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from against import add_option, compare
 from machine import describe, figure, restart_clean, table
 from threadpoolctl import threadpool_limits
 
@@ -117,8 +118,12 @@ def window(run: Callable[[], object], seconds: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two layers, short windows")
+    add_option(parser)
     args = parser.parse_args()
     describe()
+    if args.against:
+        compare("products", args.against, seconds=0.001 if args.smoke else 0.02)
+        return
     layers, windows, seconds = (LAYERS[:2], 3, 0.001) if args.smoke else (LAYERS, 40, 0.01)
     library = find_mkl()
     lines = []

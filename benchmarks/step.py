@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from against import add_option, compare
 from handwritten import make_step
 from machine import describe, figure, restart_clean, table
 from threadpoolctl import threadpool_limits
@@ -145,8 +146,12 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a fraction of a second a contestant")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="BLAS threads")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each contestant")
+    add_option(parser)
     args = parser.parse_args()
     describe()
+    if args.against:
+        compare("step", args.against, seconds=0.001 if args.smoke else 0.05)
+        return
     seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 25)
     workloads = WORKLOADS[:2] if args.smoke else WORKLOADS
     for threads in args.threads[:1] if args.smoke else args.threads:
