@@ -230,13 +230,25 @@ def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None])
             return 1 / first ** -numbers[1]  # type: ignore[operator]
     if name == "where" and others[0] is others[1]:
         return others[0]
-    bound = first.args[1].number if first.name == "minimum" else None
-    if name == "expm1" and bound is not None and bound <= 0:
-        return Expr("expm1_below_0", nodes)
+    below_0 = _expm1_below_0(name, nodes) if name in ("expm1", "mul") else None
+    if below_0 is not None:
+        return below_0
     if name in ("neg", "logical_not") and first.name == name:
         return first.args[0]
     if name in ("add", "mul", "maximum", "minimum") and first.number is not None:
         return Expr(name, (others[0], first))  # a constant is the second argument
+    return None
+
+
+def _expm1_below_0(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
+    """Return expm1 of what a minimum bounds to 0 or less, or a multiple of it, as one node."""
+    if name == "expm1":
+        bound = nodes[0].args[1].number if nodes[0].name == "minimum" else None
+        below = bound is not None and bound <= 0
+        return Expr("expm1_below_0", (nodes[0], constant(1))) if below else None
+    for x, factor in (nodes, nodes[::-1]):
+        if x.name == "expm1_below_0" and factor.number is not None:
+            return Expr("expm1_below_0", (x.args[0], x.args[1] * factor))
     return None
 
 
@@ -395,14 +407,16 @@ FUNCTIONS: dict[str, Function] = {
         lambda x: exp(x) - 1,
         expensive=True,
     ),
-    "expm1_below_0": Function(  # what `make` writes for expm1(minimum(x, 0))
-        lambda d, y, x: (d * (y + 1),),
+    "expm1_below_0": Function(  # what `make` writes for expm1(minimum(x, 0)), and its multiples
+        lambda d, y, x, factor: (d * (y + factor), None),
         pieces.expm1_below_0,
-        "v_expm1_below_0({})",
-        "expm1({})",
-        lambda x: exp(x) - 1,
+        "v_expm1_below_0({}) * {}",
+        "expm1({}) * {}",
+        lambda x, factor: (exp(x) - 1) * factor,
         expensive=True,
+        arity=2,
         floats=1,
+        takes_numbers=True,
     ),
     "log": Function(lambda d, y, x: (d / x,), np.log, "v_log({})", "log({})", "Log", True),
     "log1p": Function(

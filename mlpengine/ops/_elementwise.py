@@ -139,7 +139,7 @@ class Activation(Elementwise):
 class Tuned:
     """Hand-written NumPy calls that are faster than the derived ones; they replace a `Plan`.
 
-    ``rule(*given, *out, *floats)`` yields the calls.  The fields are those of `Plan`.
+    ``rule(*given, *out, *floats, *masks)`` yields the calls.  The fields are those of `Plan`.
     """
 
     rule: Callable[..., Calls]
@@ -149,12 +149,15 @@ class Tuned:
 
     def calls(self, given: Any, out: Any, floats: Any, masks: Any = ()) -> Calls:
         """Yield the calls on these buffers, as `Plan.calls` does."""
-        yield from self.rule(*given, *out, *floats)
+        yield from self.rule(*given, *out, *floats, *masks)
 
 
 TUNED: dict[tuple[object, ...], Tuned] = {}
 """Forward rules by the op's name and options; each is tested against the formula, and the figure by
 which it wins stands beside it."""
+
+TUNED_BACKWARD: dict[str, Callable[[Plan, tuple[bool, ...]], Tuned]] = {}
+"""Backward rules by the op's name, made from the derived plan and the choice of gradients."""
 
 
 def options_of(op: GradOp) -> tuple[object, ...]:
@@ -179,6 +182,7 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str
     residuals = {n: e for n, e in available.items() if n == "dy" or e in used}
     given = (*residuals.values(), *kept.values())
     forward: Any = TUNED.get((op.name, *options))
+    tuned: Any = TUNED_BACKWARD.get(op.name, lambda derived, wanted: derived)
     return Formulas(
         operands,
         y,
@@ -187,7 +191,9 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str
         residuals,
         forward or plan([y, *kept.values()], list(operands.values()), len(operands)),
         {
-            wanted: plan([s for s, w in zip(slopes, wanted, strict=True) if w], given)
+            wanted: tuned(
+                plan([s for s, w in zip(slopes, wanted, strict=True) if w], given), wanted
+            )
             for wanted in product((True, False), repeat=len(slopes))
             if any(wanted)
         },

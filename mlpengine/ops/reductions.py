@@ -1,17 +1,21 @@
 """Reductions over all axes, one or several."""
 
 from dataclasses import dataclass
-from math import nan, prod
+from math import isfinite, nan, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
+from mlpengine.buffers import replay
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import BLOCK, constant
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
+
+SHORT = 8
+"""Length up to which a row's maximum is computed column by column, in many rows."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,8 @@ class Min(Extreme, name="min"):
 class LogSumExp(Reduction, name="logsumexp"):
     """Logarithm of a sum, y = m + log(sum(exp(x - m))) over `axis`, m = max(x).
 
-    m is bounded to finite numbers, so that y is -inf where every x is, and inf where one x is.
+    Infinite m are bounded to finite numbers, so that y is -inf where every x is, and inf where one
+    x is.
 
     Shapes: x (...), y: x without the axes, or with 1 in their place.
     Backward: dx = dy * exp(x - m) / sum(exp(x - m)), the softmax.
@@ -174,20 +179,52 @@ class LogSumExp(Reduction, name="logsumexp"):
 
     def forward(self, x: Array, *, out: Array, terms: Array, total: Array, logs: Array) -> Calls:
         y, total, logs = (self.kept(v, x) for v in (out, total, logs))
-        largest = float(np.finfo(x.dtype).max)
-        yield call(np.maximum.reduce, x, self.axes(x), None, y, True)
-        yield call(y.clip, constant(-largest, x), constant(largest, x), y)
-        yield call(np.subtract, x, y, terms)
-        yield call(np.exp, terms, terms)
-        yield from summed(terms, total)
-        yield call(np.log, total, logs)
-        yield call(np.add, y, logs, y)
+        largest, values = float(np.finfo(x.dtype).max), y.reshape(-1)
+        maximum = [*_largest(x, self.axes(x), y)]
+        logarithm = (
+            call(np.subtract, x, y, terms),
+            call(np.exp, terms, terms),
+            *summed(terms, total),
+            call(np.log, total, logs),
+            call(np.add, y, logs, y),
+        )
+        bounded = [*maximum, call(y.clip, constant(-largest, x), constant(largest, x), y)]
+        total_of = values.item if values.size == 1 else call(values.dot, values)
+
+        def repeat_bounded() -> None:
+            if not isfinite(total_of()):  # which takes less time than bounds on every m
+                replay((*bounded, *logarithm))
+
+        yield from maximum
+        yield from logarithm
+        yield repeat_bounded
 
     def backward(self, dy: Array, *, out: Slots, terms: Array, total: Array, share: Array) -> Calls:
         (dx,) = out
         if dx is not None:
             yield call(np.divide, dy, total, share)
             yield call(np.multiply, terms, self.kept(share, terms), dx)
+
+
+def _largest(x: Array, axes: tuple[int, ...], out: Array) -> Calls:
+    """Yield the maximum of `x` over `axes`, which have length 1 in `out`.
+
+    NumPy takes 20 us for 256 rows of 4 numbers, entry by entry; three calls on columns take 3.5 us.
+    """
+    rows, columns = out.size, x.size // max(out.size, 1)
+    trailing = axes == tuple(range(x.ndim - len(axes), x.ndim))
+    if columns == 1:
+        yield call(np.copyto, out, x)
+    elif trailing and 1 < columns <= SHORT and rows >= SHORT * columns:
+        first, *others = x.reshape(rows, columns).T
+        top = out.reshape(-1)
+        yield call(np.maximum, first, others[0], out=top)
+        for column in others[1:]:
+            yield call(np.maximum, top, column, out=top)
+    elif trailing and columns:
+        yield call(np.maximum.reduce, x.reshape(rows, columns), 1, None, out.reshape(-1))
+    else:
+        yield call(np.maximum.reduce, x, axes, None, out, True)
 
 
 def summed(x: Array, out: Array) -> Calls:

@@ -302,25 +302,27 @@ class Optimizer(ABC):
 
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
-        if self.steps and self.steps % self.flush_every == 0:
+        steps = self.steps
+        if steps and steps % self.flush_every == 0:
             for run in self._flushes:
                 run()
-        lr = self.current_lr = self.scheduled_lr(self.steps)
-        decay = self.scheduled_decay(self.steps)
-        self.steps += 1
+        lr = self._lr if self.schedule is None else self.scheduled_lr(steps)
+        decay = self.weight_decay if self.decay_schedule is None else self.scheduled_decay(steps)
+        self.current_lr = lr
+        self.steps = number = steps + 1
         if (lr, decay) != self._factors_of_constants:
             self._factors_of_constants = lr, decay
             for (factor, share), keep in self._keeps.items():
                 keep[()] = 1.0 - lr * factor * (decay * share)
         elif not self._formulas.timed:
             return
-        before = self.carried[(self.steps - 1) % 2].tolist() if self._carried else ()
+        before = self.carried[steps % 2].tolist() if self._carried else ()
         for factor, cells in self._cells:
-            numbers = self.numbers(lr * factor, self.steps, *self._hyper_values, *before)
+            numbers = self.numbers(lr * factor, number, *self._hyper_values, *before)
             for name, cell in cells:
                 cell[()] = numbers[name]
         if self._carried and self._constants:
-            self.carried[self.steps % 2] = [numbers[name] for name in self._carried]
+            self.carried[number % 2] = [numbers[name] for name in self._carried]
 
     @abstractmethod
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from mlpengine.formula import Expr
 
 def sqrt(x: Any) -> Any:
     """Return the square root."""
-    return root(x) if type(x) is float else formula.sqrt(x)
+    return formula.sqrt(x) if type(x) is Expr else root(x)
 
 
 def power(base: Any, exponent: Any) -> Any:

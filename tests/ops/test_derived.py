@@ -70,7 +70,7 @@ MEANINGS = {
     "softplus": lambda x: -special.log_expit(-x),
     "softplus_tail": lambda x: np.log1p(np.exp(-np.abs(x))),
     "normal_cdf": special.ndtr,
-    "expm1_below_0": np.expm1,
+    "expm1_below_0": lambda x, factor: np.expm1(x) * factor,
     "clip": np.clip,
     "where": np.where,
     "pow": np.power,
