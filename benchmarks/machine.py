@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from mlpengine.train.threads import cores
+
 PREFIXES = (
     *("ARMPL_", "ATEN_", "BLIS_", "DNNL_", "GOTO_", "KMP_", "MKL_", "NPY_DISABLE_", "NPY_ENABLE_"),
     *("NUMEXPR_", "NVPL_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCHINDUCTOR_", "VECLIB_", "XLA_"),
@@ -44,12 +46,6 @@ def processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    known = hasattr(os, "sched_getaffinity")
-    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 def kernels() -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mlpengine.spec import Array, Call, call
-from mlpengine.train.threads import usable_cores
+from mlpengine.train.threads import cpu_quota, usable_cores
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -77,7 +77,7 @@ class Ranks:
 
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
         usable = here.allgather(usable_cores())
-        share = len(set().union(*usable)) // len(usable)
+        share = int(min(len(set().union(*usable)), cpu_quota())) // len(usable)
         here.Free()
         return max(1, share)
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from math import inf
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -28,9 +30,50 @@ def usable_cores() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(usable_cores())
+def cores(root: Path = Path("/")) -> int:
+    """Return the number of cores that this process may use, whole ones of a CPU quota."""
+    return max(1, int(min(len(usable_cores()), cpu_quota(root))))
+
+
+def cpu_quota(root: Path = Path("/")) -> float:
+    """Return how many cores the control groups of this process allow, as containers set it.
+
+    It is the smallest quota of its group and of the groups above it: ``cpu.max`` in version 2 of
+    control groups, ``cpu.cfs_quota_us`` divided by ``cpu.cfs_period_us`` in version 1.  A group
+    that the container does not show counts by those above it.  Infinite without a quota.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return inf
+    quotas = [inf]
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        top = root / "sys/fs/cgroup"
+        if controllers:
+            if "cpu" not in controllers.split(","):
+                continue
+            top /= "cpu"
+        group = top if ".." in path else top / path.lstrip("/")
+        quotas += [
+            _quota(folder) for folder in (group, *group.parents) if folder.is_relative_to(top)
+        ]
+    return min(quotas)
+
+
+def _quota(group: Path) -> float:
+    """Return the quota of one control group, in cores."""
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
+        else:
+            quota, period = (
+                (group / f"cpu.cfs_{name}_us").read_text(encoding="ascii")
+                for name in ("quota", "period")
+            )
+        return int(quota) / int(period) if int(quota) > 0 else inf
+    except (OSError, ValueError, ZeroDivisionError):  # no quota, or "max"
+        return inf
 
 
 @contextmanager

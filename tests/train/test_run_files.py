@@ -150,7 +150,55 @@ def test_threads_are_pinned_and_set_back(monkeypatch):
 
 def test_cores_where_affinity_is_unknown(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert threads.cores() == (os.cpu_count() or 1)
+    assert len(threads.usable_cores()) == (os.cpu_count() or 1)
+
+
+CONTROL_GROUPS = {
+    "version 2": ("0::/job\n", {"job/cpu.max": "150000 100000\n"}, 1.5),
+    "a group above": (
+        "0::/job/one\n",
+        {"job/one/cpu.max": "max 100000\n", "job/cpu.max": "300000 100000\n"},
+        3,
+    ),
+    "its own root": ("0::/\n", {"cpu.max": "50000 100000\n"}, 0.5),
+    "another root": ("0::/../other\n", {"cpu.max": "200000 100000\n"}, 2),
+    "version 1": (
+        "4:memory:/job\n3:cpuacct,cpu:/job\n",
+        {
+            "cpu/job/cpu.cfs_quota_us": "400000\n",
+            "cpu/job/cpu.cfs_period_us": "100000\n",
+            "memory/job/cpu.max": "100000 100000\n",
+        },
+        4,
+    ),
+    "version 1 in a container": (
+        "3:cpu:/docker/name\n",
+        {"cpu/cpu.cfs_quota_us": "250000\n", "cpu/cpu.cfs_period_us": "100000\n"},
+        2.5,
+    ),
+    "version 1 without a quota": (
+        "3:cpu:/\n",
+        {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+        np.inf,
+    ),
+    "version 2 without a quota": ("0::/job\n", {"job/cpu.max": "max 100000\n"}, np.inf),
+    "unreadable": ("0::/job\n", {"job/cpu.max": "much\n"}, np.inf),
+    "no groups": (None, {}, np.inf),
+}
+"""What /proc/self/cgroup says, files below /sys/fs/cgroup, and the cores they allow."""
+
+
+@pytest.mark.parametrize("name", CONTROL_GROUPS)
+def test_a_cpu_quota_counts_as_cores(name, tmp_path, monkeypatch):
+    own, files, expected = CONTROL_GROUPS[name]
+    if own is not None:
+        files = {**{f"sys/fs/cgroup/{k}": v for k, v in files.items()}, "proc/self/cgroup": own}
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert threads.cpu_quota(tmp_path) == expected
+    monkeypatch.setattr(threads, "usable_cores", lambda: set(range(64)))
+    assert threads.cores(tmp_path) == min(64, max(1, int(min(expected, 64))))
 
 
 @pytest.fixture
