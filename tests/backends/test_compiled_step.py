@@ -114,9 +114,13 @@ def test_random_architectures_agree_with_numpy(sizes, batch, activation):
     compare(case)
 
 
+WIDE = StepCase("wide", (100, 200, 1024, 40), 72, "relu", clip=partial(PercentileClip, 40))
+"""Products of which threads divide the columns, and one that packs its rows."""
+
+
 @pytest.mark.parametrize(
     ("case", "threads"),
-    [(CASES[0], 3), (CASES[11], 2), *zip(CASES[-3:], (2, 3, 2), strict=True)],
+    [(CASES[0], 3), (CASES[11], 2), *zip(CASES[-3:], (2, 3, 2), strict=True), (WIDE, 3)],
     ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_threads_give_the_same_bits(case, threads, monkeypatch):
@@ -126,10 +130,14 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
     assert f"#define THREADS {threads}\n" in together.emit_c()
     x, y, weights = case.data(3 * case.batch)
     order = np.random.default_rng(0).permutation(3 * case.batch)
-    for step in (alone, together):
-        step.run_many(x, y, order, weights)
-    assert alone.mlp.params.flat.tobytes() == together.mlp.params.flat.tobytes()
-    assert alone.loss_value == together.loss_value
+    call = together.bound(case.batch).fused.call
+    # The caller alone, all threads, and as the pool chooses.
+    for call.threads, shared in ((1, {0}), (threads, {3}), (0, {0, 1, 2, 3})):
+        for step in (alone, together):
+            step.run_many(x, y, order, weights)
+        assert call.together in shared
+        assert alone.mlp.params.flat.tobytes() == together.mlp.params.flat.tobytes()
+        assert alone.loss_value == together.loss_value
     rows = order[: case.batch]
     values = [
         step(x[rows], y[rows], None if weights is None else weights[rows])

@@ -122,11 +122,48 @@ def test_threads_start_all_or_none(monkeypatch, tmp_path, many_threads):
     assert thread_count() == before + 3
 
 
+TICKING_CLOCK = """\
+#define _GNU_SOURCE
+#include <stdatomic.h>
+#include <time.h>
+static atomic_long ticks;
+static int ticking_clock(clockid_t clock, struct timespec *time) {
+  const long now = 1000 * atomic_fetch_add(&ticks, 1);
+  (void)clock;
+  *time = (struct timespec){now / 1000000000, now % 1000000000};
+  return 0;
+}
+#define clock_gettime ticking_clock
+"""
+"""Time passes only where it is read, as each barrier does that has to wait."""
+
+
+def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
+    monkeypatch, tmp_path, many_threads
+):
+    (tmp_path / "clock.h").write_text(TICKING_CLOCK)
+    monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
+    alone, step = CASE.step("compiled"), CASE.step("compiled", threads=2)
+    call = step.bound(64).fused.call
+    x, y, _ = CASE.data(64)
+    order, together = np.tile(np.arange(64), 3), []
+    for _ in range(500):
+        alone.run_many(x, y, order)
+        step.run_many(x, y, order)
+        together.append(call.together)
+    assert together[0] == 1  # the first step, before the caller alone was measured
+    assert sum(together[1:]) > 0  # and later trials
+    assert sum(together) < 3 * len(together) / 2
+    assert step.mlp.params.flat.tobytes() == alone.mlp.params.flat.tobytes()
+
+
 def test_threads_end_with_the_step(many_threads):
     x, y, _ = CASE.data(64)
     before = thread_count()
     for _ in range(4):
         step, twin = (CASE.step("compiled", threads=3) for _ in range(2))
+        step.bound(64).fused.call.threads = 3  # not 1, as the pool may choose
+        twin.bound(64).fused.call.threads = 3
         step(x, y)
         assert thread_count() == before + 2
         del step

@@ -6,28 +6,27 @@
 #define UNIT_CLIP 2
 
 /* The norm of the gradients; all threads take part. */
-static double gradient_norm(struct call *call, const long thread) {
+static double gradient_norm(struct call *call, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   (void)table, (void)workspace;
   const real *restrict grads = GRADS;
   double *restrict chunk_sums = CHUNK_SUMS;
-  for (long c = thread; c * CHUNK < PARAMETERS; c += THREADS)
+  EACH_RANGE(first, last) for (long c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
     chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
-  barrier();
-  return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM);
+  barrier(part);
+  return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM, part);
 }
 
 #if CLIP == NORM_CLIP
-/* Multiply the gradients first to last by min(1, limit / (norm + 1e-6)); return the norm after. */
-static double clip_gradients(struct call *call, const double norm, const long thread,
-                             const long first, const long last) {
+/* Multiply the gradients by min(1, limit / (norm + 1e-6)); return the norm after it. */
+static double clip_gradients(struct call *call, const double norm, const struct part part) {
   void *const *table = call->table;
-  (void)table, (void)thread;
+  (void)table, (void)part;
   const double limit = call->clip[0];
   if (norm + 1e-6 <= limit) return norm;
   const double factor = limit / (norm + 1e-6);
-  scale(GRADS, (real)factor, first, last);
+  EACH_RANGE(first, last) scale(GRADS, (real)factor, first, last);
   return norm * factor;
 }
 
@@ -64,30 +63,27 @@ UNFUSED static double next_limit(struct call *call, const double norm) {
   return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
 }
 
-static double clip_gradients(struct call *call, const double norm, const long thread,
-                             const long first, const long last) {
+static double clip_gradients(struct call *call, const double norm, const struct part part) {
   void *const *table = call->table;
   (void)table;
-  if (thread == 0) call->limit = next_limit(call, norm);
-  barrier();
+  if (part.index == 0) call->limit = next_limit(call, norm);
+  barrier(part);
   const double limit = call->limit;
   if (norm <= limit) return norm;
-  scale(GRADS, (real)(limit / norm), first, last);
+  EACH_RANGE(first, last) scale(GRADS, (real)(limit / norm), first, last);
   return norm * (limit / norm);
 }
 
 #else
 /* Multiply the gradient of each unit by min(1, ratio max(norm(w), eps) / norm(g)).  Squares of
    large gradients would overflow. */
-static double clip_gradients(struct call *call, const double norm, const long thread,
-                             const long first, const long last) {
+static double clip_gradients(struct call *call, const double norm, const struct part part) {
   void *const *table = call->table;
-  (void)first, (void)last;
   const double ratio = call->clip[0], eps = call->clip[1];
   const int large = !(norm < sqrt(LARGEST_SUM) / 2);
   const int64_t *units = CLIP_UNITS; /* for each view its start, its units and their length */
   for (long v = 0; v < CLIP_UNITS_LENGTH / 3; v++, units += 3)
-    for (long u = thread; u < units[1]; u += THREADS) {
+    for (long u = FIRST(units[1]), end = LAST(units[1]); u < end; u++) {
       const long n = units[2], at = units[0] + u * n;
       real *restrict g = GRADS + at;
       const real *restrict w = PARAMS + at;
@@ -96,7 +92,7 @@ static double clip_gradients(struct call *call, const double norm, const long th
       const double factor = ratio * MAX(eps, weights) / MAX(sqrt(TINY), gradient);
       if (factor < 1) scale(g, (real)factor, 0, n);
     }
-  barrier();
-  return gradient_norm(call, thread);
+  barrier(part);
+  return gradient_norm(call, part);
 }
 #endif

@@ -5,6 +5,7 @@ Threads divide the work of a phase and synchronize after it; the sums do not dep
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -66,6 +67,9 @@ class Emitter:
     Attributes:
         functions: in the order of their calls within a phase.
         chunk: number of rows that are processed together.
+
+    Threads divide the rows of the batch or, where it has fewer numbers than the weights, the
+    columns of the products, so that each reads, packs and updates its own weights only.
     """
 
     layout: Layout
@@ -119,10 +123,19 @@ class Emitter:
         rows = min(self.batch, CHUNK_BYTES // row_bytes)
         return max(rows, self.layout.target.tile_rows(rows))
 
+    @cached_property
+    def _by_columns(self) -> bool:
+        """Whether threads divide the columns of wide products."""
+        products = [k for k in self.kernels if isinstance(k, Product) and k.form == "forward"]
+        weights = sum(k.columns * k.depth for k in products)
+        numbers = sum(v.columns for v in self.values if v.rows == self.batch and v.stored)
+        whole = self.threads > 1 and self.chunk >= self.batch
+        return whole and weights >= self.batch * numbers
+
     def slices(self, count: int) -> list[int]:
-        """Return the different lengths of the threads' shares of `count` things."""
+        """Return the different lengths of the shares of `count` things, of one thread or of all."""
         bounds = [count * t // self.threads for t in range(self.threads + 1)]
-        return sorted({b - a for a, b in pairwise(bounds)})
+        return sorted({count, *(b - a for a, b in pairwise(bounds))})
 
     def _row_slices(self) -> list[int]:
         last = self.batch % self.chunk
@@ -206,7 +219,10 @@ class Emitter:
         reduce = kernel.form == "weight_gradient"
         turned = self._turned(kernel, name) if reduce else None
         product = turned or kernel
-        often = self.chunk < self.batch or self.threads > MAX_THREADS_TO_PACK
+        panels = -(-product.columns // (2 * self.layout.lanes))
+        by_columns = self._by_columns and not reduce and panels >= self.threads
+        each_packs = self.threads <= MAX_THREADS_TO_PACK or by_columns
+        often = self.chunk < self.batch or not each_packs
         tiling = choose_tiling(product, self.layout, min(product.depth, self.chunk), often=often)
         panel = f"{name}_panels"
         buffers = [product.a.name]
@@ -216,11 +232,18 @@ class Emitter:
         else:
             buffers.append(product.b.name)
         if tiling.pack_rows:
-            self.layout.reserve(f"{name}_rows", product.rows * tiling.depth_block)
+            copies = self.threads if by_columns else 1
+            self.layout.reserve(f"{name}_rows", product.rows * tiling.depth_block * copies)
             buffers.append(f"{name}_rows")
         tile = tile_function(product, tiling, name, self.layout)
         slices = self.slices(product.rows) if reduce else self._row_slices()
-        body = [*product_statements(product, tiling, name, panel, self.layout, slices)]
+        if by_columns:
+            slices = [product.rows]
+        body = [
+            *product_statements(
+                product, tiling, name, panel, self.layout, slices, by_columns=by_columns
+            )
+        ]
         if turned is not None:
             ld = self.layout.stride(turned.c)
             move = f"{kernel.c.name}[j * {kernel.columns} + i] = {turned.c.name}[i * {ld} + j];"
@@ -228,7 +251,23 @@ class Emitter:
             buffers += [kernel.c.name, turned.c.name]
         text = "; ".join([kernel.text, *(m.text for m in kernel.epilogue)])
         phase: Phase = "reduce" if reduce else "rows"
-        self._add(name, phase, product.rows, text, body, buffers, tile)
+        if not by_columns:
+            self._add(name, phase, product.rows, text, body, buffers, tile)
+            return
+        parameters = "const struct part part, const long first, const long last"
+        self.functions.append(
+            Function(
+                name,
+                phase,
+                buffers,
+                ["(void)part;", *body],
+                text,
+                parameters,
+                count=panels,
+                tile=tile,
+                by_columns=True,
+            )
+        )
 
     def _turned(self, kernel: Product, name: str) -> Product | None:
         """Return the product of a narrow weight gradient's transpose, whose vectors are full."""

@@ -58,6 +58,8 @@ class Call(ctypes.Structure):
         ("steps", ctypes.c_int64),
         ("status", ctypes.c_int64),
         ("clips", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+        ("together", ctypes.c_int64),
         ("lr", ctypes.c_double),
         ("weight_decay", ctypes.c_double),
         ("clip", ctypes.c_double * 2),
@@ -100,11 +102,12 @@ class Executor:
         if update is not None:
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
         call.memory = table, workspace, source.arrays
-        run, pointer = library.mlpengine_run, ctypes.pointer(call)
-        run.argtypes, run.restype = [ctypes.POINTER(Call)], ctypes.c_long
+        run, pointer = library.mlpengine_run, ctypes.c_void_p(ctypes.addressof(call))
+        run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_long
+        pointer.call = call  # type: ignore[attr-defined]  # what it points to
 
         def step() -> int:
-            status = int(run(pointer))
+            status: int = run(pointer)
             if status == NO_THREADS:
                 raise CompileError(
                     "compiled program: the system must start its threads (use threads=1)"

@@ -26,7 +26,8 @@ static double careful_norm(const real *x, long n) {
 }
 
 /* The norm from the chunks' sums.  In a sum below `limit` squares may have underflowed. */
-static double norm_of(const real *x, long n, const double *sums, double limit) {
+static double norm_of(const real *x, long n, const double *sums, double limit,
+                      const struct part part) {
   double total = 0, smallest = HUGE_VAL;
   for (long c = 0; c * CHUNK < n; c++) {
     total += sums[c];
@@ -34,7 +35,7 @@ static double norm_of(const real *x, long n, const double *sums, double limit) {
   }
   if (total < LARGEST_SUM && smallest > limit) return sqrt(total);
   const double norm = careful_norm(x, n);
-  barrier(); /* no thread may scale x while another reads it; all threads take this branch */
+  barrier(part); /* no thread may scale x while another reads it; all threads take this branch */
   return norm;
 }
 

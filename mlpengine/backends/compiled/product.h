@@ -125,6 +125,3 @@ INLINE void copy_vectors(real *restrict to, const real *restrict from, const lon
 }
 
 #define EACH UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < wide; v++)
-
-/* The start and the end of this thread's share of n things, as two arguments. */
-#define SHARE(n) (n) * thread / THREADS, (n) * (thread + 1) / THREADS

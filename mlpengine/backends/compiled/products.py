@@ -83,9 +83,16 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
 
 
 def product_statements(
-    product: Product, tiling: Tiling, name: str, panel: str, layout: Layout, slices: list[int]
+    product: Product,
+    tiling: Tiling,
+    name: str,
+    panel: str,
+    layout: Layout,
+    slices: list[int],
+    *,
+    by_columns: bool = False,
 ) -> Sequence[Statement]:
-    """Return the loops over the tiles of rows `first` to `last` of c.
+    """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
 
     `slices` are the numbers of rows with which the program calls them.
     """
@@ -96,7 +103,8 @@ def product_statements(
     rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
     body: list[Statement] = []
     if tiling.pack_rows:
-        rows_at = f"{name}_rows + i * {tiling.depth_block}"
+        own = f" + part.index * {product.rows * tiling.depth_block}" if by_columns else ""
+        rows_at = f"{name}_rows{own} + i * {tiling.depth_block}"
         copy = Loop("r", 0, "h", [f"tile[(k - k0) * h + r] = {entry};"])
         pack: list[Statement] = [f"real *restrict tile = {rows_at};", Loop("k", "k0", "k1", [copy])]
         body.append(_tiles(pack, tiling))
@@ -105,6 +113,8 @@ def product_statements(
         columns_at = f"{product.b.name} + j"
     elif not tiling.ahead:
         columns_at = "panel"
+    start: str | int
+    stop: str | int
     for wide, start, stop, part in _spans(product, layout):
         packs = [pack_panel(product, tiling, layout, wide)] if columns_at == "panel" else []
         operands = f"i, j, k0, k1, {rows_at}, {columns_at}"
@@ -113,14 +123,17 @@ def product_statements(
             for h in sorted(used, reverse=True)
         ]
         tiles: list[Statement] = [*packs, _tiles([Switch("h", cases)], tiling)]
+        if by_columns:
+            start, stop = f"MAX({start}, first * WIDE * LANES)", f"MIN({stop}, last * WIDE * LANES)"
         body.append(Loop("j", start, stop, tiles, step=wide * layout.lanes))
     begin, end = ("begin", "end") if across else (0, product.depth)
+    top, bottom = (0, product.rows) if by_columns else ("first", "last")
     block = f"base + {tiling.row_block}"
     blocks = Loop(
         "base",
-        "first",
-        "last",
-        [f"const long stop = MIN({block}, last);", *body],
+        top,
+        bottom,
+        [f"const long stop = MIN({block}, {bottom});", *body],
         step=tiling.row_block,
     )
     passes = Loop(

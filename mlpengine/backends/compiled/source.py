@@ -8,13 +8,14 @@ from math import prod
 import numpy as np
 
 from mlpengine.backends.compiled.emitter import Emitter, useful_threads
-from mlpengine.backends.compiled.kernels import Draw, Kernel
+from mlpengine.backends.compiled.kernels import Draw, Kernel, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Phase, print_function
 from mlpengine.backends.compiled.target import MANY_ROWS, Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
+from mlpengine.buffers import address_of
 from mlpengine.spec import Array
 
 CHUNK = 8192
@@ -83,6 +84,7 @@ def make_source(
         f"#define BATCH {batch}L",
         f"#define CHUNK_ROWS {emitter.chunk}L",
         *_step_defines(layout, update, clipping, dtype, gathered),
+        *_ranges(lowered.kernels, grads, threads),
         *map(_header, _headers(layout, threads, lowered.kernels, update)),
         *([_header("gather")] if gathered else []),
         *_printed(functions, layout),
@@ -141,6 +143,29 @@ def _step_defines(
             yield f"#define {name.upper()}_LENGTH {array.size}L"
 
 
+def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
+    """Yield the parts of the parameter vector that update.h requires.
+
+    A thread updates the weights whose gradients it has computed, and which it reads in the next
+    step, so that they stay in the cache of its core.
+    """
+    if grads is None:
+        return
+    ranges, end = [], 0
+    weights = {
+        (address_of(k.c.array) - address_of(grads)) // grads.itemsize: k.c
+        for k in kernels
+        if threads > 1 and isinstance(k, Product) and k.form == "weight_gradient"
+    }
+    for start, c in sorted(weights.items(), key=lambda item: item[0]):
+        if end <= start <= grads.size - c.array.size:
+            ranges += [(end, start - end, 1), (start, c.rows, c.columns)]
+            end = start + c.array.size
+    ranges.append((end, grads.size - end, 1))
+    parts = ", ".join(f"{{{start}, {n}, {length}}}" for start, n, length in ranges if n)
+    yield f"static const long RANGES[][3] = {{{parts or '{0, 0, 1}'}}};"
+
+
 def _headers(
     layout: Layout, threads: int, kernels: Sequence[Kernel], update: Update | None
 ) -> Iterator[str]:
@@ -150,7 +175,7 @@ def _headers(
         yield "philox"
     yield from ("step_loop", "thread_pool" if threads > 1 else "single_thread", "norm")
     if update is not None:
-        yield "clip"
+        yield from ("update", "clip")
 
 
 def _header(name: str) -> str:
@@ -160,11 +185,15 @@ def _header(name: str) -> str:
 def _phase(functions: Sequence[Function], phase: Phase) -> Function:
     """Return the function that calls all functions of a phase."""
     parameters = {
-        "prepare": "const long thread",
-        "rows": "const long first, const long last",
-        "reduce": "const long thread, const long begin, const long end",
+        "prepare": "const struct part part",
+        "rows": "const struct part part, const long first, const long last",
+        "reduce": "const struct part part, const long begin, const long end",
     }[phase]
-    calls = [function.call for function in functions if function.phase == phase]
+    called = [function for function in functions if function.phase == phase]
+    calls = [function.call for function in called]
+    for i in reversed(range(1, len(called))):  # what one divides by columns, others read whole
+        if phase == "rows" and (called[i].by_columns or called[i - 1].by_columns):
+            calls.insert(i, "barrier(part);")
     text = {
         "prepare": "What is packed once a step, before the rows",
         "rows": "Forward, loss and backward of some rows",

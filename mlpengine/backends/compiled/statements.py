@@ -92,6 +92,7 @@ class Function:
         parameters: of the C function, beside `MEMORY`.
         count: number of things that threads divide in ``prepare`` and ``reduce``.
         tile: a function that only this one calls.
+        by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Function:
     parameters: str = "const long first, const long last"
     count: int = 0
     tile: "Function | None" = None
+    by_columns: bool = False
     qualifiers: str = "static"
 
     @property
@@ -112,10 +114,12 @@ class Function:
     @property
     def call(self) -> str:
         """The statement that calls it in its phase."""
-        if self.phase == "rows":
+        if self.phase == "rows" and not self.by_columns:
             return f"{self.name}(table, workspace, first, last);"
+        part = "part, " if self.by_columns else ""
         more = ", begin, end" if self.phase == "reduce" else ""
-        return f"{self.name}(table, workspace, SHARE({self.count}){more});"
+        share = f"FIRST({self.count}), LAST({self.count})"
+        return f"{self.name}(table, workspace, {part}{share}{more});"
 
 
 def print_function(function: Function, declarations: Iterable[str]) -> str:

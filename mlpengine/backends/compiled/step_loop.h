@@ -14,6 +14,8 @@ struct call {
   int64_t steps;        /* updates that the optimizer has made */
   int64_t status;       /* of the last step */
   int64_t clips;        /* finished steps whose gradients were clipped */
+  int64_t threads;      /* 1 for steps of the caller alone, more for all threads, 0 to choose */
+  int64_t together;     /* finished steps of all threads */
   double lr, weight_decay;
   double clip[2];       /* settings of the clipping */
   double limit;         /* of the percentile clipping in this step */
@@ -25,29 +27,36 @@ struct call {
 
 enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM }; /* status of a step */
 
-static void barrier(void);
-static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
-                 const double decay, const long thread);
+/* The part of one thread: number `index` of `count` threads.  The sums do not depend on it. */
+struct part {
+  long index, count;
+};
 
-/* The work of one thread in a call.  All threads compute the same status, and no worker reads the
-   call after the last barrier, because the caller may then change it. */
-static void work(struct call *call, const long thread) {
-  const int64_t count = call->count, before = call->steps;
-  int64_t done = 0;
+static void barrier(const struct part part); /* waits until all threads of a step arrive */
+static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
+                 const double decay, const struct part part);
+
+/* The work of one thread in the next steps of a call, up to step number `end`.  All threads compute
+   the same status, and no worker reads the call after the last barrier, because the caller may then
+   change it. */
+static void work(struct call *call, const int64_t end, const struct part part) {
+  int64_t done = call->done;
+  const int64_t before = call->steps - done;
   long status = FINISHED;
-  while (done < count && !status) {
+  while (done < end && !status) {
     const int64_t *order = call->order ? call->order + done * BATCH : NULL;
     const double lr = call->rates ? call->rates[done] : call->lr;
     const double decay = call->decays ? call->decays[done] : call->weight_decay;
-    status = step(call, order, before + done + 1, lr, decay, thread);
-    if (thread == 0 && call->losses) {
+    status = step(call, order, before + done + 1, lr, decay, part);
+    if (part.index == 0 && call->losses) {
       call->losses[done] = call->loss;
       call->norms[done] = call->norm;
     }
-    barrier();
+    barrier(part);
     done += !status;
   }
-  if (thread) return;
+  if (part.index) return;
+  if (part.count > 1) call->together += done - call->done;
   call->done = done;
   call->steps = before + done;
   call->status = status;

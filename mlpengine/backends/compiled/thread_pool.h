@@ -1,25 +1,37 @@
 /* A pool of THREADS threads, including the caller.  The workers start with the first step and end
    with the last user of the program; barriers synchronize all threads within a step.  A waiting
-   thread spins for a few microseconds and then sleeps, because a thread that spins on the core of
-   another one delays it by a time slice. */
+   thread spins for some microseconds and then sleeps, because a thread that spins on the core of
+   another one delays it by a time slice.  On a busy machine each barrier may wait for a thread that
+   has no core, so the pool measures its steps, and makes them on the caller alone while that is
+   faster. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
-#define SPINS 4000
+#define SPIN_NANOSECONDS 50000
+#define BURST_NANOSECONDS 1000000 /* steps between two choices of the number of threads */
+#define MIN_PATIENCE 8  /* the number that is not in use is tried again after so many times the */
+#define MAX_PATIENCE 64 /* duration of the last trial, which thus takes at most an eighth to a 64th */
+#define FIRST(n) ((n) * part.index / part.count)
+#define LAST(n) ((n) * (part.index + 1) / part.count)
 
 static struct {
   pthread_mutex_t busy, lock;
   pthread_cond_t moved;
   atomic_int arrived, round, sleepers, stopping, users;
   struct call *call;
+  int64_t end;                /* the step up to which the threads work */
+  int alone, is_trial;        /* whether the next steps are the caller's alone; the first burst so */
+  int64_t patience, retry;    /* when the next trial is due */
+  double nanoseconds[2];      /* of a step of all threads, and of the caller alone; 0 if unknown */
   pthread_t workers[THREADS]; /* the caller is number 0 */
   int started;                /* how many workers run */
   int forkable;               /* whether forks are handled */
   int core;                   /* excluded from the workers' affinity */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
-          .moved = PTHREAD_COND_INITIALIZER};
+          .moved = PTHREAD_COND_INITIALIZER, .patience = MIN_PATIENCE};
 
 INLINE void cpu_relax(void) {
 #if defined(__SSE2__)
@@ -33,8 +45,14 @@ INLINE int has_passed(const int round) {
   return atomic_load(&pool.round) != round || atomic_load(&pool.stopping);
 }
 
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
 /* Wait until every thread of the pool has arrived, or the pool stops. */
-static void barrier(void) {
+static void meet(void) {
   const int round = atomic_load(&pool.round);
   if (atomic_fetch_add(&pool.arrived, 1) == THREADS - 1) {
     atomic_store(&pool.arrived, 0);
@@ -46,10 +64,13 @@ static void barrier(void) {
     }
     return;
   }
-  for (int i = 0; i < SPINS; i++) {
-    if (has_passed(round)) return;
-    cpu_relax();
-  }
+  const int64_t limit = now() + SPIN_NANOSECONDS;
+  do {
+    for (int i = 0; i < 16; i++) {
+      if (has_passed(round)) return;
+      cpu_relax();
+    }
+  } while (now() < limit);
   pthread_mutex_lock(&pool.lock);
   atomic_fetch_add(&pool.sleepers, 1);
   while (!has_passed(round)) pthread_cond_wait(&pool.moved, &pool.lock);
@@ -57,12 +78,16 @@ static void barrier(void) {
   pthread_mutex_unlock(&pool.lock);
 }
 
+static void barrier(const struct part part) {
+  if (part.count > 1) meet();
+}
+
 static void *worker_main(void *number) {
   flush_denormals();
   for (;;) {
-    barrier();
+    meet();
     if (atomic_load(&pool.stopping)) return NULL;
-    work(pool.call, (long)(intptr_t)number);
+    work(pool.call, pool.end, (struct part){(long)(intptr_t)number, THREADS});
   }
 }
 
@@ -126,19 +151,44 @@ static void set_affinity(void) {
 #endif
 }
 
-/* Run a call on all threads.  Each step ends with a barrier, after which no worker uses the call; a
-   call without steps does not wake the workers. */
+/* After `steps` steps in `spent` nanoseconds, choose whether the next ones are the caller's alone. */
+static void choose(const int64_t steps, const int64_t spent) {
+  double *mine = &pool.nanoseconds[pool.alone];
+  const double other = pool.nanoseconds[!pool.alone], each = (double)spent / (double)steps;
+  const int was_trial = pool.is_trial;
+  *mine = was_trial || !*mine ? each : *mine + (each - *mine) / 8;
+  const int is_slower = other > 0 && *mine > other;
+  const int64_t time = now();
+  if (was_trial) {
+    pool.patience = is_slower ? MIN(2 * pool.patience, MAX_PATIENCE) : MIN_PATIENCE;
+    pool.retry = time + pool.patience * spent;
+  }
+  pool.is_trial = !was_trial && (is_slower || time >= pool.retry);
+  if (pool.is_trial || (was_trial && is_slower)) pool.alone = !pool.alone;
+}
+
+/* Run a call in bursts of steps, on all threads or on the caller alone.  Each step of all threads
+   ends with a barrier, after which no worker uses the call; without steps no worker wakes. */
 static void run(struct call *call) {
-  if (call->count > 0 && !start_workers()) {
-    call->status = NO_THREADS;
-    return;
+  while (call->done < call->count && !call->status) {
+    const int alone = call->threads ? call->threads == 1 : pool.alone;
+    const int64_t start = now(), before = call->done;
+    const double known = pool.nanoseconds[alone];
+    const int64_t burst = known > 0 ? MAX(1, (int64_t)(BURST_NANOSECONDS / known)) : 1;
+    const int64_t end = call->threads ? call->count : MIN(before + burst, call->count);
+    if (!alone) {
+      if (!start_workers()) {
+        call->status = NO_THREADS;
+        return;
+      }
+      set_affinity();
+      pool.call = call;
+      pool.end = end;
+      meet();
+    }
+    work(call, end, (struct part){0, alone ? 1 : THREADS});
+    if (!call->threads && call->done > before) choose(call->done - before, now() - start);
   }
-  if (call->count > 0) {
-    set_affinity();
-    pool.call = call;
-    barrier();
-  }
-  work(call, 0);
 }
 
 static void enter(void) { pthread_mutex_lock(&pool.busy); }

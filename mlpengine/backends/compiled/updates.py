@@ -112,31 +112,23 @@ def _statements(update: Update, itemsize: int) -> Sequence[str]:
 
 def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
     """Return what keeps the vectors out of the denormal range."""
-    lines = []
+    limit = c_number(update.threshold, itemsize)
+    lines = ["(void)first, (void)last;"]
     for name in update.moments:
-        at = f"moment_{name}[i]"
         if name in update.floors:
             lowest = c_number(update.floors[name], itemsize)
-            lines.append(f"{at} = {at} < {lowest} ? {lowest} : {at};")
+            lines.append(f"raise_to(moment_{name}, {lowest}, first, last);")
         else:
-            lines.append(_zero_small(at, update, itemsize))
-    loops = [Loop("i", "first", "last", [line]) for line in lines]
+            lines.append(f"zero_small(moment_{name}, {limit}, first, last);")
     if _decays(update):
-        small = [_zero_small("params[i]", update, itemsize)]
-        loops += [
-            Loop("i", f"MAX({run.start}, first)", f"MIN({run.stop}, last)", small)
-            for run in update.runs
-        ]
-    return ["(void)first, (void)last;", *loops]
+        for run in update.runs:
+            span = f"MAX({run.start}, first), MIN({run.stop}, last)"
+            lines.append(f"zero_small(params, {limit}, {span});")
+    return lines
 
 
 def _decays(update: Update) -> bool:
     return bool(update.decayed)
-
-
-def _zero_small(at: str, update: Update, itemsize: int) -> str:
-    limit = c_number(update.threshold, itemsize)
-    return f"{at} = {at} < {limit} && {at} > -{limit} ? 0 : {at};"
 
 
 def _vector(

@@ -1,0 +1,18 @@
+/* What every optimizer's update shares; its formulas are in the function that follows.  Defined
+   before this: RANGES, parts of the parameter vector that threads divide, each with its start, its
+   number of units and their length. */
+#define EACH_RANGE(from, to)                                                                   \
+  for (long range = 0; range < (long)(sizeof RANGES / sizeof *RANGES); range++)                \
+    for (long from = RANGES[range][0] + FIRST(RANGES[range][1]) * RANGES[range][2],            \
+              to = RANGES[range][0] + LAST(RANGES[range][1]) * RANGES[range][2], once = 1;     \
+         once; once = 0)
+
+/* Set the entries first to last that are smaller than `limit` in size to zero. */
+INLINE void zero_small(real *restrict x, const real limit, const long first, const long last) {
+  for (long i = first; i < last; i++) x[i] = x[i] < limit && x[i] > -limit ? 0 : x[i];
+}
+
+/* Raise the entries first to last to `lowest`. */
+INLINE void raise_to(real *restrict x, const real lowest, const long first, const long last) {
+  for (long i = first; i < last; i++) x[i] = x[i] < lowest ? lowest : x[i];
+}
