@@ -12,7 +12,7 @@ from mlpengine.formula.pieces import BLOCK, constant
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._op import GradOp
-from mlpengine.spec import Array, Calls, Slots, Spec, call
+from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 SHORT = 8
 """Length up to which a row's maximum is computed column by column, in many rows."""
@@ -181,14 +181,17 @@ class LogSumExp(Reduction, name="logsumexp"):
         y, total, logs = (self.kept(v, x) for v in (out, total, logs))
         largest, values = float(np.finfo(x.dtype).max), y.reshape(-1)
         maximum = [*_largest(x, self.axes(x), y)]
-        logarithm = (
+        logarithm: tuple[Call, ...] = (
             call(np.subtract, x, y, terms),
             call(np.exp, terms, terms),
             *summed(terms, total),
             call(np.log, total, logs),
             call(np.add, y, logs, y),
         )
-        bounded = [*maximum, call(y.clip, constant(-largest, x), constant(largest, x), y)]
+        bounded: list[Call] = [
+            *maximum,
+            call(y.clip, constant(-largest, x), constant(largest, x), y),
+        ]
         total_of = values.item if values.size == 1 else call(values.dot, values)
 
         def repeat_bounded() -> None:
