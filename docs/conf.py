@@ -32,6 +32,7 @@ napoleon_use_ivar = True
 html_theme = "furo"
 html_title = f"mlpengine {version}"
 html_copy_source = False
+html_search_scorer = str(Path(__file__).parent / "search_scorer.js")
 
 
 HEADING = re.compile(r"(\s*)(Shapes|Dtype|Units|Backward|Raises|Source): (.*)")
@@ -70,7 +71,17 @@ def escaped(line: str) -> str:
     return bullet[0] + "`".join(parts)
 
 
+TITLED = re.compile(r'^```(\w+) title="([^"]+)"$', re.MULTILINE)
+"""The first line of a block that `snippets` writes to a file."""
+
+
+def name_files(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Show the name of the file above a block that is to be saved."""
+    source[0] = TITLED.sub(r"```{code-block} \1\n:caption: \2\n", source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Write the pages that follow from the code before they are read."""
+    app.connect("source-read", name_files)
     app.connect("autodoc-process-docstring", to_rst, priority=400)
     app.connect("builder-inited", lambda app: reference_pages.write(Path(app.srcdir) / "reference"))

@@ -25,6 +25,13 @@ MODULES = {
 """Public modules and what they contain."""
 
 
+COMMAND_LINE = (
+    "What `mlpengine COMMAND --help` prints, command by command. Results go to stdout, progress "
+    "and messages to stderr. Every command that has a result prints it as one line of JSON with "
+    "`--json`, and the [exit codes](exit-codes.md) tell what happened."
+)
+
+
 def write(directory: Path) -> None:
     """Write the generated pages into a directory."""
     directory.mkdir(exist_ok=True)
@@ -39,7 +46,7 @@ def commands() -> str:
     """Return the page of the command line: the help of every command."""
     from mlpengine_cli.main import COMMANDS, group
 
-    parts = ["# The command line", "What `mlpengine COMMAND --help` prints, command by command."]
+    parts = ["# The command line", COMMAND_LINE]
     with click.Context(group, info_name="mlpengine", max_content_width=100) as context:
         parts += ["## mlpengine", fenced(group.get_help(context), "text")]
         for name in COMMANDS:
@@ -56,49 +63,72 @@ def config() -> str:
     from mlpengine.config import json_schema
 
     schema = json_schema()
+    definitions = schema["$defs"]
     parts = [
         "# The config",
         "A config is a YAML file with these sections. Every key has a default unless the table "
         "says *required*; a key that is not listed here is an error that names its line and the "
-        "nearest valid name. `mlpengine schema` prints the same as JSON Schema for editors.",
-        table("the file", schema),
+        "nearest valid name, and all errors are reported in one go. `mlpengine schema` prints the "
+        "same as JSON Schema for editors.",
+        table("the file", schema, definitions),
     ]
-    for name, definition in sorted(schema["$defs"].items()):
+    for name, definition in sorted(definitions.items()):
         if definition.get("properties"):
-            parts += [f"## {name}", definition.get("description", ""), table(name, definition)]
+            text = definition.get("description", "")
+            parts += [f"## {name}", text, table(name, definition, definitions)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(name: str, definition: dict[str, Any]) -> str:
+def table(name: str, definition: dict[str, Any], definitions: dict[str, Any]) -> str:
     """Return the keys of one section as a table."""
     required = set(definition.get("required", ()))
-    lines = [f"| key of {name} | type | default | meaning |", "| --- | --- | --- | --- |"]
+    lines = [f"| key of {name} | meaning | type | default |", "| --- | --- | --- | --- |"]
     for key, entry in definition.get("properties", {}).items():
-        default = "*required*" if key in required else f"`{json.dumps(entry.get('default'))}`"
-        cells = [f"`{key}`", kind(entry), default, entry.get("description", "")]
+        default = "*required*" if key in required else default_of(entry)
+        cells = [f"`{key}`", entry.get("description", ""), kind(entry, definitions), default]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
 
-def kind(entry: dict[str, Any]) -> str:
+def default_of(entry: dict[str, Any]) -> str:
+    """Return a default as it would stand in a config; of a section, its name if it has one."""
+    value = entry.get("default")
+    if isinstance(value, dict) and value:
+        return f"`{value['name']}`" if "name" in value else "its defaults"
+    return f"`{json.dumps(value)}`"
+
+
+def kind(entry: dict[str, Any], definitions: dict[str, Any]) -> str:
     """Return a type and its limits in words."""
+    return " or ".join(kinds(entry, definitions))
+
+
+def kinds(entry: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
+    """Return the types that a key may have; the name of a section that can be linked is a link."""
     if "$ref" in entry:
         name = entry["$ref"].rsplit("/", 1)[1]
-        return f"[{name}](#{name.lower()})"
+        own = definitions[name].get("properties", {}).get("name", {}).get("const")
+        return [f"[{f'`{json.dumps(own)}`' if own else name}](#{name.lower()})"]
     for key in ("anyOf", "oneOf"):
         if key in entry:
-            return " or ".join(dict.fromkeys(map(kind, entry[key])))
-    if "const" in entry:
-        return f"`{json.dumps(entry['const'])}`"
-    if "enum" in entry:
-        return " or ".join(f"`{json.dumps(value)}`" for value in entry["enum"])
+            texts = dict.fromkeys(t for one in entry[key] for t in kinds(one, definitions))
+            linked = {text[1:].partition("]")[0] for text in texts if text.startswith("[")}
+            return [text for text in texts if text not in linked]
+    if "const" in entry or "enum" in entry:
+        values = [entry["const"]] if "const" in entry else entry["enum"]
+        return [f"`{json.dumps(value)}`" for value in values]
     name = str(entry.get("type", "any"))
     if name == "array":
-        return f"list of {kind(entry.get('items', {}))}"
+        return [f"list of {kind(entry.get('items', {}), definitions)}"]
     signs = {"minimum": "at least", "maximum": "at most"}
     signs |= {"exclusiveMinimum": "above", "exclusiveMaximum": "below"}
-    limits = [f"{text} {entry[key]}" for key, text in signs.items() if key in entry]
-    return ", ".join([name, *limits])
+    limits = [f"{text} {limit(entry[key])}" for key, text in signs.items() if key in entry]
+    return [", ".join([name, *limits])]
+
+
+def limit(value: float) -> str:
+    """Return a limit as people write it."""
+    return "2^63" if value == 2**63 else f"{value:,}"
 
 
 def python() -> str:

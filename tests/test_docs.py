@@ -1,10 +1,15 @@
 """The runner of the documentation's examples, and the documentation's own files."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
+from ruamel.yaml import YAML
+
+from mlpengine.config import json_schema
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -19,6 +24,7 @@ def load(name):
 
 
 snippets = load("snippets")
+check_built = load("check_built")
 
 PAGES = {
     "a command that prints what is shown": ("```console\n$ echo one two\none two\n```", 0),
@@ -63,10 +69,15 @@ def test_the_version_is_cited():
     assert f"\nversion: {mlpengine.__version__}\n" in citation
 
 
-@pytest.mark.parametrize("lesson", ["csv", "loop"])
-def test_a_lesson_pasted_line_by_line_gives_what_it_shows(lesson, tmp_path, monkeypatch):
+PASTED = ["lessons/csv", "lessons/loop", "recipes/own-loop", "recipes/watch-gradients",
+          "recipes/beyond-mlp", "recipes/many-networks", "recipes/python"]  # fmt: skip
+"""Pages that are cheap to run; `.ci/run` runs all of them."""
+
+
+@pytest.mark.parametrize("page", PASTED)
+def test_a_page_pasted_line_by_line_gives_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert snippets.failures(DOCS / "lessons" / f"{lesson}.md") == []
+    assert snippets.failures(DOCS / f"{page}.md") == []
 
 
 def test_a_page_that_needs_a_missing_module_is_named(tmp_path, capsys):
@@ -74,3 +85,88 @@ def test_a_page_that_needs_a_missing_module_is_named(tmp_path, capsys):
     page.write_text("<!-- needs: no_such_module -->\n\n```console\n$ false\n```", encoding="utf-8")
     assert snippets.main([page]) == 0
     assert capsys.readouterr().out == f"{page}: NOT RUN, no_such_module is not installed\n"
+
+
+def configs():
+    """Yield the configs of the documentation, and of the directories of examples, by place."""
+    parser = YAML(typ="safe", pure=True)
+    for page in sorted(DOCS.rglob("*.md")):
+        for block in snippets.blocks(page):
+            if block.kind == "yaml":
+                yield f"{page.relative_to(ROOT)}:{block.line}", parser.load(block.text)
+    for folder in ("configs", "examples"):
+        for path in sorted((ROOT / folder).rglob("*.yaml")):
+            yield str(path.relative_to(ROOT)), parser.load(path)
+
+
+def violations(config):
+    """Return what the schema that editors use says about a config."""
+    validator = jsonschema.Draft202012Validator(json_schema())
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(config)]
+
+
+def test_every_config_fits_the_schema():
+    wrong = {place: violations(config) for place, config in configs()}
+    assert len(wrong) > 30
+    assert {place: errors for place, errors in wrong.items() if errors} == {}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"data": {"source": "a.csv"}, "epochs": 3}, {"data": {"source": "a"}, "seed": -1}],
+)
+def test_the_schema_refuses_what_training_refuses(config):
+    assert violations(config)
+
+
+INDEX = {
+    "docnames": ["recipes/split", "recipes/folds", "reference/config"],
+    "titles": ["How do I split by time?", "Folds", "The config"],
+    "alltitles": {"Folds": [[1, None]], "The config": [[2, None]]},
+    "terms": {"time": [0, 2], "split": [0, 1, 2], "group": 2},
+    "titleterms": {"time": 0, "split": [0, 2]},
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "page", "rank"),
+    [
+        ("split by time", "recipes/split", 1),
+        ("the split times", "reference/config", 2),
+        ("folds", "recipes/folds", 1),
+        ("groups", "reference/config", 1),
+        ("groups", "recipes/split", 0),
+        ("split groups and times", "recipes/split", 0),
+    ],
+)
+def test_searching_ranks_pages_as_sphinx_does(query, page, rank):
+    text = f"Search.setIndex({json.dumps(INDEX)})"
+    index = check_built.Index(text, lambda word: word.removesuffix("s"), {"by", "the", "and"})
+    assert index.rank(query, page) == rank
+
+
+def test_links_that_lead_nowhere_are_named(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.html").write_text(
+        '<a href="sub/b.html#here">1</a> <a href="#gone">2</a> <a href="https://x.org/c">3</a>'
+    )
+    (tmp_path / "sub" / "b.html").write_text('<p id="here"><img src="../no.png"></p>')
+    assert check_built.broken(tmp_path) == [
+        "a.html: #gone leads nowhere",
+        "sub/b.html: ../no.png leads nowhere",
+    ]
+
+
+def test_every_question_is_answered_by_a_page_that_exists():
+    named = set(check_built.QUESTIONS.values())
+    assert len(check_built.QUESTIONS) >= 30
+    assert {name for name in named if not (DOCS / "recipes" / f"{name}.md").exists()} == set()
+
+
+def test_every_page_is_in_the_contents_and_ends_with_where_to_go():
+    listed = (DOCS / "index.md").read_text(encoding="utf-8").split()
+    pages = [path for path in DOCS.glob("*/*.md") if path.parent.name != "reference"]
+    names = {str(path.relative_to(DOCS).with_suffix("")) for path in pages}
+    assert names <= set(listed)
+    without = [p.name for p in pages if "## Where to go next" not in p.read_text(encoding="utf-8")]
+    assert without == []
