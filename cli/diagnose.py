@@ -264,8 +264,7 @@ def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
 
 
 def _verdict_lines(verdict: Verdict) -> list[str]:
-    settings = (f"--set {key}={json.dumps(value)}" for key, value in (verdict.fix or {}).items())
-    return [f"LOOK  {verdict}", *([f"      fix: {' '.join(settings)}"] if verdict.fix else [])]
+    return [f"LOOK  {verdict}", *([f"      fix: {verdict.fix_text}"] if verdict.fix else [])]
 
 
 def _spectra_lines(shapes: list[Spectrum]) -> list[str]:

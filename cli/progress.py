@@ -1,5 +1,6 @@
 """Progress on stderr: a row for each epoch of training, the share of a table that is read."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -10,6 +11,9 @@ import click
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.wording import printable
+
+NOTEBOOK = "JPY_PARENT_PID"
+"""The variable that Jupyter sets for its kernels, whose cells also run commands (!mlpengine)."""
 
 SHOWN = 3
 """Validation metrics in a row; metrics.csv holds all."""
@@ -117,8 +121,8 @@ def progress(quiet: bool, verbose: bool = False) -> list[Progress]:
 
 
 def is_terminal() -> bool:
-    """Return whether stderr is a terminal."""
-    return sys.stderr.isatty()
+    """Return whether stderr is a terminal that moves its cursor; a cell of a notebook does not."""
+    return sys.stderr.isatty() and NOTEBOOK not in os.environ
 
 
 class Meter:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class FitResult(Result):
         """Return the metrics as a table, for notebooks."""
         names = list(next(iter(self.metrics.values()), {}))
         rows = [
-            (part, *(f"{values[name]:.4g}" for name in names))
+            (part, *(f"{values.get(name, nan):.4g}" for name in names))
             for part, values in self.metrics.items()
         ]
         return html_table(["", *names], rows)

@@ -24,7 +24,7 @@ from mlpengine.diagnostics.readings import (
     worst,
 )
 from mlpengine.diagnostics.units import ROWS
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
 from mlpengine.wording import plural
 
 GUIDE_RATIO = 1e-3
@@ -56,7 +56,7 @@ UNSATURATED = {"model.activation": "relu", "model.initializer": None}
 Rule = Callable[[Diagnostics], Verdict | None]
 
 
-def verdicts(diagnostics: Diagnostics) -> list[Verdict]:
+def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return what is wrong, causes first; what another verdict explains is left out."""
     reported: dict[str, Verdict] = {}
     for rule, causes in RULES:
@@ -66,8 +66,8 @@ def verdicts(diagnostics: Diagnostics) -> list[Verdict]:
                 reported[verdict.name] = verdict
     if not reported:
         verdict = LAST_RESORT(diagnostics)
-        return [verdict] if verdict is not None else []
-    return list(reported.values())
+        return Verdicts([verdict] if verdict is not None else [])
+    return Verdicts(reported.values())
 
 
 def input_scale(diagnostics: Diagnostics) -> Verdict | None:

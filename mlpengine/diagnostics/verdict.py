@@ -1,9 +1,13 @@
 """`Verdict`, the settings that follow from several, and the format of numbers."""
 
+import json
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
+
+from mlpengine.wording import html_table
 
 NAMES = (
     "clip_low",
@@ -70,6 +74,30 @@ class Verdict:
         plain = {k: _json_able(v) for k, v in asdict(self).items()}
         return {**plain, "text": str(self)}
 
+    @property
+    def fix_text(self) -> str:
+        """The settings of the fix as words of a command line; empty without a fix."""
+        return settings_text(self.fix or {})
+
+    def _repr_html_(self) -> str:
+        """Return it as a table, for notebooks."""
+        return Verdicts([self])._repr_html_()
+
+
+class Verdicts(list[Verdict]):
+    """A list of verdicts, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        """Return the verdicts as a table, for notebooks."""
+        if not self:
+            return "<p>nothing unusual</p>"
+        rows = [
+            (one.name, "" if one.layer is None else str(one.layer), one.finding, one.advice,
+             one.fix_text)
+            for one in self
+        ]  # fmt: skip
+        return html_table(["verdict", "layer", "finding", "advice", "fix"], rows)
+
 
 def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """Return the settings that the verdicts ask for by dotted key, each with its first verdict.
@@ -87,14 +115,22 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     return settings
 
 
-def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> list[Verdict]:
+def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> Verdicts:
     """Return the verdicts whose names are not silenced."""
-    return [verdict for verdict in verdicts if verdict.name not in silenced]
+    return Verdicts(verdict for verdict in verdicts if verdict.name not in silenced)
 
 
 def brief(text: str, length: int) -> str:
     """Return a text in at most `length` characters; the end of a longer one is left out."""
     return text if len(text) <= length else text[: max(0, length - 3)] + "..."
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return settings by dotted key as words of a command line: --set optimizer.lr=0.1."""
+    texts = {
+        k: v if isinstance(v, str) else json.dumps(v, default=str) for k, v in settings.items()
+    }
+    return " ".join(f"--set {shlex.quote(f'{key}={text}')}" for key, text in texts.items())
 
 
 def _json_able(value: Any) -> Any:

@@ -15,7 +15,7 @@ from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
-from mlpengine.wording import plural
+from mlpengine.wording import html_table, plural
 
 
 @dataclass(eq=False)
@@ -199,3 +199,18 @@ class Gradients:
     def __repr__(self) -> str:
         norms = ", ".join(f"{name} {np.linalg.norm(v):.3g}" for name, v in self.views.items())
         return f"Gradients(batch_size={self.batch_size}, norm={self._norm():.4g}; {norms})"
+
+    def _repr_html_(self) -> str:
+        """Return the norm and the largest magnitude of each gradient as a table, for notebooks."""
+        with np.errstate(all="ignore"):  # whatever was computed is shown
+            rows = [
+                (
+                    name,
+                    " x ".join(map(str, values.shape)),
+                    f"{np.linalg.norm(values):.3g}",
+                    f"{np.abs(values).max(initial=0):.3g}",
+                )
+                for name, values in self.views.items()
+            ]
+            total = ("in all", "", f"{np.linalg.norm(self.flat):.3g}", "")
+        return html_table(["", "shape", "norm", "largest"], [*rows, total])

@@ -29,7 +29,7 @@ from mlpengine.ops import GradOp, Philox
 from mlpengine.spec import Array, Spec, floating
 from mlpengine.structure import conform
 from mlpengine.tape.rematerialization import Rematerialization
-from mlpengine.wording import plural
+from mlpengine.wording import html_table, plural
 
 if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp
@@ -359,6 +359,21 @@ class Mlp(Network):
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)
         return f"Mlp({arrows}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
+
+    def _repr_html_(self) -> str:
+        """Return the layers as a table, for notebooks."""
+        rows = [
+            (
+                f"layer {number}",
+                f"{layer.in_dim:,}",
+                f"{layer.out_dim:,}",
+                layer.activation.name if layer.activation else "",
+                f"{sum(self.params.views[name].size for name in layer.names):,}",
+            )
+            for number, layer in enumerate(self.layers)
+        ]
+        total = ("in all", "", "", self.dtype.name, f"{len(self.params):,}")
+        return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
 
 
 class Architecture(TypedDict):

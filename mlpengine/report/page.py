@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine import palette
+from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.palette import shown_name
 from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
@@ -196,8 +197,7 @@ def verdicts(data: Data) -> Markup:
             lines.append(tag("p", _sentence(str(one["advice"]))))
         fix = one.get("fix")
         if isinstance(fix, Mapping) and fix:
-            settings = [f"--set {key}={json.dumps(value)}" for key, value in fix.items()]
-            lines.append(tag("p", "Settings that mend it: ", tag("code", " ".join(settings))))
+            lines.append(tag("p", "Settings that mend it: ", tag("code", settings_text(fix))))
         items.append(tag("li", *lines))
     return tag("ul", *items, class_="verdicts")
 

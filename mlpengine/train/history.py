@@ -13,10 +13,13 @@ import numpy as np
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.files import read_file, write_all, writing
 from mlpengine.spec import Array
-from mlpengine.wording import plural
+from mlpengine.wording import html_table, plural
 
 METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"
+
+SHOWN_EPOCHS = 10
+"""Epochs that a notebook shows, the last ones."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -58,6 +61,11 @@ class History:
         """The header of metrics.csv."""
         fixed = ["epoch", "steps", "lr", "gradient_norm", "train_loss"]
         return [*fixed, *(f"validation_{name}" for name in self.metrics)]
+
+    def _repr_html_(self) -> str:
+        """Return the last epochs as a table, for notebooks."""
+        rows = [(str(row.epoch), *(f"{v:.4g}" for v in row.values()[1:])) for row in self.rows]
+        return html_table(self.columns, rows[-SHOWN_EPOCHS:])
 
     def state_dict(self) -> dict[str, Array]:
         """Return all rows as one float64 array, times in the last two columns."""

@@ -25,7 +25,7 @@ from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.state import restoring
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Split, Task
-from mlpengine.wording import suggestion
+from mlpengine.wording import html_table, suggestion
 
 CHECKED_ROWS = 512
 """Training rows for which the outputs of the final weights must be finite."""
@@ -45,6 +45,12 @@ class Result:
     seconds: float
     samples_per_second: float
     history: History
+
+    def _repr_html_(self) -> str:
+        """Return how the run ended, and its last epochs, as tables, for notebooks."""
+        ended = [("ended", self.ending), ("epochs", f"{self.epochs:,}")]
+        ended += [("best epoch", f"{self.best_epoch:,}"), ("seconds", f"{self.seconds:.3g}")]
+        return html_table([], ended) + self.history._repr_html_()
 
 
 class SkipBudget(NamedTuple):
