@@ -17,6 +17,9 @@ EXACT = 2.0**53
 
 WORDS = {"true": 1.0, "false": 0.0}
 
+MAX_SPELLINGS = 2**4 + 2**5
+"""Number of spellings of true and false: each letter small or capital."""
+
 _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 )
@@ -132,6 +135,8 @@ def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str
 
 def booleans(levels: Sequence[str]) -> list[float] | None:
     """Return 0 or 1 per level if the levels are spellings of true and false, else None."""
+    if len(levels) > MAX_SPELLINGS:
+        return None
     values = [WORDS.get(level.lower()) for level in levels]
     known = [value for value in values if value is not None]
     return known if len(known) == len(values) and known else None

@@ -37,6 +37,7 @@ from mlpengine.wording import plural
 
 _CELLS = 1 << 15  # cells in a slice for the csv module: 2 MB of text objects
 _NO_ROWS = "has a header and no rows; add rows of data"
+_FAST_BLOCK = 1 << 20  # bytes that are cut at once where cells are cut in C
 _CHUNK = 1 << 23  # bytes of a block of rows where rows are read in blocks
 
 
@@ -210,6 +211,8 @@ class _Pass:
                 self.regular &= rows - line_count(block) == (block[-1:] not in b"\r\n")
                 self._add_cells(cells, readers)
                 del cells  # before the next ones are there
+                if cutter.is_fast:
+                    source.size = _FAST_BLOCK
             else:
                 source.unread(block)
                 self._parse(source, line_count(block), readers)

@@ -1,17 +1,23 @@
 """Cutting blocks of CSV into cells and cells into numbers, for all cells of a block at once.
 
+A long file is cut and converted by `_native`, to the same values; this module defines them.
+
 A cell is a pair of offsets into the bytes of the block. Its characters are read eight at a time as
 one 64-bit word, and arithmetic on words treats the eight bytes side by side (SIMD within a
 register). Whatever is not a plain decimal number is marked and left to the caller.
 """
 
 import csv
+import ctypes
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from mlpengine.data import _cells
+from mlpengine.buffers import address_of
+from mlpengine.data import _cells, _native
 from mlpengine.spec import Array
 
 PAD = 72
@@ -30,22 +36,33 @@ _CELLS = 12_000
 """Cells in a slice: temporary arrays stay below the size from which malloc asks the kernel."""
 
 
-@dataclass(frozen=True, slots=True)
+NATIVE_BYTES = 1 << 22
+"""Bytes of a file after which its cells are cut and converted in C: NumPy takes 0.1 s for them, and
+the compiler, once on a machine, 0.3 s."""
+
+
+@dataclass(frozen=True)
 class Cells:
     """The cells of a block, column by column.
 
-    `words[i]` are the eight bytes from offset i on; `is_quoted` says whether there are quotes, of
-    which those inside a cell still stand twice. Shapes: start, stop (one behind the last
+    `is_quoted` says whether there are quotes, of which those inside a cell still stand twice;
+    `loops` is the library in C, or None. Shapes: start, stop (one behind the last
     character), points (how many) and point (offset of the last one) are int32 (columns, rows).
     """
 
     content: bytes
-    words: Array
+    loops: ctypes.CDLL | None
     is_quoted: bool
     start: Array
     stop: Array
     points: Array
     point: Array
+
+    @cached_property
+    def words(self) -> Array:
+        """The eight bytes from each offset on."""
+        view = np.ndarray((len(self.content) - 7,), "<u8", self.content, strides=(1,))
+        return view.astype(np.uint64)
 
     def texts(self, column: int, rows: Array) -> list[str]:
         """Return the cells of a column in these rows as text."""
@@ -61,6 +78,13 @@ class Cutter:
     def __init__(self, delimiter: str, width: int) -> None:
         self.delimiter, self.width = ord(delimiter), width
         self.masks = np.empty((2, 0), bool)
+        self.loops: ctypes.CDLL | None = None
+        self.bytes_left = 0 if _native.is_loaded() else NATIVE_BYTES
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether blocks may be large: no step takes temporary arrays for each byte."""
+        return self.loops is not None
 
     def cut(self, lines: bytes) -> Cells | None:
         """Return the cells of whole lines, or None if the lines need a full CSV parser.
@@ -71,9 +95,14 @@ class Cutter:
         """
         if b"\0" in lines:
             return None
+        self.bytes_left -= len(lines)
+        if self.bytes_left < 0 and self.loops is None:
+            self.bytes_left, self.loops = sys.maxsize, _native.library()
         content = b"".join((b"\n" * PAD, lines, b"" if lines.endswith(b"\n") else b"\n"))
         end = len(content)
         content += b"\n" * PAD
+        if self.loops is not None:
+            return self._cut_fast(content, end)
         characters = np.frombuffer(content, np.uint8)
         is_quoted = b'"' in lines
         if is_quoted and not self._encloses(characters):
@@ -104,12 +133,23 @@ class Cutter:
             start += quoted
             stop -= quoted
         points = np.diff(closing, prepend=-1) - 1
-        words = np.ndarray((len(content) - 7,), "<u8", content, strides=(1,)).astype(np.uint64)
         columns = [
             np.ascontiguousarray(of_cells.reshape(-1, self.width).T, np.int32)
             for of_cells in (start, stop, points, tokens[closing - 1])
         ]
-        return Cells(content, words, is_quoted, *columns)
+        return Cells(content, None, is_quoted, *columns)
+
+    def _cut_fast(self, content: bytes, end: int) -> Cells | None:
+        assert self.loops is not None
+        rows = int(np.count_nonzero(np.frombuffer(content, np.uint8)[PAD:end] == _NEWLINE))
+        arrays = [np.empty((self.width, rows), np.int32) for _ in range(4)]
+        shape = PAD, end, self.delimiter, self.width, rows, csv.field_size_limit()
+        count = self.loops.scan_cut(content, *shape, *(address_of(a) for a in arrays))
+        if count < 0:
+            return None
+        if count < rows:  # of a block with line breaks in quoted cells
+            arrays = [np.ascontiguousarray(a[:, :count]) for a in arrays]
+        return Cells(content, self.loops, b'"' in content, *arrays)
 
     def _encloses(self, characters: Array) -> bool:
         """Whether all quotes are at the ends of cells or, inside quotes, doubled."""
@@ -145,10 +185,18 @@ def numbers(
     Values are those of `_cells.numbers`, cell by cell; leading zeros are allowed in the columns
     `padded`.
     """
-    picked = np.array(columns, np.int64)
-    plain = _Plain(cells, picked)
     spelled = [value for text in missing if (value := _number(text)) is not None]
     results: dict[int, Array | None] = {}
+    if cells.loops is not None:
+        for column in columns:
+            values, odd = _numbers_fast(cells, column)
+            for value in spelled:
+                odd |= values == value
+            whole = _complete(cells, column, values, odd, missing, column in padded)
+            results[column] = values if whole else None
+        return results
+    picked = np.array(columns, np.int64)
+    plain = _Plain(cells, picked)
     size = max(1, _CELLS // cells.start.shape[1])
     for whole_words, part_words, group in plain.groups():
         for first in range(0, len(group), size):
@@ -162,6 +210,16 @@ def numbers(
                 if not _complete(cells, column, values[i], odd[i], missing, column in padded):
                     results[column] = None
     return results
+
+
+def _numbers_fast(cells: Cells, column: int) -> tuple[Array, Array]:
+    """Return what `_Plain.read` does for a column."""
+    start, stop = cells.start[column], cells.stop[column]
+    values, odd = np.empty(len(start)), np.empty(len(start), bool)
+    arrays = (start, stop, values, odd)
+    assert cells.loops is not None
+    cells.loops.scan_numbers(cells.content, len(start), *(address_of(a) for a in arrays))
+    return values, odd
 
 
 def _number(text: str) -> float | None:
@@ -316,6 +374,11 @@ def moments(cells: Cells, column: int) -> Array | None:
     The forms are 2020-01-02, 2020-01-02T03:04:05, the same with a blank, and empty (NaN).
     """
     start = cells.start[column]
+    if cells.loops is not None:
+        values = np.empty(len(start))
+        arrays = (start, cells.stop[column], values)
+        addresses = (address_of(a) for a in arrays)
+        return values if cells.loops.scan_moments(cells.content, len(start), *addresses) else None
     length = cells.stop[column] - start
     has_time = length == len("2020-01-02T03:04:05")
     empty = length == 0
@@ -355,7 +418,7 @@ class Distinct:
     """
 
     MAX_WORDS = 8
-    MAX_KNOWN = 1 << 16
+    MAX_KNOWN, MAX_KNOWN_FAST = 1 << 16, 1 << 18
 
     def __init__(
         self, convert: Callable[[Sequence[str]], Array | None], dtype: type[np.generic]
@@ -365,9 +428,12 @@ class Distinct:
         self.lengths = np.empty(0, np.int64)
         self.words = np.empty((self.MAX_WORDS, 0), np.uint64)
         self.values = np.empty(0, dtype)
+        self.texts: _native.Texts | None = None
 
     def __call__(self, cells: Cells, column: int) -> Array | None:
         """Return the values of a column's cells, or None if one cannot be converted."""
+        if cells.loops is not None:
+            return self._fast(cells, column)
         start = cells.start[column]
         length = cells.stop[column] - start
         count = -(-int(length.max()) // 8)
@@ -401,6 +467,19 @@ class Distinct:
         if len(self.keys) < self.MAX_KNOWN:
             self._add(keys[firsts], length[firsts], words[:, firsts], values)
         return result
+
+    def _fast(self, cells: Cells, column: int) -> Array | None:
+        assert cells.loops is not None
+        if self.texts is None or self.texts.count > self.MAX_KNOWN_FAST:
+            self.texts = _native.Texts(cells.loops)
+            self.values = self.values[:0]
+        numbers, fresh = self.texts(cells.content, cells.start[column], cells.stop[column])
+        if len(fresh):
+            values = self.convert(cells.texts(column, fresh))
+            if values is None:
+                return None
+            self.values = np.concatenate([self.values, values])
+        return self.values[numbers]
 
     def _look_up(self, keys: Array, length: Array, words: Array, result: Array) -> Array:
         """Write the values of known cells into `result`; return the rows of all others."""

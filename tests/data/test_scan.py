@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlpengine.data import _lines as reader
-from mlpengine.data import _scan, read_table
+from mlpengine.data import _native, _scan, read_table
 from mlpengine.errors import DataError
 
 MISSING = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"}
@@ -23,6 +23,14 @@ PLAIN_AND_ODD = """
 """
 BLANKS = ["", " 1", "1 ", " 2.5 ", "\t3", "1\u00a0", "\u0661", "1 2", "  ", '4"', "- 1"]
 NUMBERS = [*PLAIN_AND_ODD.split(), *BLANKS]
+
+
+@pytest.fixture(params=["NumPy", "C"], autouse=True)
+def loops(request, monkeypatch):
+    """Every promise holds for the loops in C, which long files take, and for those of NumPy."""
+    monkeypatch.setattr(_scan, "NATIVE_BYTES", -1 if request.param == "C" else 1 << 60)
+    monkeypatch.setattr(_native, "is_loaded", lambda: False)
+    return request.param
 
 
 def as_float(cell: str) -> float | None:
@@ -207,6 +215,38 @@ def test_a_long_table_of_many_kinds_against_the_csv_module():
         else:
             assert [column.cell(row) for row in range(rows)] == cells
     assert {table[name].kind for name in table.names} == {"number", "text", "date"}
+
+
+def test_long_files_change_to_the_loops_in_c(monkeypatch, loops):
+    """In the middle of a file, whose values are those of one way alone; or not at all."""
+    generator = np.random.default_rng(2)
+    words = [f"word {i}" for i in range(3_000)]
+    values = generator.normal(size=3_000).tolist()
+    rows = [f"{v!r},{words[i]},2020-01-{i % 28 + 1:02}" for i, v in enumerate(values)]
+    content = "\n".join(["a,b,c", *rows, *rows[::-1]]).encode()
+    whole = outcome(content)
+    cut, used = _scan.Cutter.cut, []
+    monkeypatch.setattr(
+        _scan.Cutter, "cut", lambda *a: used.append((cells := cut(*a)).loops is not None) or cells
+    )
+    monkeypatch.setattr(reader, "BLOCK", 1 << 14)
+    monkeypatch.setattr(_scan, "NATIVE_BYTES", 1 << 16)
+    assert outcome(content) == whole
+    assert used[0] is False
+    assert used[-1] is True
+    used.clear()
+    monkeypatch.setattr(_native, "library", lambda: None)
+    assert outcome(content) == whole
+    assert not any(used)
+
+
+def test_many_texts_are_forgotten_and_read_again(monkeypatch):
+    monkeypatch.setattr(_scan.Distinct, "MAX_KNOWN_FAST", 100)
+    monkeypatch.setattr("mlpengine.data._csv._FAST_BLOCK", 1 << 10)
+    monkeypatch.setattr(reader, "BLOCK", 1 << 10)
+    cells = [f"text {i * 7919 % 900}" for i in range(4_000)]
+    column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells))["a"]
+    assert [column.cell(row) for row in range(4_000)] == cells
 
 
 def test_texts_with_equal_keys_stay_apart(monkeypatch):
