@@ -47,6 +47,7 @@ from mlpengine.train.run_directory import (
     RESULT_FILE,
     RunDirectory,
     environment,
+    peak_bytes,
 )
 from mlpengine.train.task import Split
 
@@ -245,6 +246,7 @@ class Session:
             **({"shares": self.experiment.shares} if self.experiment.shares else {}),
             "ending": result.ending,
             "skipped_steps": self.loop.skipped,
+            "peak_bytes": peak_bytes(),
             "verdicts": [verdict.as_dict() for verdict in self.verdicts()],
         }
         directory.write_json(RESULT_FILE, outcome)

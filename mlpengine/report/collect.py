@@ -234,8 +234,8 @@ def drivers_of(experiment: Experiment, effort: Effort) -> dict[str, Any]:
     columns = feature_columns(model.preprocessor)
     names = list(dict.fromkeys(columns))
     repeats = 3
-    cost = len(model.mlp.params) * (1 if experiment.tables.folds is not None else
-                                    len(model.networks)) + 2_000  # fmt: skip
+    folds = experiment.file.config.training.folds or 1
+    cost = len(model.params) / folds + 2_000
     limit = int(effort.work / (cost * len(names) * repeats))
     if limit < 30:
         return {"skipped": f"{plural(len(names), 'column')} would take long here"}
@@ -340,14 +340,17 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
 
 def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return a result without what no run writes, of which a note tells."""
+    texts, numbers = ("ending", "failure"), ("epochs", "seconds", "parameters", "peak_bytes")
 
     def fits(name: str, value: Any) -> bool:
-        if name in ("ending", "failure", "run_dir"):
+        if name in texts:
             return isinstance(value, str)
         if name in ("verdicts", "best_epochs"):
             kind = Mapping if name == "verdicts" else int
             return isinstance(value, list) and all(isinstance(one, kind) for one in value)
-        return isinstance(value, int | float | None | Mapping)
+        if name in (*numbers, "best_epoch", "samples_per_second", "skipped_steps", "members"):
+            return isinstance(value, int | float | None)
+        return True
 
     wrong = sorted(name for name, value in result.items() if not fits(name, value))
     if wrong:

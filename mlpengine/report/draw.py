@@ -13,7 +13,7 @@ import numpy as np
 
 from mlpengine.spec import Array
 
-from .markup import MINUS, Markup, joined, number, shortened, tag
+from .markup import MINUS, Markup, by_power, joined, number, shortened, tag
 
 WIDTH, HEIGHT = 360, 216
 LEFT, RIGHT, TOP, BOTTOM = 52, 350, 10, 180
@@ -94,9 +94,7 @@ def _powers(low: float, high: float) -> Axis:
 
 def _plain(value: float) -> str:
     """Return a number without zeros at its end."""
-    if value and not 1e-3 <= abs(value) < 1e6:
-        return number(float(f"{value:.1e}"), 3) if value < 1e-4 else f"{value * 1e4:.3g}·10⁻⁴"
-    return f"{value:,.6g}"
+    return by_power(value) if value and not 1e-3 <= abs(value) < 1e6 else f"{value:,.6g}"
 
 
 def _step(rough: float) -> float:
@@ -109,8 +107,7 @@ def _label(value: float, step: float) -> str:
     power = floor(log10(step) + 1e-9)
     if value and not -4 < power < 7:
         exponent = floor(log10(abs(value)) + 1e-9)
-        digits = max(0, exponent - power)
-        return number(float(f"{value:.{digits}e}"), digits + 2)
+        return by_power(value, 1 + max(0, exponent - power))
     text = f"{value:,.{max(0, -power)}f}"
     return text.replace("-", MINUS) if float(text.replace(",", "")) else "0"
 

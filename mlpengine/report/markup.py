@@ -69,11 +69,16 @@ def number(value: float | None, digits: int = 4) -> str:
         return _sign(f"{int(value):,}")
     size = log10(abs(value))
     if size >= 15 or size < -4:
-        mantissa, power = f"{value:.{max(0, digits - 2)}e}".split("e")
-        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
+        return by_power(value, digits - 1)
     places = max(0, digits - 1 - int(size // 1))
     return _sign(f"{value:,.{places}f}")
+
+
+def by_power(value: float, digits: int = 2) -> str:
+    """Return a number as so many digits, without zeros at their end, times a power of ten."""
+    mantissa, power = f"{value:.{max(0, digits - 1)}e}".split("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
 
 
 def score(value: float | None) -> str:

@@ -35,6 +35,9 @@ ENDINGS = {
 KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
 HEAT_DECADES = 6.0
 
+MANY_COLUMNS = 25
+"""Up to so many columns one table describes; of more, the usual ones are folded away."""
+
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page loads nothing and runs nothing."""
 
@@ -106,7 +109,7 @@ def score(data: Data) -> Markup:
         head.append(tag("p", text, class_="failed"))
     if not model:
         return joined(*head)
-    sentence = [_trained(model)]
+    sentence = [_trained(model, "learned to" if known else "was to")]
     if not known:
         return joined(*head, tag("p", *sentence))
     metric, rows = known["metric"], known["predictions"]
@@ -130,7 +133,7 @@ def score(data: Data) -> Markup:
     return joined(*head, lead, _scores_table(known))
 
 
-def _trained(model: Data) -> str:
+def _trained(model: Data, verb: str) -> str:
     rows, target = model["rows"], " and ".join(shortened(name) for name in model["target"][:3])
     sizes = "-".join(map(str, model["sizes"]))
     trained = plural(rows["train"], "training row")
@@ -140,7 +143,7 @@ def _trained(model: Data) -> str:
     count = plural(len(model["classes"]), "class", "classes")
     classes = f", one of {count}" if model["classes"] else ""
     return (
-        f"{size} learned to predict {target}{classes}, from {plural(model['columns'], 'column')} "
+        f"{size} {verb} predict {target}{classes}, from {plural(model['columns'], 'column')} "
         f"of {shortened(model['source'], 60)}{how}."
     )
 
@@ -566,21 +569,21 @@ def columns(known: Data | None) -> Markup | None:
     if known["where"]:
         text.append(f"Rows where {known['where']}.")
     others = [name for name in known["sampled"] if name != "train"]
-    lines = []
-    for one in known["columns"]:
-        use: Content = one["use"]
-        if one["reason"]:
-            use = [one["use"], tag("br"), tag("span", one["reason"], class_="soft")]
-        cells: list[Content] = [shortened(one["name"]), use, one["kind"]]
-        cells.append(tag("td", _percent(one["missing"]) if one["missing"] else DASH, class_="n"))
-        cells.append(tag("td", number(one["distinct"]), class_="n"))
-        cells.append(tag("td", shortened(one["holds"], 90), class_="w"))
-        cells += [_shift(one["shift"].get(part), one["unknown"].get(part)) for part in others]
-        lines.append(cells)
     head = ["column", "use", "type", "gaps", "distinct", "holds",
             *(f"shift to {PARTS[part].removesuffix(' rows')}" for part in others)]  # fmt: skip
     parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
-    parts.append(table(head, lines, "Columns", words=len(head), named=False))
+    lines = [(_is_odd(one), _column(one, others)) for one in known["columns"]]
+    wide = len(head)
+    if len(lines) <= MANY_COLUMNS:
+        every = [line for _, line in lines]
+        parts.append(table(head, every, "Columns", words=wide, named=False))
+    else:
+        odd, usual = ([line for is_odd, line in lines if is_odd is kind] for kind in (True, False))
+        title = "Columns that are no features, have gaps, or differ between the parts"
+        parts.append(table(head, odd, title, words=wide) if odd else "")
+        more = f"{plural(len(usual), 'feature')} without gaps or differences"
+        body = table(head, usual, more, words=wide, named=False)
+        parts.append(tag("details", tag("summary", more[:1].upper() + more[1:]), body))
     if known["more_columns"]:
         parts.append(tag("p", f"And {plural(known['more_columns'], 'more column')}."))
     if known["constant"]:
@@ -593,6 +596,28 @@ def columns(known: Data | None) -> Markup | None:
                 class_="note")
         )  # fmt: skip
     return joined(*parts)
+
+
+def _is_odd(one: Data) -> bool:
+    shifts = [shift for shift in one["shift"].values() if shift]
+    plain = one["use"] == "feature" and not one["missing"] and not one["unknown"]
+    return not plain or any(shift["odd"] for shift in shifts)
+
+
+def _column(one: Data, others: Sequence[str]) -> list[Content]:
+    """Return the cells of a column of the data."""
+    use: Content = one["use"]
+    if one["reason"]:
+        use = [one["use"], tag("br"), tag("span", one["reason"], class_="soft")]
+    return [
+        shortened(one["name"]),
+        use,
+        one["kind"],
+        tag("td", _percent(one["missing"]) if one["missing"] else DASH, class_="n"),
+        tag("td", number(one["distinct"]), class_="n"),
+        tag("td", shortened(one["holds"], 90), class_="w"),
+        *(_shift(one["shift"].get(part), one["unknown"].get(part)) for part in others),
+    ]
 
 
 def _shift(known: Data | None, unknown: Data | None) -> Markup:

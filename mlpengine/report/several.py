@@ -253,7 +253,7 @@ def sweep_page(data: Mapping[str, Any]) -> str:
     text = f"A sweep of {plural(len(data['trials']), 'trial')} ({counts})."
     best = data["best"]
     if best:
-        text += f" The best is trial {best['number']}: validation {metric} {exact(best['value'])}."
+        text += f" The best is trial {best['number']}, with {metric} {exact(best['value'])}."
     lead.append(tag("p", text))
     if data.get("score"):
         score, where = data["score"], PARTS[data["score"]["part"]]
@@ -282,7 +282,7 @@ def _history(data: Mapping[str, Any]) -> Markup | None:
         return None
     numbers, values = array_of([t["number"] for t in done]), array_of([t["value"] for t in done])
     best = np.maximum if higher_is_better(data["metric"]) else np.minimum
-    chart = Chart(f"Validation {shown_name(data['metric'])} by trial",
+    chart = Chart(f"Trials: {shown_name(data['metric'])}",
                   axis(numbers, whole=True), _metric_axis(data, values), below="trial")  # fmt: skip
     chart.points(numbers, values, 1, "trial")
     chart.line(numbers, best.accumulate(values), 2, "best so far")
@@ -304,7 +304,7 @@ def _by_key(data: Mapping[str, Any]) -> list[Markup | None]:
 def _against(data: Mapping[str, Any], key: str, done: Sequence[Mapping[str, Any]]) -> Markup | None:
     pairs = [(one["values"][key], one["value"]) for one in done if key in one["values"]]
     y = array_of([value for _, value in pairs])
-    metric, left = f"validation {shown_name(data['metric'])}", NAMED
+    metric, left = shown_name(data["metric"]), NAMED
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in pairs):
         x = array_of([value for value, _ in pairs])
         powers = float(x.max()) > 50 * float(x.min()) > 0

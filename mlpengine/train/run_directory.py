@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,8 +16,9 @@ from mlpengine.train.threads import blas_name, cores
 
 try:
     import fcntl
-except ImportError:  # on a system without flock, run directories are not locked
-    fcntl = None  # type: ignore[assignment]
+    import resource
+except ImportError:  # on Windows run directories are not locked, and memory is unknown
+    fcntl = resource = None  # type: ignore[assignment]
 
 GIVEN, RESOLVED = "config.yaml", "config.resolved.yaml"
 """The config of a run as it was given, and with every default and override in it."""
@@ -117,6 +119,14 @@ def environment(threads: int) -> dict[str, Any]:
         "blas": blas_name(),
         "threads": threads,
     }
+
+
+def peak_bytes() -> int | None:
+    """Return the largest memory that this process has had so far; None where it is unknown."""
+    if resource is None:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _locked(lock: int) -> bool:

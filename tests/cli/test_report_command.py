@@ -121,6 +121,7 @@ def test_training_writes_a_page(mlpengine, tmp_path, name):
     value = known["score"]["predictions"]["model"][metric]["value"]
     assert value == pytest.approx(result[part][metric], rel=1e-5)
     assert {"linear", "constant"} <= known["score"]["predictions"].keys()
+    assert known["result"]["peak_bytes"] > 10_000_000
     for section in ("Training", "Predictions", "What drives", "Gradients", "Data", "Hardest rows"):
         assert section in page.text
     shutil.move("run/report.html", "first.html")
@@ -266,5 +267,5 @@ def test_a_sweep_has_a_page(mlpengine, tmp_path):
     assert best["value"] == pytest.approx(min(losses))
     assert known["importance"].keys() == {"optimizer.lr", "model.hidden"}
     assert known["score"]["part"] == "test"
-    for text in ("Validation loss by trial", "Which settings matter", "5 complete"):
+    for text in ("Trials: loss", "Which settings matter", "5 complete"):
         assert text in page.text
