@@ -86,12 +86,11 @@ def sweep_of(path: Path) -> dict[str, Any] | None:
     """Return the numbers of a sweep from its directory; None if it is none."""
     if not (path / SETTINGS).is_file():
         return None
-    from .sweep import summary
     from .trials import Sweep
 
     sweep = Sweep.load(path)
     with closing(sweep.study()) as study:
-        return sweep_data(sweep.name, path, summary(sweep, study), study)
+        return sweep_data(sweep.name, path, sweep.summary(study), study)
 
 
 def sweep_data(name: str, path: Path, outcome: Mapping[str, Any], study: "Study") -> dict[str, Any]:

@@ -21,11 +21,10 @@ from mlpengine.config import ConfigFile, parse_override
 from mlpengine.config.build import build
 from mlpengine.config.load import load_config
 from mlpengine.config.space import load_sweep
-from mlpengine.config.sweep import SETTINGS, SWEEP, SweepSection
+from mlpengine.config.sweep import BEST, SETTINGS, SWEEP, SweepSection
 from mlpengine.data import DATASETS
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import write_atomically
-from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.run_directory import RunDirectory
 from mlpengine.wording import plural
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from .study import Study
     from .trials import Sweep
 
-BEST = "best.yaml"
 SHOWN_TRIALS = 10
 POLL = 0.05
 """Seconds between two looks at the worker processes."""
@@ -234,28 +232,12 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
     return code
 
 
-def summary(sweep: "Sweep", study: "Study") -> dict[str, Any]:
-    """Return all trials and the best of them."""
-    best, directory = study.best(), sweep.directory
-    chosen = best and {
-        **study.described(best),
-        "config": str(directory / BEST),
-        "model": str(study.path(best.number) / MODEL_FILE),
-    }
-    return {
-        "sweep_dir": str(directory),
-        "metric": study.sweep.metric,
-        "trials": [study.described(trial) for trial in study.trials()],
-        "best": chosen,
-    }
-
-
 def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:
     """Write the best config, the page and the pictures; return what is to be told.
 
     Raises: RunError if every trial failed.
     """
-    outcome, directory = summary(sweep, study), sweep.directory
+    outcome, directory = sweep.summary(study), sweep.directory
     trials, best = outcome["trials"], outcome["best"]
     if best is None:
         reasons = [one["reason"] for one in trials if one["reason"]]

@@ -13,7 +13,7 @@ from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.config.space import overrides
-from mlpengine.config.sweep import SETTINGS, SWEEP
+from mlpengine.config.sweep import BEST, SETTINGS, SWEEP
 from mlpengine.config.tables import Tables
 from mlpengine.errors import (
     MlpEngineError,
@@ -26,6 +26,7 @@ from mlpengine.files import read_file, similar_file
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
+from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.run_directory import RESOLVED
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
@@ -89,6 +90,21 @@ class Sweep:
             seed=config.seed,
             epochs=config.training.epochs,
         )
+
+    def summary(self, study: Study) -> dict[str, Any]:
+        """Return all trials and the best of them."""
+        best = study.best()
+        chosen = best and {
+            **study.described(best),
+            "config": str(self.directory / BEST),
+            "model": str(study.path(best.number) / MODEL_FILE),
+        }
+        return {
+            "sweep_dir": str(self.directory),
+            "metric": study.sweep.metric,
+            "trials": [study.described(trial) for trial in study.trials()],
+            "best": chosen,
+        }
 
 
 class Reporter(Progress):

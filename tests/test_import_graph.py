@@ -5,6 +5,7 @@ Imports in functions and under ``TYPE_CHECKING`` count: they hide a circle, they
 
 import ast
 from collections.abc import Iterator, Mapping, Set
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import mlpengine_cli
 
 DOCUMENTED = {"_exit", "_fields"}
 """Underscored names that the standard library documents: `os._exit`, fields of a named tuple."""
+
+parsed = cache(ast.parse)
 
 PACKAGES = {m.__name__: Path(m.__path__[0]) for m in (mlpengine, mlpengine_cli)}
 
@@ -31,7 +34,7 @@ def sources() -> dict[str, str]:
 
 def imported(name: str, text: str, packages: Set[str]) -> Iterator[str]:
     """Yield the dotted names that the module `name` imports, anywhere in it."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -81,7 +84,7 @@ def private_reads(text: str) -> list[str]:
     Its own are those that it defines or assigns to `self` or `cls`: modules are what may look into
     each other's objects no further than the public names.
     """
-    tree = ast.parse(text)
+    tree = parsed(text)
     own: set[str] = set()
     reads: list[tuple[int, str]] = []
     for node in ast.walk(tree):

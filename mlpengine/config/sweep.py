@@ -13,6 +13,9 @@ from mlpengine.config.options import Count, Positive, Section, rule
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
 """The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
 
+BEST = "best.yaml"
+"""The config of the best trial."""
+
 JOURNAL = "journal"
 """The storage that lies in the sweep's directory."""
 

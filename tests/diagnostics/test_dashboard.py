@@ -28,8 +28,9 @@ def made_up(samples, activation="relu", layers=3):
     return seen
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize(("samples", "layers"), [(1, 1), (40, 3), (600, 40)])
+@pytest.mark.parametrize(
+    ("samples", "layers", "dark"), [(1, 1, False), (40, 3, True), (600, 40, False)]
+)
 def test_it_draws(tmp_path, samples, layers, dark):
     path = tmp_path / "dashboard.png"
     save_dashboard(made_up(samples, layers=layers), path, dark=dark, title="a $run_of_{x}$")
