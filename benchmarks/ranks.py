@@ -10,8 +10,8 @@ It also measures the messages of two ranks in shared memory, and prints the effi
 ranks by ``time = step / ranks + 2 log2(ranks) latency + 2 bytes / bandwidth``, which leaves out
 that every rank makes the whole update.
 
-``--check`` trains random configs on 1, 2 and 4 ranks with 1 and 2 threads, and compares the bytes
-of model and metrics (``--configs 20``).
+``--check`` trains random configs, of one network and of several, on 1, 2 and 4 ranks with 1 and 2
+threads, and compares the bytes of model and metrics (``--configs 20``).
 """
 
 import argparse
@@ -215,11 +215,11 @@ COMPARED = ("model.safetensors", "metrics.csv")
 
 CHECKED = """\
 seed: {seed}
-data: {{source: {source}, split: {{validation: 0.2, test: 0.1}}}}
+data: {{source: {source}, split: {{test: 0.1}}}}
 model: {{hidden: {hidden}, activation: {activation}, dropout: {dropout}}}
 optimizer: {{name: {optimizer}, lr: 0.003}}
 training:
-  {{epochs: 2, batch_size: {batch}, shards: {shards}, backend: {backend}, {clip}}}
+  {{epochs: 2, batch_size: {batch}, {parts}, backend: {backend}, {clip}}}
 report: false
 """
 
@@ -238,7 +238,7 @@ def check(count: int) -> None:
                 dropout=rng.choice([0, 0.3]),
                 optimizer=rng.choice(["adam", "sgd", "rmsprop", "lion", "nadam"]),
                 batch=rng.integers(8, 90),
-                shards=rng.choice([4, 8]),
+                parts=rng.choice(["shards: 4", "shards: 8", "folds: 3", "seeds: 5"]),
                 backend=rng.choice(["numpy", "compiled"]),
                 clip=rng.choice(clips),
             )

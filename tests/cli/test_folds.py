@@ -3,10 +3,13 @@
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mlpengine.config import load_config
+from mlpengine.config.build import build
 from mlpengine.data import Preprocessor, read_table, split_rows
 from mlpengine.nn.export_c import export_c
 from mlpengine.train.checkpoint import Checkpoints
@@ -315,6 +318,13 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
     assert mlpengine("predict", "runs/c", "rows.csv", "--interval", "1.5").code == 2
+
+
+def test_ranks_beyond_the_networks_are_counted(mlpengine, rows, caplog):
+    write_config("c.yaml", "y")
+    experiment = build(load_config(Path("c.yaml")), ranks=SimpleNamespace(size=6, cores=1))
+    assert (len(experiment.members), experiment.threads) == (4, 1)
+    assert caplog.messages == ["warning: training: 2 of 6 ranks have none of the 4 networks"]
 
 
 def write_kinds(target, **changes):
