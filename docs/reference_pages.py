@@ -14,13 +14,13 @@ MODULES = {
     "mlpengine.formula": "Formulas of element-wise functions.",
     "mlpengine.tape": "Recording, programs and derivatives.",
     "mlpengine.optim": "Optimizers, schedules and clipping.",
-    "mlpengine.train": "Training steps, loops, callbacks and runs.",
     "mlpengine.diagnostics": "Gradient diagnostics and verdicts.",
     "mlpengine.data": "Tables, preprocessing, splits.",
     "mlpengine.config": "Configs and their schema.",
     "mlpengine.estimators": "Estimators for scikit-learn.",
     "mlpengine.export": "ONNX and other formats.",
-    "mlpengine.errors": "Exceptions.",
+    "mlpengine.export.device": "Training on a device, as C.",
+    "mlpengine.report": "The page of a run, of several, or of a sweep.",
 }
 """Public modules and what they contain."""
 

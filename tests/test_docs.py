@@ -1,7 +1,9 @@
 """The runner of the documentation's examples, and the documentation's own files."""
 
+import ast
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -170,3 +172,56 @@ def test_every_page_is_in_the_contents_and_ends_with_where_to_go():
     assert names <= set(listed)
     without = [p.name for p in pages if "## Where to go next" not in p.read_text(encoding="utf-8")]
     assert without == []
+
+
+reference = load("reference_pages")
+
+
+def test_the_reference_lists_every_public_module():
+    files = [*(ROOT / "mlpengine").rglob("*.py")]
+    public = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in files
+        if "\n__all__ = " in path.read_text(encoding="utf-8") and not path.name.startswith("_c")
+    }
+    public = {name for name in public if not re.search(r"\._|\.backends", name)}
+    assert set(reference.MODULES) == public
+
+
+def test_the_reference_has_every_command_and_every_key():
+    from mlpengine_cli.main import COMMANDS
+
+    commands, config = reference.commands(), reference.config()
+    assert [name for name in COMMANDS if f"\n## mlpengine {name}\n" not in commands] == []
+    schema = json_schema()
+    sections = {"the file": schema} | schema["$defs"]
+    keys = {key for section in sections.values() for key in section.get("properties", {})}
+    assert len(keys) > 100
+    assert [key for key in sorted(keys) if f"\n| `{key}` | " not in config] == []
+    assert "| list of number, at least 0, below 1 | `[0.9, 0.999]` |" in config
+    assert '[`"mse"`](#mseloss)' in config
+    assert '`"mse"` or' not in config.replace('[`"mse"`]', "")
+
+
+def test_every_exit_code_is_documented():
+    from mlpengine_cli.main import CLOSED_PIPE
+    from mlpengine_cli.stopping import EXIT_CODES
+
+    page = (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    codes = {0, 1, 2, CLOSED_PIPE, *EXIT_CODES.values()}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} >= codes
+
+
+def test_every_environment_variable_is_documented():
+    page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
+    files = [*(ROOT / "mlpengine").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    used = {
+        node.value
+        for text in texts
+        if "os.environ" in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and re.fullmatch("[A-Z]{2,}_[A-Z_]+|CC", str(node.value))
+    }
+    assert {"CC", "MLPENGINE_CACHE", "PMI_RANK"} <= used
+    assert {name for name in used if f"`{name}`" not in page} == set()
