@@ -71,8 +71,10 @@ def propose(
         *(f"  {key}: {_flow(value)}" for key, value in sections.get("data", {}).items()),
         *_split(profile, own_test=test is not None),
     ]
-    for name in ("model", "optimizer", "schedule", "training"):
-        lines += [*([""] if name != "schedule" else []), *_section(name, sections[name])]
+    for name in ("model", "loss", "optimizer", "schedule", "training"):
+        if name in sections:
+            gap = [""] if name not in ("loss", "schedule") else []
+            lines += [*gap, *_section(name, sections[name])]
     folds = lines.index("training:") + 1
     lines[folds:folds] = _folds(profile.n_rows, bool(encoding))
     return "\n".join(lines) + "\n"
@@ -100,7 +102,7 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
     if name == "schedule":
         shown = options["name"] if len(options) == 1 else _flow(options)
         return [f"schedule: {shown}  # {COMMENTS[name, options['name']]}"]
-    if name == "optimizer" and len(options) <= 3:
+    if name == "loss" or (name == "optimizer" and len(options) <= 3):
         return [f"{name}: {_flow(options)}"]
     lines = [f"{name}:"]
     for key, value in options.items():

@@ -204,6 +204,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Return the loss that `loss` describes.  Raises: UsageError if it suits another task."""
         *names, formula = LOSSES[self._kind]
         loss = names[0] if self.loss == "auto" else self.loss
+        if self.loss == "auto" and self.preset in PRESETS:
+            options = {**recipe(self.preset, self._kind).get("loss", {"name": loss})}
+            return cast("Loss", REGISTRY[options.pop("name")](**options))
         if isinstance(loss, str):
             if loss in names:
                 return cast("Loss", REGISTRY[loss]())

@@ -1,5 +1,6 @@
 """Presets: short for the keys that `init` writes out."""
 
+import numpy as np
 import pytest
 
 from mlpengine.config import load_config
@@ -7,6 +8,7 @@ from mlpengine.config.build import build
 from mlpengine.config.proposal import propose
 from mlpengine.data import profile, read_table
 from mlpengine.errors import ConfigError
+from mlpengine.estimators import MlpClassifier
 from mlpengine.train.recipes import PRESETS
 
 SECTIONS = ("model", "optimizer", "schedule", "training")
@@ -38,6 +40,21 @@ def test_a_preset_says_what_init_writes_out(preset, tmp_path):
         chosen_by_rows = {"preset": None, "folds": None}
         assert got | chosen_by_rows == expected | chosen_by_rows
     assert written.data.standardize == short.data.standardize
+
+
+def test_classes_of_realmlp_are_smoothed_in_configs_and_estimators(tmp_path):
+    lines = (f"{i % 97},{'ab'[i % 97 > 50]}" for i in range(200))
+    (tmp_path / "rows.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
+    facts = profile(read_table(tmp_path / "rows.csv"), ["y"])
+    text = propose(facts, ["y"], source="rows.csv", schema="s", preset="realmlp")
+    head = "data: {source: rows.csv, target: y, task: classification}\n"
+    short = load(tmp_path, head + "model: {preset: realmlp}\n").config
+    other = load(tmp_path, head + "model: {preset: realmlp}\nloss: binary_focal\n").config
+    assert other.loss.name == "binary_focal"
+    x, y = np.arange(40.0)[:, None], np.arange(40) > 20
+    fitted = MlpClassifier(preset="realmlp").partial_fit(x, y, classes=[False, True])
+    for loss in (load(tmp_path, text).config.loss, short.loss, fitted._learner.loss):
+        assert (loss.name, loss.label_smoothing) == ("softmax_cross_entropy", 0.1)
 
 
 def test_what_the_config_says_wins(tmp_path):
