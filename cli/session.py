@@ -169,7 +169,7 @@ class Session:
             **environment(experiment.threads),
             "executor": experiment.step.executor,
         }
-        self.draws = uses_extra(experiment.file.config.report.plots, "matplotlib")
+        self.draws = uses_extra(experiment.file.config.report.run_plots, "matplotlib")
         self.diagnostics = self._diagnostics()
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()

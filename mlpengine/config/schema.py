@@ -440,11 +440,18 @@ class ReportSection(Section):
 
     html: bool = Field(default=True, description="report.html: the run on one page.")
     plots: Extra = Field(
-        default="auto", description="Pictures in plots/; auto: if matplotlib is installed."
+        default="auto",
+        description="Pictures in plots/; auto: of a sweep, or a run without report.html, if "
+        "matplotlib is installed.",
     )
     tensorboard: Extra = Field(
         default="auto", description="Event files; auto: if tensorboard is installed."
     )
+
+    @property
+    def run_plots(self) -> Literal["auto"] | bool:
+        """Whether to draw pictures of a run, which takes as long as training a small network."""
+        return False if self.plots == "auto" and self.html else self.plots
 
 
 class Config(Section):

@@ -172,10 +172,15 @@ def test_an_extra_that_is_missing(package, extra, mlpengine, config, monkeypatch
     assert mlpengine("train", config, "-q", "--set", f"report.{extra}=auto").code == 0
 
 
-def test_pictures_are_named_in_the_report(mlpengine, config):
+def test_pictures_are_named_in_the_report(mlpengine, config, tmp_path):
     found = mlpengine("train", config, "-q", "--set", "report.plots=true")
     assert "runs/small/plots/training.png" in found.out
     assert "runs/small/plots/confusion_matrix.png" in found.out
+    for html in ("true", "false"):
+        setting = f"report={{html: {html}, tensorboard: false}}"
+        assert mlpengine("train", config, "-q", "--set", setting, "-o", html).code == 0
+        assert (tmp_path / html / "report.html").is_file() == (html == "true")
+        assert (tmp_path / html / "plots").exists() == (html == "false")
 
 
 def test_steps_that_are_not_finite_may_be_skipped(mlpengine, tmp_path):
