@@ -102,10 +102,12 @@ def export_c(
     if not np.isfinite(numbers).all():
         raise UsageError("export: parameters must be finite")
     n, one = mlp.sizes[-1], functions.names.add("network_of") if several else name
-    places = {n: f"parameters + {place.start}" for n, place in mlp.params.places.items()}
+    table = f"{name}_parameters"
+    at = "parameters" if several else table
+    places = {key: f"{at} + {place.start}" for key, place in mlp.params.places.items()}
     forward = Forward(functions, mlp, places, "input", "output")
     network = NETWORK.format(
-        constants=constants("networks" if several else "parameters", numbers.tolist()),
+        constants=constants(table, numbers.tolist()),
         static="static " if several else "",
         one=one,
         argument="const real *parameters, " if several else "",
@@ -113,13 +115,13 @@ def export_c(
     )
     if several:
         (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
-        lines = [f"{one}(networks + k * {len(mlp.params)}, input, y);"]
+        lines = [f"{one}({table} + k * {len(mlp.params)}, input, y);"]
         lines.append(f"{loop} y[i] /= {constant(divisor)};")
         lines += [f"{softmax(functions)}(y, y, {n});"] if combined == "softmax" else []
-        lines += [f"{loop} sum_{k}[i] += shares[k] * {y};" for k, y in enumerate(sums)]
+        lines += [f"{loop} sum_{k}[i] += {name}_shares[k] * {y};" for k, y in enumerate(sums)]
         zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))
         loop_of = {"count": len(each), "body": indented(lines, "    ")}
-        weights = constants("shares", shares or [1 / len(each)] * len(each))
+        weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
         network += MEAN.format(
             name=name, n=n, shares=weights, zeros=zeros, result=result, **loop_of
         )

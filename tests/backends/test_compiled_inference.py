@@ -116,6 +116,14 @@ def test_softmax_over_the_rows_has_no_c_of_one_row():
         export_c(Mlp([2, 3], output_activation=Softmax(0)))
 
 
+@pytest.mark.parametrize("name", ["dense", "dot", "parameters", "network_of", "y", "input"])
+def test_the_name_may_be_one_of_the_file(name, tmp_path):
+    for networks in (Mlp([2, 3, 1]), [Mlp([2, 3, 1])] * 2):
+        (tmp_path / "net.c").write_text(export_c(networks, name=name))
+        command = [*compiler_command(), "-std=c99", "-Wall", "-Werror", "-c", "net.c", "-o", "n.o"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+
+
 @pytest.mark.parametrize("name", ["2x", "a b", "é", ""])
 def test_the_name_must_be_one_of_c(name):
     with pytest.raises(UsageError, match="name of a C function"):

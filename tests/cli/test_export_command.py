@@ -46,7 +46,7 @@ def test_c_holds_the_network(mlpengine, run):
     assert json.loads(done.out)["inputs"] == dict.fromkeys(model.columns, "float")
     text = (run / "network.c").read_text()
     network = export_c(model.mlp, name="network")  # whose values its own tests compare
-    assert network[network.index("static const real parameters") :] in text
+    assert network[network.index("static const real network_parameters") :] in text
 
 
 def test_training_for_a_device(mlpengine, run, tmp_path):
