@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from math import prod
 
@@ -178,6 +179,7 @@ def _headers(
         yield from ("update", "clip")
 
 
+@cache
 def _header(name: str) -> str:
     return files(__package__).joinpath(f"{name}.h").read_text(encoding="utf-8")
 

@@ -6,6 +6,7 @@ fused and reordered by their operands, independently of the memory that NumPy us
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -37,17 +38,17 @@ class Value:
     stored: bool = True
     mask: Dropout | None = None
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Number of rows; 1 for a vector."""
         return prod(self.array.shape[:-1])
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """Number of columns."""
         return self.array.shape[-1] if self.array.ndim else 1
 
-    @property
+    @cached_property
     def address(self) -> int:
         """The address of the array."""
         return address_of(self.array)
