@@ -17,6 +17,7 @@ import numpy as np
 from mlpengine.diagnostics.dashboard import UNDATED, picture_format
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically
+from mlpengine.palette import LIGHT, shown_name
 from mlpengine.spec import Array
 from mlpengine.train.explain import Dependence
 from mlpengine.train.history import History
@@ -31,7 +32,8 @@ try:
 except ImportError as error:
     raise MissingExtraError("mlpengine.plots", "plots") from error
 
-BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#009E73", "#666666"
+BLUE, ORANGE, GREEN = LIGHT[:3]
+GRAY = "#666666"
 STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "axes.grid": True,
@@ -54,14 +56,6 @@ STYLE: dict[str, Any] = {
     "savefig.dpi": 150,
     "savefig.facecolor": "white",
     "text.parse_math": False,  # a $ in a label is a $
-}
-
-NAMES = {
-    "lr": "learning rate",
-    "macro_f1": "macro F1",
-    "mae": "MAE",
-    "r2": "R²",
-    "rmse": "RMSE",
 }
 
 MARKED_EPOCHS = 30
@@ -223,7 +217,7 @@ def plot_sweep(values: Mapping[int, float], metric: str, path: str | Path) -> No
         axes.plot(numbers, measured, "o", color=BLUE, markersize=4, label="trial")
         so_far = best.accumulate(measured)
         axes.step(numbers, so_far, where="post", color=ORANGE, label="best so far")
-        axes.set_title(f"validation {_title(metric)}")
+        axes.set_title(f"validation {shown_name(metric)}")
         axes.set_xlabel("trial")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if not higher_is_better(metric):
@@ -240,7 +234,7 @@ def plot_importance(shares: Mapping[str, float], metric: str, path: str | Path) 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         axes.barh(names, [shares[name] for name in names], color=BLUE)
-        axes.set_title(f"importance for validation {_title(metric)}")
+        axes.set_title(f"importance for validation {shown_name(metric)}")
         axes.set_xlabel("share")
         axes.grid(visible=False, axis="y")
 
@@ -269,13 +263,13 @@ def _panels(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     errors = {name: values for name, values in metrics.items() if name in ("mae", "rmse")}
     metrics = {name: values for name, values in metrics.items() if name not in errors}
     if metrics:
-        only = f" {_title(next(iter(metrics)))}" if len(metrics) == 1 else ""
+        only = f" {shown_name(next(iter(metrics)))}" if len(metrics) == 1 else ""
         panels[f"validation{only}"] = metrics
     if errors:
         panels["validation error"] = errors
     for name in ("gradient_norm", "steps"):
-        panels[_title(name)] = {name: columns[name]}
-    return dict(list(panels.items())[:3]) | {_title("lr"): {"lr": columns["lr"]}}
+        panels[shown_name(name)] = {name: columns[name]}
+    return dict(list(panels.items())[:3]) | {shown_name("lr"): {"lr": columns["lr"]}}
 
 
 def _curves(axes: Axes, epochs: Array, lines: Mapping[str, Array], title: str) -> None:
@@ -289,14 +283,14 @@ def _curves(axes: Axes, epochs: Array, lines: Mapping[str, Array], title: str) -
             linestyle=dashes,
             marker=marker,
             markersize=3.5,
-            label=_title(name),
+            label=shown_name(name),
         )
     axes.set_title(title)
     values = np.concatenate(list(lines.values()))
     values = values[np.isfinite(values)]
     if "R²" in title and values.min(initial=0) < -1:
         axes.set_ylim(bottom=-1)  # below, it says no more than that
-    elif title in ("loss", *map(_title, ("gradient_norm", "lr"))):
+    elif title in ("loss", *map(shown_name, ("gradient_norm", "lr"))):
         _by_powers(axes, values)
     if len(lines) > 1:
         axes.legend(loc="best")
@@ -314,10 +308,6 @@ def _by_powers(axes: Axes, values: Array) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-
-
-def _title(name: str) -> str:
-    return NAMES.get(name, name.replace("_", " "))
 
 
 def _scatter(axes: Axes, truth: Array, predicted: Array, name: str) -> None:

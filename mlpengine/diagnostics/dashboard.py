@@ -17,11 +17,9 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, FAST_RATIO, GUIDE_RATIO, SLOW_RATIO, verdicts
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically
+from mlpengine.palette import DARK, LIGHT
 from mlpengine.spec import Array
 
-LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D00", "#56B4E9")
-DARK = ("#56B4E9", "#F28E2B", "#3DC79B", "#E59ECA", "#F0E442", "#FFFFFF")
-"""Colors on white and on black that color-blind readers can distinguish (Okabe and Ito 2008)."""
 FEW_DECADES, HEAT_DECADES = 2.0, 6.0
 DASHES = ("-", "--", "-.", ":")
 SHOWN_LAYERS = 8

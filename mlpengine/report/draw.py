@@ -105,7 +105,7 @@ def _step(rough: float) -> float:
 
 def _label(value: float, step: float) -> str:
     power = floor(log10(step) + 1e-9)
-    if value and not -4 < power < 7:
+    if value and not -5 < power < 7:
         exponent = floor(log10(abs(value)) + 1e-9)
         return by_power(value, 1 + max(0, exponent - power))
     text = f"{value:,.{max(0, -power)}f}"

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,12 +139,12 @@ def _trained(model: Data, verb: str) -> str:
     trained = plural(rows["train"], "training row")
     how = f" by folds of {trained}" if model["folds"] else f", {trained}"
     networks = "A network" if model["networks"] == 1 else plural(model["networks"], "network")
-    size = f"{networks} of {sizes} units ({plural(model['parameters'], 'parameter')} in all)"
+    size = f"{networks} of {sizes} units ({plural(model['parameters'], 'parameter')})"
     count = plural(len(model["classes"]), "class", "classes")
     classes = f", one of {count}" if model["classes"] else ""
     return (
         f"{size} {verb} predict {target}{classes}, from {plural(model['columns'], 'column')} "
-        f"of {shortened(model['source'], 60)}{how}."
+        f"of {shortened(Path(model['source']).name, 60)}{how}."
     )
 
 
@@ -259,7 +259,7 @@ def _by_epoch(
         return None
     everywhere = np.concatenate([x for _, x, _ in known])
     values = np.concatenate([y for _, _, y in known])
-    powers = title in ("Loss", "Learning rate")
+    powers = title == "Loss"
     if any(name == "R²" for name, _, _ in known):
         values = np.maximum(values, -1.0)  # below, it says no more than that
     chart = Chart(
@@ -750,7 +750,7 @@ def array_of(values: Iterable[Any]) -> Array:
 
 
 def _style() -> Markup:
-    text = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 
     def colors(values: Sequence[str]) -> str:
         return "".join(f"  --c{k}: {color};" for k, color in enumerate(values, start=1))
