@@ -30,7 +30,7 @@ from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.errors import UsageError
 from mlpengine.files import similar_file, write_atomically
-from mlpengine.train.diagnose import facts, measure_recalls
+from mlpengine.train.diagnose import facts, measure_recalls, measure_yardsticks
 from mlpengine.train.model import Model, load
 from mlpengine.train.samples import read_diagnostics
 from mlpengine.train.threads import pinned
@@ -187,6 +187,7 @@ def _after(
     shapes = spectra(mlp, experiment.model.mlp)
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         measure_recalls(diagnostics, experiment.task, part, validation)
+        measure_yardsticks(diagnostics, experiment.task, part, validation)
         hardest = _hardest(experiment, model, count)
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
     reported = [*_columns(experiment), *verdicts(diagnostics)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mlpengine.nn import Mlp
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
     BinaryFocal,
@@ -26,6 +27,15 @@ def feature_sizes(x: Array) -> Array:
     """
     sizes: Array = np.quantile(np.abs(x), 0.9, axis=0)
     return sizes
+
+
+def weight_scale(mlp: Mlp) -> float:
+    """Return the root mean square of a layer's weights times the root of its inputs.
+
+    It is the median over the layers; the usual initializers have 1 to 1.5.
+    """
+    scales = [float(np.sqrt(np.mean(np.square(w)) * w.shape[1])) for w in mlp.weights]
+    return float(np.median(scales))
 
 
 def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:

@@ -16,6 +16,7 @@ from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
+from mlpengine.diagnostics.yardsticks import Yardsticks
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
@@ -47,6 +48,7 @@ class Diagnostics(Uncopyable):
         loss: the loss; the verdicts check the output activation against its kind.
         optimizer: the optimizer; the verdicts check its settings.
         target_range: smallest and largest target of a regression.
+        weight_scale: root mean square of the initial weights, see `weight_scale`.
 
     Attributes:
         first_loss: loss of step 1.
@@ -64,6 +66,7 @@ class Diagnostics(Uncopyable):
         clipped: steps since the last sample that were clipped.
         windows: by layer, which rectifier units fire.
         epochs: (training loss, validation loss) of each epoch.
+        yardsticks: what simple models reach on the rows; set by the caller at the end of a run.
         class_counts, recalls: training rows of each class, and the share of its other rows that
             are predicted as such, NaN if there are too few; set by the caller at the end of a run.
 
@@ -85,6 +88,7 @@ class Diagnostics(Uncopyable):
         loss: Loss | None = None,
         optimizer: Optimizer | None = None,
         target_range: tuple[float, float] = (nan, nan),
+        weight_scale: float | None = None,
     ) -> None:
         self.mlp = mlp
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
@@ -92,8 +96,10 @@ class Diagnostics(Uncopyable):
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
         self.feature_names = tuple(feature_names) or tuple(map(str, range(mlp.sizes[0])))
         self.failure, self.skipped, self.name_row = "", 0, name_row
-        self.loss_name, self.optimizer = loss.name if loss else "", optimizer
+        self.loss, self.optimizer = loss, optimizer
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
+        self.yardsticks = Yardsticks()
+        self.weight_scale = _known(weight_scale)
         self.class_counts: Array = np.zeros(0)
         self.recalls: Array = np.zeros(0)
         self.columns = Columns(len(mlp.layers))

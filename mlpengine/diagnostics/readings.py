@@ -1,6 +1,6 @@
 """Numbers that several rules read from `Diagnostics`; NaN where they are unknown."""
 
-from math import hypot, isnan, nan
+from math import hypot, isnan, log, nan
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from mlpengine.spec import Array
 
 LEARNED = 0.98
 """Share of the loss of a constant prediction that counts as having learned something."""
+
+AIM = 5e-3
+"""The largest update ratio of a run with Adam at its usual rate, at which a low rate is raised."""
 
 
 def input_size(diagnostics: Diagnostics) -> float:
@@ -32,6 +35,13 @@ def dropout_gain(diagnostics: Diagnostics) -> float:
 def reference_loss(diagnostics: Diagnostics) -> float:
     """Return the loss of a constant prediction; the first loss where that is unknown."""
     return diagnostics.first_loss if isnan(diagnostics.baseline) else diagnostics.baseline
+
+
+def zero_logits(diagnostics: Diagnostics) -> float:
+    """Return the cross entropy of logits of 0; 0 for other losses."""
+    name = diagnostics.loss.name if diagnostics.loss else ""
+    classes = {"softmax_cross_entropy": diagnostics.mlp.sizes[-1], "bce_with_logits": 2}.get(name)
+    return log(classes) if classes else 0.0
 
 
 def training_share(diagnostics: Diagnostics) -> float:
@@ -83,6 +93,12 @@ def usual_lr(diagnostics: Diagnostics) -> float:
     """Return the largest learning rate of the samples, which a schedule lowers later."""
     rates = diagnostics.series.of("lr")
     return float(np.nanmax(rates)) if np.isfinite(rates).any() else nan
+
+
+def lr_fix(diagnostics: Diagnostics, factor: float) -> dict[str, float] | None:
+    """Return the setting of a learning rate multiplied by `factor`; None if the rate is unknown."""
+    lr = usual_lr(diagnostics)
+    return None if isnan(lr) else {"optimizer.lr": rounded(lr * factor)}
 
 
 def rounded(value: float) -> float:

@@ -9,19 +9,22 @@ from math import isnan, nan
 
 import numpy as np
 
+from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import (
+    AIM,
     dropout_gain,
     input_size,
     layer_ratios,
+    lr_fix,
     median,
     reference_loss,
     rounded,
     stuck,
     training_share,
-    usual_lr,
     worst,
+    zero_logits,
 )
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
@@ -38,8 +41,8 @@ STEEP = 2.0  # healthy: down to -0.8
 SMALL_SIGNAL = 1e-3  # healthy: from 0.2
 DEAD = 0.4  # healthy: up to 0.19
 SATURATED = 0.5  # healthy: up to 0.18
-LARGE_INPUT, SMALL_INPUT = 30.0, 0.01  # healthy: 0.5 to 1
-LARGE_FEATURE = 20.0  # healthy: up to 2.1
+LARGE_INPUT, SMALL_INPUT = 8.0, 0.01  # healthy: 0.5 to 1
+LARGE_FEATURE = 8.0  # healthy: up to 2.1
 UNUSUAL_INPUT = 3.0
 """Above this root mean square of the input, features are named among the causes of a large loss."""
 LARGE_TARGET = 30.0  # healthy: 1
@@ -51,7 +54,10 @@ SPIKES = 0.02  # healthy: up to 0.004
 WELL_LEARNED = 0.5
 """Share of the loss of a constant prediction below which dead units do no harm."""
 STANDARDIZE = {"data.standardize": "standard"}
-UNSATURATED = {"model.activation": "relu", "model.initializer": None}
+UNSATURATED: dict[str, str | None] = {"model.activation": "relu", "model.initializer": None}
+SCALED_BY_HAND = (0.5, 2.5)  # the initializers: 0.95 to 1.5
+"""Scales of the initial weights that no initializer of a config has."""
+NO_SCALE = "a config does not scale the initial weights"
 
 Rule = Callable[[Diagnostics], Verdict | None]
 
@@ -113,16 +119,17 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
 def start(diagnostics: Diagnostics) -> Verdict | None:
     """The first loss is far above that of a constant prediction."""
     first = diagnostics.first_loss
-    times = first / diagnostics.baseline if diagnostics.baseline > 0 else nan
+    usual = max(diagnostics.baseline, zero_logits(diagnostics))  # the first is low for rare classes
+    times = first / usual if usual > 0 else nan
     if not times > START * dropout_gain(diagnostics):
         return None
     finding = (
         f"the first loss was {power(first)}, {power(times)} times that of a constant prediction "
-        f"({power(diagnostics.baseline)}; guide 1 to 3)"
+        f"({power(usual)}; guide 1 to 3)"
     )
     size = input_size(diagnostics)
     fix = STANDARDIZE if size > UNUSUAL_INPUT else None
-    no_fix = "" if fix else "a config does not scale the initial weights"
+    no_fix = "" if fix else NO_SCALE
     return Verdict("start", None, finding, times, START, start_advice(size), fix, no_fix)
 
 
@@ -143,14 +150,18 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     if not (diagnostics.failure or skipped):
         return None
     advice = "look at the rows named, lower lr, or clip gradients"
-    fix = {"training.on_nonfinite": "skip", "training.clip_norm": 1.0}
+    fix = {
+        "training.on_nonfinite": "skip",
+        "training.nonfinite_limit": 1000,  # a bad row comes again in every epoch
+        "training.clip_norm": 1.0,
+    }
     return Verdict("nonfinite", None, finding, skipped, 0.0, advice, fix)
 
 
 def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     """Steps change the weights by much of their norm, and learning suffers."""
     ratios = layer_ratios(diagnostics)
-    if not ratios.size:
+    if not ratios.size or run.decay_dominates(diagnostics):
         return None
     number, largest = worst(ratios.max(axis=0))
     lasting = median(ratios[:, number]) > FAST_RATIO / 3
@@ -192,8 +203,8 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
         f"no step changed the weights by more than {power(largest)} times their norm "
         f"(guide {GUIDE_RATIO})"
     )
-    advice = f"multiply lr by {power(GUIDE_RATIO / largest)}, to begin with"
-    fix = lr_fix(diagnostics, GUIDE_RATIO / largest)
+    advice = f"multiply lr by {power(AIM / largest)}, to begin with"
+    fix = lr_fix(diagnostics, AIM / largest)
     return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice, fix, unknown(fix))
 
 
@@ -209,10 +220,11 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(share)} of the units fired on none of {ROWS} or more rows (guide below "
         f"{percent(DEAD)})"
     )
-    advice = f"lower lr (update ratio up to {power(largest)})"
     if not largest > 10 * GUIDE_RATIO:
-        advice = "look at the initial weights and biases"
-    advice, fix = f"{advice} or use leaky_relu", {"model.activation": "leaky_relu"}
+        advice, no_fix = "look at the initial weights and biases", "a config does not set biases"
+        return Verdict("dead", number, finding, share, DEAD, advice, no_fix=no_fix)
+    advice = f"lower lr (update ratio up to {power(largest)}) or use leaky_relu"
+    fix = {"model.activation": "leaky_relu", **(lr_fix(diagnostics, 0.3) or {})}
     return Verdict("dead", number, finding, share, DEAD, advice, fix)
 
 
@@ -242,7 +254,8 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(SATURATED)})"
     )
     advice = "make the initial weights or the features smaller, or lower lr"
-    return Verdict("saturated", number, finding, share, SATURATED, advice, UNSATURATED)
+    fix, no_fix = unsaturated(diagnostics)
+    return Verdict("saturated", number, finding, share, SATURATED, advice, fix, no_fix)
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
@@ -254,7 +267,7 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     if slope < 0:
         finding = f"its gradient is {times} times smaller than the last layer's (guide up to 100)"
         advice = "use relu, fewer layers, or an initializer that suits the activation"
-        return Verdict("vanishing", 0, finding, slope, -STEEP, advice, UNSATURATED)
+        return Verdict("vanishing", 0, finding, slope, -STEEP, advice, *unsaturated(diagnostics))
     finding = f"its gradient is {times} times larger than the last layer's (guide up to 100)"
     advice = "make the initial weights smaller, or clip the gradients"
     fix = {"training.clip_norm": 1.0}
@@ -271,8 +284,16 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
     if not share < SMALL_SIGNAL:
         return None
     finding = f"its activations began at {power(share)} times those of layer 0 (guide 0.1 to 1)"
-    advice = "use an initializer that suits the activation (model.initializer), or fewer layers"
-    return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, UNSATURATED)
+    advice, (fix, no_fix) = "use another initializer, or fewer layers", unsaturated(diagnostics)
+    return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, fix, no_fix)
+
+
+def unsaturated(diagnostics: Diagnostics) -> tuple[dict[str, str | None] | None, str]:
+    """Return the settings for units that saturate or vanish, or None with the reason."""
+    low, high = SCALED_BY_HAND
+    scale = diagnostics.weight_scale
+    by_hand = not (isnan(scale) or low <= scale <= high)
+    return (None, NO_SCALE) if by_hand else ({**UNSATURATED}, "")
 
 
 def outlier(diagnostics: Diagnostics) -> Verdict | None:
@@ -309,12 +330,6 @@ def unsteady(diagnostics: Diagnostics) -> Verdict | None:
     return Verdict("spikes", None, finding, share, SPIKES, advice, fix, unknown(fix))
 
 
-def lr_fix(diagnostics: Diagnostics, factor: float) -> dict[str, float] | None:
-    """Return the setting of a learning rate multiplied by `factor`; None if the rate is unknown."""
-    lr = usual_lr(diagnostics)
-    return None if isnan(lr) else {"optimizer.lr": rounded(lr * factor)}
-
-
 def unknown(fix: object) -> str:
     """Return the reason why there is no `fix` of the learning rate, if there is none."""
     return "" if fix else "the learning rate is unknown"
@@ -325,6 +340,8 @@ STEPS = frozenset({"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low"
 BROKEN = frozenset(
     {"start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels"}
 )
+STOPPED = frozenset({"vanishing", "saturated", "dead"})
+SHORT = frozenset({"few_steps", "unfinished"})
 
 RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
     (run.output_clamped, frozenset()),
@@ -339,18 +356,22 @@ RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
     (clip_low, frozenset()),
     (run.eps_large, frozenset({"clip_low", "no_gradient", "vanishing"})),
     (lr_low, frozenset({"clip_low", "no_gradient", "eps_large"})),
-    (dead, frozenset({"no_gradient", "input_scale"})),
+    (dead, frozenset({"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"})),
     (saturated, frozenset({"input_scale"})),
-    (depth, frozenset({"no_gradient", "input_scale", "decay_high"})),
+    (depth, frozenset({"no_gradient", "input_scale", "lr_high", "decay_high"})),
     (signal, frozenset({"no_gradient", "vanishing"})),
     (outlier, frozenset({"input_scale"})),
     (unsteady, frozenset({"outlier", "lr_high", "vanishing", "momentum_high"})),
     (nonfinite, frozenset()),
-    (run.labels, SCALES | {"lr_high", "nonfinite"}),
-    (run.overfitting, frozenset({"lr_high", "labels", "nonfinite"})),
+    (data.shifted, frozenset()),
+    (run.labels, SCALES | {"lr_high", "nonfinite", "shifted"}),
+    (data.unrelated, SCALES | {"labels", "nonfinite", "shifted"}),
+    (data.noisy_labels, frozenset({"labels"})),
+    (run.overfitting, SCALES | STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"}),
     (run.imbalance, SCALES | STEPS | BROKEN),
     (run.few_steps, SCALES | STEPS | BROKEN),
-    (run.unfinished, SCALES | STEPS | BROKEN | {"few_steps", "vanishing", "saturated", "dead"}),
+    (run.unfinished, SCALES | STEPS | BROKEN | STOPPED | {"few_steps"}),
+    (data.underfitting, SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"}),
     (run.noise_scale, SCALES | STEPS | BROKEN | {"few_steps"}),
 )
 """The rules, and for each the verdicts that explain what it would report."""

@@ -3,13 +3,16 @@
 As in `mlpengine.diagnostics.rules`, comments give the extremes measured in healthy set-ups.
 """
 
-from math import isfinite, sqrt
+from math import inf, isfinite, nan, sqrt
 
 import numpy as np
 
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import (
+    AIM,
     LEARNED,
+    layer_ratios,
+    lr_fix,
     median,
     rounded,
     stuck,
@@ -31,6 +34,8 @@ GAP = 0.04
 unrelated to the features."""
 FITTED = 0.9
 """Training loss, in constant predictions, above which there is no overfitting."""
+BEHIND = 0.1  # healthy: up to 0.02
+"""Error of the network beyond that of a simple model, in constant predictions."""
 RISE, RELATIVE_RISE = 0.08, 0.1  # healthy: up to 0.04
 """Rise of the validation loss over its lowest, in constant predictions and in units of the lowest,
 that counts as overfitting."""
@@ -40,15 +45,24 @@ SWINGS = 0.1
 """Rise of the training loss over its previous minimum, in constant predictions, that is a swing."""
 LARGE_DECAY = 3.0  # healthy: up to 0.7
 """Exponent k of the factor e^-k by which decay shrinks a weight without gradient over the run."""
-LARGE_EPS = 10.0  # healthy: 2e-5
+HUGE_DECAY = 5.0
+"""Weight decay that no run needs."""
+USUAL_EPS = 1e-7
+"""Greatest eps that is a default, which is not to blame where gradients are 0."""
+LARGE_EPS = 2.0  # healthy: 2e-5
 """The optimizer's eps in units of the usual gradient of a weight."""
 RARE_SHARE, RECALL = 0.5, 0.02
 """A class is rare below this share of the mean class, and never predicted below this recall."""
 FEW_STEPS, FEW_STEPS_FALL, FEW_STEPS_SHARE = 150, 0.05, 0.6
 """Least number of steps for a run whose loss still fell by this much over its last quarter and ends
 above this share of a constant prediction's loss.  Healthy: 80 steps, 0.06, 0.5."""
-FAR_TOO_FEW_STEPS = 40
-"""Number of steps that is too low for any run, so that it is reported before the run."""
+FAR_TOO_FEW_STEPS, FAR_TOO_FEW_SHARE = 40, 0.1
+"""Number of steps that is too low for any run, so that it is reported before the run; after it, if
+the loss ends above this share."""
+NARROW = 8
+"""Number of units of a layer up to which it is taken for too small rather than too slow."""
+STILL_FALLING = 0.02
+"""Fall that shows that a run ended too early where simple models do better than the network."""
 FALL, RELATIVE_FALL = 0.08, 0.22  # healthy: up to 0.12 and 0.19
 """Fall of the loss over the last quarter of the epochs, in constant predictions and in units of the
 last loss, that shows that a run ended too early."""
@@ -74,8 +88,8 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
         return None
     last, advice = diagnostics.columns.layers - 1, "leave the output activation out"
     no_fix = "a config has no output activation"
-    if diagnostics.loss_name in LOGITS:
-        finding = f"1 {activation.name} (guide 0) precedes {diagnostics.loss_name} of logits"
+    if diagnostics.loss and diagnostics.loss.name in LOGITS:
+        finding = f"1 {activation.name} (guide 0) precedes {diagnostics.loss.name} of logits"
         return Verdict("output_clamped", last, finding, 1.0, 0.0, advice, no_fix=no_fix)
     low, high = RANGES.get(activation.name, (-np.inf, np.inf))
     lowest, highest = diagnostics.target_range
@@ -119,14 +133,20 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     """Dropout is so high that the training loss stays at that of a constant prediction."""
     dropout = max(layer.dropout for layer in diagnostics.mlp.layers)
     share = training_share(diagnostics)
-    if not (dropout > LARGE_DROPOUT and share > LEARNED):
+    if not (dropout > LARGE_DROPOUT and (share > LEARNED or lags(diagnostics))):
         return None
     finding = (
         f"dropout of {dropout:g} (guide up to 0.5) leaves the training loss at {power(share)} "
         "times that of a constant prediction"
     )
-    advice, fix = "lower it (model.dropout)", {"model.dropout": 0.2}
+    advice, fix = "lower it (model.dropout)", {"model.dropout": 0.1}
     return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice, fix)
+
+
+def decay_dominates(diagnostics: Diagnostics) -> bool:
+    """Return whether a step's decay alone changes the weights much, whatever the gradient."""
+    decay = getattr(diagnostics.optimizer, "weight_decay", 0.0)
+    return bool(decay >= HUGE_DECAY and decay * usual_lr(diagnostics) > HUGE_DECAY / 100)
 
 
 def decay_high(diagnostics: Diagnostics) -> Verdict | None:
@@ -151,7 +171,7 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     layers = range(diagnostics.columns.layers)
     usual = max(median(diagnostics.series.of("gradient_rms", layer)) for layer in layers)
     times = eps / usual if usual > 0 else 0.0
-    if not times > LARGE_EPS:
+    if not (times > LARGE_EPS and eps > USUAL_EPS):
         return None
     finding = (
         f"eps of {eps:g} is {power(times)} times the usual gradient of a weight (guide up to "
@@ -229,11 +249,12 @@ def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
     Before a run of `planned` steps only the number of steps counts.
     """
     steps, batch = planned or total_steps(diagnostics), diagnostics.batch_size
-    unlearned = training_share(diagnostics) > FEW_STEPS_SHARE
+    limit = FEW_STEPS_SHARE if steps >= FAR_TOO_FEW_STEPS else FAR_TOO_FEW_SHARE
+    unlearned = training_share(diagnostics) > limit
     falls = not planned and fall(diagnostics)[0] > FEW_STEPS_FALL
     if not (planned < FAR_TOO_FEW_STEPS if planned else steps < FEW_STEPS and falls and unlearned):
         return None
-    rows = max(1, min(batch // 4, batch * steps // (2 * FEW_STEPS)))
+    rows = max(min(8, batch // 2, 1), min(batch // 4, batch * steps // (4 * FEW_STEPS)))
     finding = f"the whole run was {plural(steps, 'step')} (guide {FEW_STEPS} or more)"
     advice = f"use smaller batches (training.batch_size, {rows}) or more epochs"
     fix = {"training.batch_size": rows}
@@ -243,13 +264,17 @@ def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
 def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     """The best epoch is among the last, and the loss still falls."""
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
-    if epochs < 2 * MIN_EPOCHS or not (last > FALL and relative > RELATIVE_FALL):
+    falls = last > FALL and relative > RELATIVE_FALL
+    lagging = last > STILL_FALLING and lags(diagnostics) and narrowest(diagnostics) > NARROW
+    if epochs < 2 * MIN_EPOCHS or not (falls or lagging):
         return None
     finding = (
         f"over the last quarter of {epochs} epochs the loss fell by {percent(last)} of that of a "
-        f"constant prediction (guide {percent(FALL)})"
+        f"constant prediction (guide {percent(STILL_FALLING)})"
     )
-    advice, fix = "train longer (training.epochs), or raise lr", {"training.epochs": 3 * epochs}
+    faster = faster_fix(diagnostics)
+    advice = "raise lr" if faster else "train longer (training.epochs)"
+    fix = faster or {"training.epochs": 3 * epochs}
     return Verdict("unfinished", None, finding, last, FALL, advice, fix)
 
 
@@ -268,6 +293,29 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     advice = f"batches of {rows} rows learn more per row (training.batch_size)"
     fix = {"training.batch_size": rows}
     return Verdict("noise_scale", None, finding, times, LARGE_BATCH, advice, fix)
+
+
+def faster_fix(diagnostics: Diagnostics) -> dict[str, float] | None:
+    """Return the setting of a higher learning rate; None if the rate is usual."""
+    ratios = layer_ratios(diagnostics)
+    largest = float(ratios.max()) if ratios.size else nan
+    return lr_fix(diagnostics, min(5.0, AIM / largest)) if 0 < largest < AIM / 2 else None
+
+
+def narrowest(diagnostics: Diagnostics) -> float:
+    """Return the number of units of the smallest hidden layer; infinite without one."""
+    return min((layer.out_dim for layer in diagnostics.mlp.layers[:-1]), default=inf)
+
+
+def lags(diagnostics: Diagnostics) -> bool:
+    """Return whether the network explains its own rows worse than a simple model new ones.
+
+    False for weighted classes, of which the network does not learn to make the fewest errors.
+    """
+    known, loss = diagnostics.yardsticks, diagnostics.loss
+    if getattr(loss, "class_weights", None) or getattr(loss, "positive_weight", 1.0) != 1.0:
+        return False
+    return known.error - known.best > max(BEHIND, 3 * known.deviation)
 
 
 def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:

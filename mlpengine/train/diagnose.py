@@ -10,18 +10,28 @@ from typing import Any
 import numpy as np
 
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
-from mlpengine.diagnostics.baseline import best_constant, feature_sizes, loss_of_constant
+from mlpengine.diagnostics.baseline import (
+    best_constant,
+    feature_sizes,
+    loss_of_constant,
+    weight_scale,
+)
 from mlpengine.diagnostics.samples import Columns
 from mlpengine.diagnostics.verdict import without
+from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_ROWS, rows_within, yardsticks
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
 from mlpengine.train.state import restoring
 from mlpengine.train.step import TrainingStep
-from mlpengine.train.task import Split, Task
+from mlpengine.train.task import Classification, Regression, Split, Task
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
+YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.03
+"""Shortest run whose rows are compared with simple models, and the share of its time for them."""
+FEW_ROWS = 5
+"""Number of rows of a class below which its recall says nothing."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 AT_ONCE = 20
 """Number of samples that are written in one call."""
@@ -80,6 +90,7 @@ class LoopDiagnostics(Callback):
         self._path, self._every, self._silence = path, every, silence
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
+        self._measured = False
 
     def on_train_start(self, loop: Loop) -> None:
         """Create the diagnostics, with the loaded state if there is one, and open the file."""
@@ -135,12 +146,23 @@ class LoopDiagnostics(Callback):
         """Write the remaining samples and close the file."""
         self._close()
 
-    def verdicts(self) -> list[Verdict]:
-        """Return the problems of the run; the list may be empty."""
+    def verdicts(self, *, measure: bool | None = None) -> list[Verdict]:
+        """Return the problems of the run; the list may be empty.
+
+        What simple models reach on the rows is measured once: if `measure` says so or, by default,
+        within `YARDSTICK_SHARE` of the time of a run of a second or more.
+        """
         loop = self._loop
         self.core.skipped = loop.skipped
         if not self.core.failure:
             measure_recalls(self.core, loop.task, loop.train, loop.validation)
+            if measure is None:
+                measure = loop.seconds >= YARDSTICK_SECONDS
+            if measure and not self._measured:
+                self._measured = True
+                seconds = None if loop.seconds < YARDSTICK_SECONDS else loop.seconds
+                used = loop.batches.order
+                measure_yardsticks(self.core, loop.task, loop.train, loop.validation, used, seconds)
         return without(verdicts(self.core), self._silence)
 
     def table(self) -> str:
@@ -192,6 +214,7 @@ def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[st
         "steps_per_epoch": -(-len(train) // step.batch_size),
         "baseline": loss_of_constant(loss, y, constant, weights),
         "feature_sizes": feature_sizes(train.x[:: -(-len(train) // FEATURE_ROWS)]),
+        "weight_scale": weight_scale(step.mlp),
     }
     if validation is not None:
         other, shares = _thinned(validation)
@@ -207,17 +230,55 @@ def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[st
 def measure_recalls(
     diagnostics: Diagnostics, task: Task, train: Split, validation: Split | None
 ) -> None:
-    """Set the training rows of each class, and its recall on validation rows, if there are 5."""
+    """Set the training rows of each class, and its recall.
+
+    That is on validation rows or, where there are fewer than 5 of the class, on training rows too.
+    """
     if validation is None or train.truth.ndim != 1:
         return
-    stride = -(-len(validation) // RECALL_ROWS)
-    truth = validation.truth[::stride]
-    predicted = task.predict(diagnostics.mlp.predict(validation.x[::stride]))
-    classes = max(int(train.truth.max()), int(truth.max())) + 1
-    rows = np.bincount(truth, minlength=classes)
-    hits = np.bincount(truth[predicted == truth], minlength=classes)
+    classes = max(int(train.truth.max()), int(validation.truth.max())) + 1
     diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
-    diagnostics.recalls = np.where(rows < 5, np.nan, hits / np.maximum(rows, 1))
+    rows, hits = _hits(diagnostics, task, validation, classes)
+    if (rows < FEW_ROWS).any():
+        of_train = np.stack(_hits(diagnostics, task, train, classes))
+        rows, hits = np.stack([rows, hits]) + of_train * (rows < FEW_ROWS)
+    diagnostics.recalls = np.where(rows < FEW_ROWS, np.nan, hits / np.maximum(rows, 1))
+
+
+def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
+    """Return the rows of each class, and those predicted as such, of up to `RECALL_ROWS` rows."""
+    stride = -(-len(part) // RECALL_ROWS)
+    truth = part.truth[::stride]
+    predicted = task.predict(diagnostics.mlp.predict(part.x[::stride]))
+    hits = truth[predicted == truth]
+    return np.bincount(truth, minlength=classes), np.bincount(hits, minlength=classes)
+
+
+def measure_yardsticks(
+    diagnostics: Diagnostics,
+    task: Task,
+    train: Split,
+    validation: Split | None,
+    used: Array | None = None,
+    seconds: float | None = None,
+) -> None:
+    """Set what simple models reach on a sample of the rows: those `used`, or all.
+
+    The sample is so small that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
+    """
+    limit = MAX_ROWS
+    if seconds is not None:
+        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, train.x.shape[1]))
+    if limit < MIN_ROWS or not isinstance(task, Classification | Regression):
+        return
+    rows = np.arange(len(train)) if used is None else np.sort(used)
+    rows = rows[:: -(-len(rows) // limit)]
+    x, truth = np.asarray(train.x[rows]), train.truth[rows]
+    predicted = task.predict(diagnostics.mlp.predict(x))
+    if predicted.shape != truth.shape:
+        return  # quantiles, or means and variances
+    other = None if validation is None else validation.x[:: -(-len(validation) // limit)]
+    diagnostics.yardsticks = yardsticks(x, truth, predicted, rows, other)
 
 
 def _thinned(part: Split) -> tuple[Array, Array | None]:

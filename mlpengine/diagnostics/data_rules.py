@@ -1,0 +1,89 @@
+"""The rules about rows: what simple models reach on them, and how the parts differ."""
+
+from math import isnan
+
+import numpy as np
+
+from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.diagnostics.readings import validation_losses
+from mlpengine.diagnostics.run_rules import BEHIND, NARROW, faster_fix, lags, narrowest
+from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.wording import plural
+
+SHIFT = 0.25  # healthy: up to 0.2
+"""Least distance of two distribution functions that is reported."""
+CONTRADICTED = 0.17  # healthy: up to 0.13
+"""Share of rows that contradict neighbors that agree."""
+SIGNAL = 0.03  # healthy: from 0.4
+"""Share of the targets' squares that the better simple model explains where there is a relation."""
+UNRELATED = 0.93  # healthy: up to 0.7
+"""Lowest validation loss, in constant predictions, of a network that learned no relation."""
+
+
+def shifted(diagnostics: Diagnostics) -> Verdict | None:
+    """Features of the validation rows are distributed unlike those of the training rows."""
+    known = diagnostics.yardsticks
+    limit = max(SHIFT, known.shift_limit)
+    if not known.shifts or not max(known.shifts) > limit:
+        return None
+    number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
+    name = brief(diagnostics.feature_names[number], 24)
+    finding = (
+        f"{plural(count, 'feature')} of the validation rows lie elsewhere, first {name!r}: "
+        f"distance {power(known.shifts[number])} (guide below {power(limit)})"
+    )
+    advice, no_fix = "look at the split, at time, at groups", "the split must be checked"
+    return Verdict("shifted", None, finding, max(known.shifts), limit, advice, no_fix=no_fix)
+
+
+def underfitting(diagnostics: Diagnostics) -> Verdict | None:
+    """The network explains its own rows worse than a simple model explains rows new to it."""
+    if not lags(diagnostics):
+        return None
+    known = diagnostics.yardsticks
+    behind = known.error - known.best
+    finding = (
+        f"the error on training rows is {power(known.error)} of a constant prediction's (guide: "
+        f"{power(known.best)}, by {known.best_name})"
+    )
+    faster = faster_fix(diagnostics) if narrowest(diagnostics) > NARROW else None
+    if faster:
+        advice = "raise lr"
+        return Verdict("underfitting", None, finding, behind, BEHIND, advice, faster)
+    units = [layer.out_dim for layer in diagnostics.mlp.layers[:-1]]
+    wider = [max(64, 2 * size) for size in units] or [64]
+    advice, fix = "use wider layers (model.hidden), or other features", {"model.hidden": wider}
+    return Verdict("underfitting", None, finding, behind, BEHIND, advice, fix)
+
+
+def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
+    """Many rows have another class than neighbors that agree with each other."""
+    known = diagnostics.yardsticks
+    if not known.contradicted > CONTRADICTED or not known.signal > SIGNAL:
+        return None
+    some = brief(", ".join(map(diagnostics.name_row, known.contradicting_rows[:2])), 40)
+    finding = (
+        f"{percent(known.contradicted)} of rows have another class than neighbors that agree "
+        f"(guide {percent(CONTRADICTED)}): {some}"
+    )
+    advice, no_fix = "look at these rows", "the rows must be checked"
+    return Verdict(
+        "noisy_labels", None, finding, known.contradicted, CONTRADICTED, advice, no_fix=no_fix
+    )
+
+
+def unrelated(diagnostics: Diagnostics) -> Verdict | None:
+    """Neither the network nor a simple model predicts the targets better than a constant does."""
+    known, losses = diagnostics.yardsticks, validation_losses(diagnostics)
+    constant = diagnostics.validation_baseline
+    if isnan(known.signal) or not constant > 0 or not losses.size:
+        return None
+    share = float(losses.min()) / constant
+    if not (known.signal < SIGNAL and share > UNRELATED):
+        return None
+    finding = (
+        f"the validation loss is never below {power(share)} times that of a constant prediction "
+        f"(guide {UNRELATED:g}), and simple models fail, too"
+    )
+    advice, no_fix = "check that labels belong to their rows", "the data must be checked"
+    return Verdict("labels", None, finding, share, UNRELATED, advice, no_fix=no_fix)

@@ -1,0 +1,194 @@
+"""What simple models reach on a sample of the rows, and how far the parts of the data differ.
+
+The models are a linear one and nearest neighbors; each predicts a row from the other rows of the
+sample, so that their errors are those on new rows.
+"""
+
+from dataclasses import dataclass
+from math import inf, log, nan, sqrt
+
+import numpy as np
+
+from mlpengine.spec import Array
+
+NEIGHBORS = 10
+MIN_ROWS = 100
+"""Number of rows below which no simple model is fitted."""
+MAX_ROWS, MAX_FEATURES = 2_000, 500
+RIDGE = 1e-3
+"""Penalty of the linear model, in units of the mean square of a feature."""
+AGREEING = 7
+"""Number of neighbors of one class from which they agree."""
+SURE = 1e-4
+"""Probability of a shift reported by chance, over all features."""
+SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 400e-9
+"""Upper bounds of the time of a pair of rows, and of a value, of the sample; measured in 2026."""
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """Errors of the network and of simple models on a sample of the training rows.
+
+    Attributes:
+        error: of the network, in units of a constant prediction's: wrong classes, or squares.
+        best: the lower error of the two simple models.
+        best_name: "a linear model" or "nearest neighbors".
+        deviation: standard error of the difference of the two errors.
+        signal: share of the squares that the better simple model explains; 0 or below if none.
+        contradicted: of the rows whose neighbors agree on a class, the share of another class.
+        contradicting_rows: these rows, numbers in the training part.
+        shifts: by feature, the greatest distance of the distribution functions of the parts.
+        shift_limit: the distance that chance does not reach.
+    """
+
+    error: float = nan
+    best: float = nan
+    best_name: str = ""
+    deviation: float = nan
+    signal: float = nan
+    contradicted: float = nan
+    contradicting_rows: tuple[int, ...] = ()
+    shifts: tuple[float, ...] = ()
+    shift_limit: float = inf
+
+
+def rows_within(seconds: float, features: int) -> int:
+    """Return the number of rows for which all yardsticks take at most `seconds`."""
+    linear = SECONDS_PER_VALUE * features
+    square = SECONDS_PER_PAIR
+    return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
+
+
+def yardsticks(
+    x: Array, truth: Array, predicted: Array, rows: Array, validation_x: Array | None
+) -> Yardsticks:
+    """Return the yardsticks of a sample of the training rows, and of a sample of others.
+
+    Shapes: x (rows, in_dim), truth and predicted (rows,) class numbers or (rows, outputs), rows
+    (rows,) numbers in the training part, validation_x (other rows, in_dim).
+    """
+    shifts: tuple[float, ...] = ()
+    limit = inf
+    if validation_x is not None and len(validation_x) > 1:
+        shifts, limit = shifts_between(x, validation_x)
+    known = np.isfinite(x).all(axis=1)
+    if predicted.dtype.kind == "f":
+        known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
+    x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
+    if len(x) < MIN_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
+        return Yardsticks(shifts=shifts, shift_limit=limit)
+    wide = np.eye(int(truth.max()) + 1)[truth] if truth.ndim == 1 else truth.astype(np.float64)
+    wide = wide - wide.mean(axis=0)
+    features = standardized(x)
+    near = nearest(features)
+    guesses = {
+        "a linear model": linear_predictions(features, wide),
+        "nearest neighbors": wide[near].mean(axis=1),
+    }
+    squares = np.square(wide).sum()
+    explained = [1 - np.square(wide - guess).sum() / squares for guess in guesses.values()]
+    explained[1] = 1 - (1 - explained[1]) / (1 + 1 / NEIGHBORS)  # their mean has an error, too
+    errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
+    own = _own_errors(predicted, truth)
+    best_name = min(errors, key=lambda name: float(errors[name].mean()))
+    difference = own - errors[best_name]
+    constant = _constant_error(truth, wide)
+    contradicted, contradicting = nan, rows[:0]
+    if truth.ndim == 1:
+        contradicted, places = contradictions(truth, near)
+        contradicting = rows[places]
+    return Yardsticks(
+        float(own.mean()) / constant,
+        float(errors[best_name].mean()) / constant,
+        best_name,
+        float(difference.std()) / sqrt(len(x)) / constant,
+        float(max(explained)),
+        contradicted,
+        tuple(contradicting.tolist()),
+        shifts,
+        limit,
+    )
+
+
+def standardized(x: Array) -> Array:
+    """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
+    wide = x.astype(np.float64)
+    wide -= wide.mean(axis=0)
+    deviation = wide.std(axis=0)
+    features: Array = wide / np.where(deviation > 0, deviation, 1.0)
+    return features
+
+
+def nearest(features: Array) -> Array:
+    """Return the nearest other rows of each row.  Shape: (rows, NEIGHBORS)."""
+    narrow = features.astype(np.float32)
+    squares = np.vecdot(narrow, narrow)
+    distances = narrow @ narrow.T
+    distances *= -2
+    distances += squares
+    np.fill_diagonal(distances, np.inf)
+    near: Array = np.argpartition(distances, NEIGHBORS, axis=1)[:, :NEIGHBORS]
+    return near
+
+
+def linear_predictions(features: Array, wide: Array) -> Array:
+    """Return the prediction of each row by a ridge regression on the other rows.
+
+    Its residual is that of the fit to all rows over 1 - h, where h is the row's leverage.
+    """
+    rows = len(features)
+    left, sizes, _ = np.linalg.svd(features, full_matrices=False)
+    left *= np.sqrt(sizes**2 / (sizes**2 + RIDGE * rows))
+    leverage = np.minimum(np.vecdot(left, left) + 1 / rows, 0.999)
+    fitted = left @ (left.T @ wide)
+    predictions: Array = wide - (wide - fitted) / (1 - leverage)[:, None]
+    return predictions
+
+
+def contradictions(classes: Array, near: Array) -> tuple[float, Array]:
+    """Return the share of rows of another class than neighbors that agree, and these rows.
+
+    NaN if the neighbors of fewer than a third of the rows agree.
+    """
+    of_neighbors = classes[near]
+    votes = np.stack([(of_neighbors == k).sum(axis=1) for k in range(int(classes.max()) + 1)], 1)
+    agree = votes.max(axis=1) >= AGREEING
+    other = agree & (votes.argmax(axis=1) != classes)
+    share = float(other.sum() / agree.sum()) if agree.mean() > 1 / 3 else nan
+    return share, np.flatnonzero(other)
+
+
+def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
+    """Return for each feature the Kolmogorov-Smirnov distance of two samples, and its limit.
+
+    The limit is that of the asymptotic test, for all features together.
+    """
+    distances = []
+    for one, two in zip(np.sort(x, axis=0).T, np.sort(other, axis=0).T, strict=True):
+        points = np.concatenate([one, two])
+        below = np.searchsorted(one, points, "right") / len(one)
+        distances.append(
+            float(np.abs(below - np.searchsorted(two, points, "right") / len(two)).max())
+        )
+    rows = len(x) * len(other) / (len(x) + len(other))
+    return tuple(distances), sqrt(log(2 * x.shape[1] / SURE) / 2 / rows)
+
+
+def _errors(guess: Array, truth: Array, wide: Array) -> Array:
+    """Return the error of each row of a prediction of `wide`."""
+    if truth.ndim == 1:
+        shares = np.bincount(truth) / len(truth)
+        return np.asarray((guess + shares).argmax(axis=1) != truth, np.float64)
+    return np.asarray(np.square(guess - wide).sum(axis=1))
+
+
+def _own_errors(predicted: Array, truth: Array) -> Array:
+    if truth.ndim == 1:
+        return np.asarray(predicted != truth, np.float64)
+    return np.asarray(np.square(predicted - truth.astype(np.float64)).sum(axis=1))
+
+
+def _constant_error(truth: Array, wide: Array) -> float:
+    if truth.ndim == 1:
+        return max(1.0 - float(np.bincount(truth).max()) / len(truth), 1 / len(truth))
+    return float(np.square(wide).sum(axis=1).mean())
