@@ -694,7 +694,7 @@ def run(
     error = float("nan")
     with suppress(NumericalError):  # the verdicts have it
         loop.run()
-        part = experiment.parts["validation"]
+        part = experiment.parts.get("validation", experiment.parts["train"])
         predicted = experiment.task.predict(experiment.model.mlp.predict(part.x))
         classes = part.truth.ndim == 1
         wrong = predicted != part.truth if classes else np.square(predicted - part.truth)

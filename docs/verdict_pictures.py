@@ -1,0 +1,151 @@
+"""Draws the pictures of docs/recipes/reading-diagnostics.md: a broken and a healthy run each.
+
+Run ``python docs/verdict_pictures.py`` (a minute) after a change of the corpus or the rules.  Each
+picture has the losses by epoch of a set-up of benchmarks/diagnostics_corpus.py that draws the
+verdict, and of its healthy counterpart.
+"""
+
+import sys
+from html import escape
+from math import isfinite, log10
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mlpengine.train.loop import Loop
+
+ROOT = Path(__file__).parents[1]
+PICTURES = Path(__file__).parent / "recipes" / "verdicts"
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import diagnostics_corpus as corpus  # noqa: E402
+
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 190, 52, 24, 28
+LOW, HIGH = 1e-3, 1e3
+"""Range of the loss that is drawn, in constant predictions."""
+COLORS = {"broken": "#c0392b", "healthy": "#2471a3"}
+DASHES = {"training": "", "validation": ' stroke-dasharray="5 3"'}
+
+
+def reversed_scales(loop: Loop) -> None:
+    """Make the first layer small and the last one large: the output stays of its size."""
+    weights = loop.step.mlp.weights
+    weights[0] *= 1e-2
+    weights[-1] *= 1e2
+
+
+def some_large_rows(loop: Loop) -> None:
+    """Make one training row in 400 eight times as large."""
+    loop.train.x[::400] *= 8
+
+
+FURTHER = {
+    "exploding": corpus.broken(
+        corpus.TUNING,
+        "exploding",
+        "digits",
+        "first layer / 100, last layer x 100",
+        spoil=reversed_scales,
+        settings=corpus.net(64, 64),
+    ),
+    "spikes": corpus.broken(
+        corpus.TUNING, "spikes", "digits", "some large rows", spoil=some_large_rows
+    ),
+    "nothing_learned": corpus.broken(
+        corpus.TUNING,
+        "nothing_learned",
+        "fares",
+        "no validation rows, shuffled targets",
+        {"data.split": {"validation": 0, "test": 0.3}},
+        spoil=corpus.shuffled,
+    ),
+}
+"""Set-ups of the kinds that the corpus does not have."""
+
+
+def setups() -> dict[str, corpus.SetUp]:
+    """Return a broken set-up for each verdict."""
+    first = {}
+    for setup in corpus.BROKEN:
+        if setup.half == corpus.TUNING:
+            for name in setup.reasons:
+                first.setdefault(name, setup)
+    return {**first, **FURTHER}
+
+
+Curves = dict[tuple[str, str], list[float]]
+
+
+def curves(setup: corpus.SetUp) -> tuple[Curves, list[str]]:
+    """Return the losses by run and part, in constant predictions, and the broken run's verdicts."""
+    drawn: Curves = {}
+    broken = corpus.run(setup)
+    for run, outcome in {"broken": broken, "healthy": corpus.run(setup, is_broken=False)}.items():
+        core = outcome.watcher.core
+        for part, unit in enumerate((core.baseline, core.validation_baseline)):
+            title = ("training", "validation")[part]
+            drawn[run, title] = [losses[part] / unit for losses in core.epochs]
+    return drawn, broken.names
+
+
+def picture(title: str, drawn: Curves) -> str:
+    """Return the curves as SVG, with a logarithmic axis of the loss."""
+    known = [v for values in drawn.values() for v in values if isfinite(v) and v > 0]
+    low = max(LOW, min([0.5, *known]))
+    high = min(HIGH, max([1.5, *known]))
+    epochs = max(2, *(len(values) for values in drawn.values()))
+    right, floor = WIDTH - 130, HEIGHT - BOTTOM
+
+    def place(epoch: int, value: float) -> str:
+        share = (log10(min(max(value, low), high)) - log10(low)) / (log10(high) - log10(low))
+        x = LEFT + (right - LEFT) * epoch / (epochs - 1)
+        return f"{x:.1f},{floor - (floor - TOP) * share:.1f}"
+
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="11">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="14" font-weight="bold">{escape(title)}</text>',
+        f'<path d="M{LEFT},{TOP}V{floor}H{right}" fill="none" stroke="#888"/>',
+        f'<text x="{right}" y="{HEIGHT - 8}" text-anchor="end">epoch {epochs}</text>',
+    ]
+    for power in range(-3, 4):
+        value = 10.0**power
+        if low <= value <= high:
+            y = place(0, value).split(",")[1]
+            lines.append(f'<path d="M{LEFT},{y}H{right}" stroke="#ddd"/>')
+            lines.append(f'<text x="{LEFT - 4}" y="{y}" text-anchor="end">{value:g}</text>')
+    for number, ((run, part), values) in enumerate(drawn.items()):
+        style = f'stroke="{COLORS[run]}" stroke-width="1.6"{DASHES[part]} fill="none"'
+        points = [place(k, values[k]) for k in thinned(len(values)) if isfinite(values[k])]
+        if points:
+            lines.append(f'<polyline points="{" ".join(points)}" {style}/>')
+        y = TOP + 16 * number + 8
+        lines.append(f'<path d="M{right + 10},{y}h22" {style}/>')
+        note = "" if points else " (none)"
+        lines.append(f'<text x="{right + 36}" y="{y + 4}">{run}, {part[:5]}.{note}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def thinned(length: int) -> list[int]:
+    """Return at most 61 evenly spaced places of a curve, the last one included."""
+    return sorted({*range(0, length, -(-length // 60) or 1), length - 1} - {-1})
+
+
+def main() -> None:
+    """Draw all pictures.  Exit with 1 if a set-up does not draw its verdict."""
+    PICTURES.mkdir(exist_ok=True)
+    missing = []
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        for name, setup in sorted(setups().items()):
+            drawn, names = curves(setup)
+            title = f"{name}: {setup}; loss in units of a constant prediction's"
+            (PICTURES / f"{name}.svg").write_text(picture(title, drawn), encoding="utf-8")
+            print(f"{name:<18}{', '.join(names)}", flush=True)
+            missing += [name] if name not in names else []
+    sys.exit(f"no such verdict: {', '.join(missing)}" if missing else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""What simple models reach on rows, against scikit-learn, SciPy and explicit loops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.diagnostics import Diagnostics, verdicts
+from mlpengine.diagnostics.yardsticks import (
+    NEIGHBORS,
+    RIDGE,
+    contradictions,
+    linear_predictions,
+    nearest,
+    rows_within,
+    shifts_between,
+    standardized,
+    yardsticks,
+)
+from mlpengine.train.diagnose import LoopDiagnostics, measure_yardsticks
+from mlpengine.train.loop import Loop
+from mlpengine.train.task import Classification, Split
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(150, 4)) @ RNG.normal(size=(4, 4))
+LINEAR = X @ [[1.0], [-2.0], [0.5], [0.0]] + 0.1 * RNG.normal(size=(150, 1))
+SIDES = (LINEAR[:, 0] > 0).astype(np.int64)
+
+
+def test_the_linear_model_is_fitted_without_the_row_that_it_predicts():
+    features, wide = standardized(X), LINEAR - LINEAR.mean(axis=0)
+    predictions = linear_predictions(features, wide)
+    extended = np.column_stack([features, np.ones(150)])
+    penalty = np.diag([RIDGE * 150] * 4 + [0.0])
+    for row in (0, 17, 149):
+        others = np.arange(150) != row
+        # the exact fit without the row; its weights have the penalty of the fit to all rows
+        gram = extended[others].T @ extended[others] + penalty
+        weights = np.linalg.solve(gram, extended[others].T @ wide[others])
+        assert predictions[row] == pytest.approx(extended[row] @ weights, rel=1e-6)
+
+
+def test_neighbors_are_those_of_scikit_learn():
+    neighbors = pytest.importorskip("sklearn.neighbors", reason="needs scikit-learn")
+    features = standardized(X)
+    search = neighbors.NearestNeighbors(n_neighbors=NEIGHBORS).fit(features)
+    expected = search.kneighbors(return_distance=False)
+    assert [set(row) for row in nearest(features).tolist()] == [set(r) for r in expected.tolist()]
+
+
+def test_shifts_are_those_of_the_two_sample_test():
+    stats = pytest.importorskip("scipy.stats", reason="needs SciPy")
+    one, two = RNG.normal(size=(200, 3)), RNG.normal(size=(90, 3)) * [1, 1, 2] + [0, 0.8, 0]
+    one[:, 0], two[:, 0] = one[:, 0].round(), two[:, 0].round()
+    shifts, limit = shifts_between(one, two)
+    for k, shift in enumerate(shifts):
+        result = stats.ks_2samp(one[:, k], two[:, k], method="asymp")
+        assert shift == pytest.approx(result.statistic)
+        assert (shift > limit) == (result.pvalue < 1e-4 / 3)
+
+
+def test_contradictions_are_rows_of_another_class_than_neighbors_that_agree():
+    classes = SIDES.copy()
+    classes[[3, 50]] = 1 - classes[[3, 50]]
+    near = nearest(standardized(X))
+    share, rows = contradictions(classes, near)
+    agreeing, other = 0, []
+    for row in range(150):
+        counts = np.bincount(classes[near[row]], minlength=2)
+        if counts.max() >= 7:
+            agreeing += 1
+            if counts.argmax() != classes[row]:
+                other.append(row)
+    assert rows.tolist() == other
+    assert share == pytest.approx(len(other) / agreeing)
+    mixed = np.arange(150) % 5
+    assert np.isnan(contradictions(mixed, near)[0])
+
+
+@pytest.mark.parametrize("truth", [SIDES, LINEAR], ids=["classes", "numbers"])
+def test_yardsticks_tell_a_good_network_from_a_poor_one(truth):
+    rows = 10 * np.arange(150)
+    good = yardsticks(X, truth, truth, rows, X)
+    assert good.error == 0
+    assert good.best < 0.3
+    assert good.best_name == "a linear model"
+    assert good.signal > 0.5
+    assert max(good.shifts) == 0
+    constant = np.bincount(truth).argmax() if truth.ndim == 1 else truth.mean(axis=0)
+    poor = yardsticks(X, truth, np.broadcast_to(constant, truth.shape), rows, None)
+    assert poor.error == pytest.approx(1.0)
+    assert poor.best == good.best
+    shuffled = truth[np.random.default_rng(5).permutation(150)]
+    assert yardsticks(X, shuffled, shuffled, rows, None).signal < 0.1
+
+
+@pytest.mark.parametrize("case", ["few rows", "one class", "not finite"])
+def test_rows_that_say_nothing_have_no_yardsticks(case):
+    x, truth = X.copy(), SIDES
+    if case == "few rows":
+        x, truth = x[:50], truth[:50]
+    if case == "one class":
+        truth = np.zeros_like(truth)
+    if case == "not finite":
+        x[:80, 0] = np.nan
+    assert np.isnan(yardsticks(x, truth, truth, np.arange(len(x)), None).error)
+
+
+def test_less_time_has_fewer_rows():
+    rows = [rows_within(seconds, 64) for seconds in (0.0, 0.003, 0.03, 0.3)]
+    assert rows == sorted(rows)
+    assert rows[0] == 0
+    assert 300 < rows[2] < 2000
+
+
+def loop(truth=SIDES, rows=None, epochs=2, loss=None):
+    mlp = Mlp([4, 2, 2], seed=0)
+    step = TrainingStep(mlp, loss or SoftmaxCrossEntropy(), Adam(mlp), 30)
+    part = Split(X.astype("f4"), truth, truth)
+    watcher = LoopDiagnostics()
+    running = Loop(
+        step, Classification(2), part, part, epochs=epochs, rows=rows, callbacks=[watcher]
+    )
+    running.run()
+    return running, watcher
+
+
+def test_a_short_run_is_not_measured_unless_asked():
+    running, watcher = loop()
+    watcher.verdicts()
+    assert np.isnan(watcher.core.yardsticks.error)
+    watcher.verdicts(measure=True)
+    known = watcher.core.yardsticks
+    assert known.error > known.best
+    running.seconds = 100.0
+    again, watcher = loop()
+    again.seconds = 100.0
+    watcher.verdicts()
+    assert watcher.core.yardsticks == known
+
+
+def test_only_the_rows_in_use_are_measured():
+    """A member of several networks does not know the rows of its fold."""
+    rows = np.arange(0, 150)[10:140]
+    _, watcher = loop(rows=rows)
+    watcher.verdicts(measure=True)
+    wrong = SIDES.copy()
+    wrong[:10] = 1 - wrong[:10]
+    _, other = loop(wrong, rows=rows)
+    other.verdicts(measure=True)
+    assert watcher.core.yardsticks.best == other.core.yardsticks.best
+
+
+def names(core):
+    return [verdict.name for verdict in verdicts(core)]
+
+
+def test_weighted_classes_are_not_compared_by_their_errors():
+    _, watcher = loop(epochs=6)
+    behind = replace(watcher.core.yardsticks, error=0.9, best=0.1, deviation=0.01)
+    watcher.core.yardsticks = behind
+    assert "underfitting" in names(watcher.core) or "unfinished" in names(watcher.core)
+    watcher.core.loss = SoftmaxCrossEntropy(class_weights=(1.0, 2.0))
+    assert "underfitting" not in names(watcher.core)
+
+
+def test_quantities_of_other_shapes_are_left_out():
+    core = Diagnostics(Mlp([4, 3, 2], seed=0), loss=MeanSquaredError())
+
+    class Quantiles(Classification):
+        def predict(self, output):
+            return output
+
+    part = Split(X.astype("f4"), SIDES, SIDES)
+    measure_yardsticks(core, Quantiles(2), part, None)
+    assert np.isnan(core.yardsticks.error)
