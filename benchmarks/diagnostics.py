@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics.schedule import DENSE_STEPS, EVERY, SHORT_STEP, STRETCH
-from mlpengine.train.diagnose import LoopDiagnostics
+from mlpengine.diagnostics.yardsticks import MAX_ROWS, rows_within, yardsticks
+from mlpengine.train.diagnose import YARDSTICK_SHARE, LoopDiagnostics
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Split, Task
 
@@ -90,6 +91,21 @@ def measure(work: Workload, seconds: float, folder: Path) -> None:
     )
 
 
+def measure_simple_models(features: int) -> None:
+    """Time the simple models on the rows that a run of a second has time for; print a line."""
+    rng, rows = np.random.default_rng(0), min(MAX_ROWS, rows_within(YARDSTICK_SHARE, features))
+    x, classes = rng.standard_normal((rows, features)).astype("f4"), rng.integers(0, 10, rows)
+    spent = []
+    for _ in range(5):
+        start = time.process_time()
+        yardsticks(x, classes, classes, np.arange(rows), x)
+        spent.append(time.process_time() - start)
+    print(
+        f"simple models, {features:>3} features: {rows:>4} rows in {min(spent) * 1e3:>5.1f} ms of "
+        f"a run of 1 s, budget {YARDSTICK_SHARE:.0%}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a fraction of a second a workload")
@@ -104,6 +120,8 @@ def main() -> None:
         for work in workloads:
             if not args.workloads or work.name in args.workloads:
                 measure(work, seconds, Path(folder))
+        for features in (4, 64, 500):
+            measure_simple_models(features)
 
 
 if __name__ == "__main__":

@@ -242,10 +242,8 @@ def first_rows(count: int) -> Alter:
 
 def in_cents(table: Table) -> Table:
     """Return the table with its target in a smaller unit."""
-    column = table["y"]
-    return table.drop(["y"]).join(
-        Table.from_arrays(np.zeros((table.n_rows, 0)), 100 * column.values)
-    )
+    cents = Table.from_arrays(100 * table["y"].values[:, None], names=["y"])
+    return table.drop(["y"]).join(cents)
 
 
 def sgd(lr: float, momentum: float = 0.0) -> dict[str, Any]:

@@ -252,9 +252,11 @@ def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
     limit = FEW_STEPS_SHARE if steps >= FAR_TOO_FEW_STEPS else FAR_TOO_FEW_SHARE
     unlearned = training_share(diagnostics) > limit
     falls = not planned and fall(diagnostics)[0] > FEW_STEPS_FALL
+    falls = falls or (steps < FAR_TOO_FEW_STEPS and lags(diagnostics))
     if not (planned < FAR_TOO_FEW_STEPS if planned else steps < FEW_STEPS and falls and unlearned):
         return None
-    rows = max(min(8, batch // 2, 1), min(batch // 4, batch * steps // (4 * FEW_STEPS)))
+    smallest = max(1, min(8, batch // 2))
+    rows = max(smallest, min(batch // 4, batch * steps // (4 * FEW_STEPS)))
     finding = f"the whole run was {plural(steps, 'step')} (guide {FEW_STEPS} or more)"
     advice = f"use smaller batches (training.batch_size, {rows}) or more epochs"
     fix = {"training.batch_size": rows}

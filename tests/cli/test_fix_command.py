@@ -23,12 +23,12 @@ def dropped(tmp_path):
 def test_training_once_more_with_the_fix_is_better(mlpengine, dropped):
     result = mlpengine("train", dropped, "--fix", "--json")
     assert result.code == 0, result.err
-    assert "fix      model.dropout=0.2" in result.err
+    assert "fix      model.dropout=0.1" in result.err
     first, second, comparison = map(json.loads, result.out.splitlines())
     assert "dropout_high" in {v["name"] for v in first["verdicts"]}
     assert "dropout_high" not in {v["name"] for v in second["verdicts"]}
     assert Path(second["run_dir"]).name == "broken-fixed"
-    assert comparison["settings"] == {"model.dropout": [[0.9], [0.2]]}
+    assert comparison["settings"] == {"model.dropout": [[0.9], [0.1]]}
     assert comparison["better"].endswith("broken-fixed")
     assert comparison["difference"] > 0.2
 

@@ -26,6 +26,7 @@ from mlpengine.diagnostics.baseline import lowest_loss
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT
 from mlpengine.diagnostics.verdict import NAMES, percent, power
+from mlpengine.diagnostics.yardsticks import Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
 
@@ -42,7 +43,7 @@ def load_corpus():
 
 corpus = load_corpus()
 TUNING = [setup for setup in corpus.SETUPS if setup.half == corpus.TUNING]
-SLOW = ("full batch, sgd", "100 epochs", "dropout, adamw, cosine", "eps 1")
+SLOW = ("full batch, sgd", "100 epochs", "200 epochs", "dropout, adamw, cosine", "eps 1")
 SETUPS = [
     *(s for s in TUNING if s.reasons and s.name not in SLOW),
     *[s for s in TUNING if not s.reasons and s.name not in SLOW][::3],
@@ -181,6 +182,17 @@ FALLING = np.geomspace(0.9, 0.1, 20)
 )
 def test_curves_of_epochs(train, validation, expected):
     assert names(epochs(train, validation)) == expected
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(2, 1), (16, 8), (1000, 33)])
+def test_a_run_of_few_steps_behind_a_simple_model_needs_smaller_batches(batch, rows):
+    seen = epochs(np.linspace(0.81, 0.8, 20), np.linspace(0.81, 0.8, 20))
+    seen.batch_size = batch
+    assert names(seen) == []
+    seen.yardsticks = Yardsticks(0.9, 0.2, "nearest neighbors", 0.01, 0.8)
+    (verdict,) = verdicts(seen)
+    assert verdict.name == "few_steps"
+    assert verdict.fix == {"training.batch_size": rows}
 
 
 def watched(mlp, lr, **options):
@@ -338,7 +350,7 @@ def test_the_table_has_a_line_for_each_layer():
     assert [line.split()[:3] for line in lines[1:4]] == [
         ["0", "64", "tanh"],
         ["1", "64", "tanh"],
-        ["2", "1", "-"],
+        ["2", "2", "-"],
     ]
     assert "gradient norm" in lines[4]
     assert any("noise scale" in line for line in lines[5:])
