@@ -11,9 +11,13 @@
 #include <time.h>
 
 #define SPIN_NANOSECONDS 50000
-#define BURST_NANOSECONDS 1000000 /* steps between two choices of the number of threads */
-#define MIN_PATIENCE 8  /* the number that is not in use is tried again after so many times the */
-#define MAX_PATIENCE 64 /* duration of the last trial, which thus takes at most an eighth to a 64th */
+#define BURST_NANOSECONDS 1000000 /* duration of the steps between two choices of the threads */
+
+/* The slower of the two ways to make steps is tried again after so many times the duration of its
+   last trial; the number doubles with each trial in vain. */
+#define MIN_PATIENCE 8
+#define MAX_PATIENCE 64
+
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)
 
@@ -23,7 +27,8 @@ static struct {
   atomic_int arrived, round, sleepers, stopping, users;
   struct call *call;
   int64_t end;                /* the step up to which the threads work */
-  int alone, is_trial;        /* whether the next steps are the caller's alone; the first burst so */
+  int alone;                  /* whether the caller makes the next steps alone */
+  int is_trial;               /* whether it is the first burst of this way */
   int64_t patience, retry;    /* when the next trial is due */
   double nanoseconds[2];      /* of a step of all threads, and of the caller alone; 0 if unknown */
   pthread_t workers[THREADS]; /* the caller is number 0 */
