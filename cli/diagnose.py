@@ -58,12 +58,18 @@ Examples:
 @click.option(
     "--probe-steps",
     type=click.IntRange(0),
+    metavar="N",
     default=200,
     show_default=True,
     help="Steps to train on trial, of a CONFIG.",
 )
 @click.option(
-    "--rows", type=click.IntRange(0), default=10, show_default=True, help="Hard rows of a RUN."
+    "--rows",
+    type=click.IntRange(0),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Hard rows of a RUN.",
 )
 @click.option(
     "--plot",

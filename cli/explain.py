@@ -37,11 +37,17 @@ Examples:
 @click.command("explain", epilog=EPILOG)
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
-    "--repeats", type=click.IntRange(2), default=5, show_default=True, help="Permutations."
+    "--repeats",
+    type=click.IntRange(2),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Permutations.",
 )
 @click.option(
     "--features",
     type=click.IntRange(1),
+    metavar="N",
     default=6,
     show_default=True,
     help="Columns, by importance, whose partial dependence is computed.",

@@ -66,9 +66,21 @@ NAMES = {
     type=click.Choice(device.OPTIMIZER_NAMES),
     help="c-train: by default that of the run, with its settings; else sgd.",
 )
-@click.option("--lr", type=float, help="c-train: the learning rate, which the device may change.")
-@click.option("--clip-norm", type=float, help="c-train: maximum norm of the gradients, 0 for none.")
-@click.option("--batch", type=click.IntRange(min=1), help="c-train: rows of a step; 1 by default.")
+@click.option(
+    "--lr", type=float, metavar="X", help="c-train: the learning rate, which the device may change."
+)
+@click.option(
+    "--clip-norm",
+    type=float,
+    metavar="X",
+    help="c-train: maximum norm of the gradients, 0 for none.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="c-train: rows of a step; 1 by default.",
+)
 @click.option("--freeze", help="c-train: layers that are not trained, such as 0,1.")
 @click.option(
     "--libm",

@@ -53,7 +53,7 @@ Examples:
 A config for it has one more section:
   sweep:
     trials: 60
-    metric: loss                # of the validation rows
+    metric: loss                # of the validation rows, or out of fold
     sampler: tpe                # or random, grid
     pruner: median              # or none, hyperband
     space:
@@ -73,7 +73,11 @@ A config for it has one more section:
     help="Go on with a sweep, or work on it beside others; takes no CONFIG.",
 )
 @click.option(
-    "--workers", type=click.IntRange(1), default=1, help="Processes, of one thread each.  [1]"
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    default=1,
+    help="Processes, of one thread each.  [1]",
 )
 @click.option(
     "-o",

@@ -69,10 +69,15 @@ Examples:
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
 )
-@click.option("--epochs", type=click.IntRange(1), help="Short for --set training.epochs=N.")
-@click.option("--seed", type=click.IntRange(0), help="Short for --set seed=N.")
 @click.option(
-    "--seeds", type=click.IntRange(2), help="Short for --set training.seeds=N: mean and spread."
+    "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Short for --set seed=N.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Short for --set training.seeds=N: mean and spread.",
 )
 @click.option("--mpi", is_flag=True, help="Several ranks, under a launcher other than mpiexec.")
 @click.option(

@@ -59,6 +59,7 @@ QUESTIONS = {
     "quantiles": "losses",
     "prediction intervals": "folds",
     "which columns matter": "explain",
+    "compare runs": "compare",
     "make training faster": "speed",
     "freeze layers": "freeze",
     "training loop of my own": "own-loop",
