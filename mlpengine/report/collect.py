@@ -16,7 +16,7 @@ from mlpengine.config.build import Experiment, build
 from mlpengine.config.measure import explained_rows
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
-from mlpengine.errors import MlpEngineError, UsageError
+from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.files import similar_file
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
@@ -187,7 +187,10 @@ def epochs_of(run: Run) -> dict[str, Any] | None:
     whole = [line for line in lines if len(line) == len(names)]
     if not whole or "epoch" not in names:
         return None
-    table = np.array([[float(cell or "nan") for cell in line] for line in whole], np.float64)
+    try:
+        table = np.array([[float(cell or "nan") for cell in line] for line in whole], np.float64)
+    except ValueError as error:
+        raise DataError(f"{path}: is no list of epochs ({error})") from error
     columns = dict(zip(names, table.T, strict=True))
     epochs = columns.pop("epoch")
     curves = {}
