@@ -21,6 +21,7 @@ from statistics import median
 from types import ModuleType
 
 import numpy as np
+from machine import restart_clean
 from threadpoolctl import threadpool_limits
 
 LIMIT = 1.03
@@ -163,4 +164,5 @@ def compare(name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: floa
 
 
 if __name__ == "__main__":
+    restart_clean()
     serve(sys.argv[1])
