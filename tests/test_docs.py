@@ -47,6 +47,8 @@ PAGES = {
     "a command that fails with another code": ("```console\n$ exit 3\n[exit code: 2]\n```", 1),
     "a command on two lines": ("```console\n$ echo one \\\n> two\none two\n```", 0),
     "a command that goes on": ("```console\n$ for i in 1 2\n> do echo $i\n> done\n1\n2\n```", 0),
+    "dots stand for no text": ("```console\n$ echo one\none\n...\n```", 0),
+    "dots do not stand for what follows": ("```console\n$ echo one\n...\ntwo\n```", 1),
     "statements": ("```python\n>>> 1 + 1\n2\n```", 0),
     "a statement with another value": ("```python\n>>> 1 + 1\n3\n```", 1),
     "a statement that raises": ("```python\n>>> 1 / 0\n```", 1),
