@@ -35,10 +35,10 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
-    """Read CONFIG and its data, and report what a person should know before training on them.
+    """Read CONFIG and its data, and report problems of the data before training.
 
-    Types, missing values, constant and leaking columns, balance of classes, rows that repeat.
-    Nothing is trained or written.  What cannot be trained on is an error, with exit code 2.
+    Shows types, missing values, constant and leaking columns, class balance and repeated rows.
+    Nothing is trained or written.  Data that cannot be trained on are an error, with exit code 2.
     """
     file = load_config(config, [parse_override(text) for text in settings])
     with Meter(f"reading {file.config.data.source}") as meter:

@@ -112,7 +112,7 @@ def described(
     if any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
     if verdict["by"] is None:
-        return [*lines, "which is better cannot be told: they learned different things"]
+        return [*lines, "which is better cannot be told: data.source or data.target differs"]
     if verdict["better"] is None:
         return [*lines, f"level in {verdict['by']}"]
     return [

@@ -90,8 +90,8 @@ def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimize
             given.optimizer.groups or given.optimizer.decay_schedule != "constant"
         ):
             raise UsageError(
-                "export: no C is known for the groups or the decay schedule of the run's "
-                "optimizer; give --optimizer"
+                "export: c-train has no parameter groups and no decay schedule, which the run's "
+                "optimizer has; give --optimizer"
             )
         settings = given.optimizer.model_dump(exclude={"name", "groups", "decay_schedule"})
         kind = OPTIMIZERS[given.optimizer.name]
@@ -100,7 +100,7 @@ def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimize
             clip = given.training.clip
             if clip is not None and clip.norm is None:
                 raise UsageError(
-                    "export: the run clips by a rule without C; give --clip-norm, 0 for none"
+                    "export: c-train clips by the global norm alone; give --clip-norm, 0 for none"
                 )
             clip_norm = clip.norm if clip is not None else clip_norm
     if options.optimizer is not None:

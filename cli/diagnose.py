@@ -1,4 +1,4 @@
-"""`mlpengine diagnose`: check a config before a long run, or read what a run went through."""
+"""`mlpengine diagnose`: check a config before a long run, or explain how a run went."""
 
 import json
 from math import isnan
@@ -61,7 +61,7 @@ Examples:
     metavar="N",
     default=200,
     show_default=True,
-    help="Steps to train on trial, of a CONFIG.",
+    help="Trial steps of a CONFIG, which are undone.",
 )
 @click.option(
     "--rows",
@@ -82,8 +82,8 @@ Examples:
     metavar="FILE",
     help="Write the config with the settings that the verdicts ask for, commented.",
 )
-@click.option("--dark", is_flag=True, help="Draw it for a dark screen.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one line of JSON.")
+@click.option("--dark", is_flag=True, help="Draw the dashboard on a dark background.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(
     target: Path,
     settings: tuple[str, ...],
@@ -94,12 +94,12 @@ def command(
     dark: bool,
     as_json: bool,
 ) -> None:
-    """Check the YAML file CONFIG before a long run, or read what the directory RUN went through.
+    """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
 
     Of a config: memory and time, the loss at the start, units that are dead or saturated, the
-    gradient in float64, 20 rows to learn by heart, learning rates that work, some steps on trial,
-    and the verdicts that are certain already.  Of a run: its last sample, what is wrong in words,
-    the weights' spectra, and the rows that are hardest.
+    gradient in float64, whether 20 rows can be learned by heart, learning rates that work, some
+    trial steps, and the verdicts that are certain already.  Of a run: its last sample, the
+    verdicts, the weights' spectra, and the hardest rows.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -163,7 +163,7 @@ def _before(
     if probe_steps:
         lines += [
             "",
-            f"after {plural(probe_steps, 'step')} on trial, which are undone:",
+            f"after {plural(probe_steps, 'trial step')}, which are undone:",
             table(diagnostics),
             LEGEND,
         ]

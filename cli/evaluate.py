@@ -42,7 +42,7 @@ Examples:
     "names",
     multiple=True,
     metavar="NAME",
-    help="A further metric, such as pinball_0.9; may be given several times.",
+    help="A further metric, such as pinball_0.9; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(run: Path, data: str | None, names: tuple[str, ...], as_json: bool) -> None:

@@ -50,19 +50,19 @@ Examples:
     metavar="N",
     default=6,
     show_default=True,
-    help="Columns, by importance, whose partial dependence is computed.",
+    help="Number of the most important columns that get partial dependence.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The picture of partial dependence (.png, .svg, .pdf); by default in the run's plots.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one line of JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: bool) -> None:
     """Tell which columns drive the predictions of the model in the directory RUN.
 
     The importance of a column is how much the loss rises, and R2 or accuracy falls, when its cells
-    change places among rows that did not train the model: out of fold, or the test or validation
+    are permuted among rows that did not train the model: out of fold, or the test or validation
     rows.  Partial dependence is the mean prediction where all rows hold the same value.
     """
     config = resolved_config(run)
@@ -120,7 +120,7 @@ def lines(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> 
     where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
     width = max(12, *(len(printable(row.column)) + 2 for row in ranked))
     shown = [
-        f"when a column's cells change places ({plural(len(part), 'row')} {where}):",
+        f"when a column's cells are permuted ({plural(len(part), 'row')} {where}):",
         f"{'':<{width}}{'loss rises by':>22}{f'{metric} falls by':>22}",
     ]
     shown += [

@@ -85,7 +85,7 @@ NAMES = {
 @click.option(
     "--libm",
     type=click.Choice(["system", "none"]),
-    help="c-train: none prints exp, log and tanh instead of calling those of math.h.",
+    help="c-train: none writes exp, log and tanh into the file; system calls math.h.",
 )
 @click.option(
     "--real",

@@ -41,14 +41,14 @@ Examples:
 @click.option(
     "--test",
     metavar="FILE",
-    help="Rows of their own for the final score, in place of a fifth of DATA (data.test_source).",
+    help="A separate table for the final score, in place of a fifth of DATA (data.test_source).",
 )
 @click.option(
     "--preset",
     type=click.Choice(PRESETS),
     default="plain",
     show_default=True,
-    help="The recipe that is written out.",
+    help="Recipe whose settings the config gets.",
 )
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
@@ -61,11 +61,11 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Look at DATA, a table, and write a commented config that predicts a column of it.
+    """Write a commented config that predicts a column of the table DATA.
 
-    Columns that are the target in another coding, that count the rows or that are different text
-    in nearly every row are dropped, with a comment.  A column that alone explains nearly all of
-    the target stays and is reported.  The schema is written beside the config, so that editors
+    Columns that repeat the target in another coding, number the rows, or have a different text in
+    nearly every row are dropped, with a comment.  A column that alone explains nearly all of the
+    target stays and is reported.  The schema is written beside the config, so that editors
     complete and check it.
     """
     with Meter(f"reading {data}") as meter:

@@ -46,7 +46,7 @@ Examples:
     metavar="SHARE",
     help="Add the interval that holds this share of new targets, such as 0.9 (needs folds).",
 )
-@click.option("--spread", "with_spread", is_flag=True, help="Add how far several networks differ.")
+@click.option("--spread", "with_spread", is_flag=True, help="Add the deviation over the networks.")
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(
@@ -60,7 +60,7 @@ def command(
 ) -> None:
     """Predict the rows of FILE (- is stdin) with the model of RUN, a run directory or model file.
 
-    Columns may stand in any order, others and the target are ignored.  Classes come with the
+    Columns may be in any order; further columns and the target are ignored.  Classes come with the
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
     quantiles; price, price_std for the loss gaussian_nll).  Text cells that a spreadsheet would
     take for formulas are written with a ' before them.  --interval adds <target>_low and _high,

@@ -47,14 +47,14 @@ Examples:
     "-o",
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"The page; by default {REPORT_FILE} in the directory of the run, of several runs here.",
+    help=f"The page; by default {REPORT_FILE} in the run directory, or here for several runs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; write no page.")
 def command(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
     """Show the run directory RUN, or several, or that of a sweep, on one HTML page.
 
     The page needs no network. It shows how good the model is against a constant and a linear
-    prediction, what is wrong and how to mend it, curves, predictions, what drives them, gradients,
+    prediction, what is wrong and how to fix it, curves, predictions, what drives them, gradients,
     the data and the hardest rows. Of several runs it shows which settings differ, and by how much
     their scores do on the same rows.
     """

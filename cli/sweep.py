@@ -70,7 +70,7 @@ A config for it has one more section:
     "--join",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="SWEEP",
-    help="Go on with a sweep, or work on it beside others; takes no CONFIG.",
+    help="Go on with a sweep, or add workers to one that runs; takes no CONFIG.",
 )
 @click.option(
     "--workers",

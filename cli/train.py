@@ -79,7 +79,7 @@ Examples:
     metavar="N",
     help="Short for --set training.seeds=N: mean and spread.",
 )
-@click.option("--mpi", is_flag=True, help="Several ranks, under a launcher other than mpiexec.")
+@click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
 @click.option(
     "--fix",
     is_flag=True,
@@ -88,7 +88,7 @@ Examples:
 @click.option(
     "--refit",
     is_flag=True,
-    help="Train once more on training and validation rows, for as many epochs as were best.",
+    help="Train once more on training and validation rows, up to the best epoch of the first run.",
 )
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
@@ -117,10 +117,10 @@ def command(
 
     Progress goes to stderr, the result to stdout, and everything else into the run directory.
     Ctrl-C ends training after the current step and saves it; --resume goes on from there.
-    --resume RUN --epochs N trains a run on to N epochs, from its last weights and optimizer state:
-    from there on the learning rate is that of a run of N epochs, and early stopping starts to wait
-    anew. Under mpiexec the ranks share the networks of training.folds or training.seeds, or each
-    batch of one network; then training.shards is a multiple of their number.
+    --resume RUN --epochs N continues a run to N epochs, from its last weights and optimizer state:
+    from there on the learning rate is that of a run of N epochs, and early stopping counts its
+    patience from 0. Under mpiexec the ranks share the networks of training.folds or training.seeds,
+    or each batch of one network; then training.shards is a multiple of their number.
     """
     ranks = start_ranks(mpi)
     root = is_root(ranks)
@@ -129,7 +129,7 @@ def command(
     def start() -> Start:
         other = (config, out, origin, seed, seeds)
         if resume is not None and (settings or dry_run or any(one is not None for one in other)):
-            raise UsageError("--resume: a run goes on as it began; give --epochs or nothing else")
+            raise UsageError("--resume: a run goes on as it began; give --epochs or no setting")
         if resume is None and config is None and origin is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
         if ranks and (dry_run or profile or fix or refit):
@@ -138,7 +138,7 @@ def command(
             if given and (resume is not None or dry_run):
                 raise UsageError(f"{name}: needs a new run (got --resume or --dry-run)")
         if fix and refit:
-            raise UsageError("--refit: takes the settings as they are (got --fix)")
+            raise UsageError("--refit: cannot be combined with --fix")
         overrides = given_overrides(settings, epochs, seed, seeds)
         model = None if origin is None else load(origin)
         return Start(config or resume or _config_of(origin), overrides, out, model)

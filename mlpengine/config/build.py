@@ -207,7 +207,9 @@ def build(
     if stream and config.training.dtype != "float32":
         raise file.wrong(("data", "stream"), "streamed features are float32 (training.dtype)")
     if stream and config.training.folds:
-        raise file.wrong(("training", "folds"), "streamed features take a validation part instead")
+        raise file.wrong(
+            ("training", "folds"), "streamed features take no folds: give data.split.validation"
+        )
     parts = {
         part: part_of(table, rows, tables.preprocessor, task, dtype, stream=stream, window=window)
         for part, (table, rows) in tables.parts.items()

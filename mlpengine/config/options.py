@@ -183,7 +183,10 @@ class BinaryFocalLoss(Section):
     name: Literal["binary_focal"] = Field(
         default="binary_focal", description="Focal loss: two classes, or several labels."
     )
-    gamma: NonNegative = Field(default=2.0, description="0, or at least 1: how much less.")
+    gamma: NonNegative = Field(
+        default=2.0,
+        description="Exponent of (1 - probability of the true class): 0, or at least 1.",
+    )
     alpha: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None, description="Weight of positive targets; negative ones get 1 - alpha."
     )
@@ -225,7 +228,7 @@ def read_formula(text: str, op: Callable[[str], GradOp]) -> str:
 class FormulaLoss(Section):
     """The mean over all entries of a formula of output y and target t."""
 
-    name: Literal["formula"] = Field(default="formula", description="A formula of one's own.")
+    name: Literal["formula"] = Field(default="formula", description="A custom formula.")
     formula: Annotated[str, AfterValidator(lambda text: read_formula(text, ops.FormulaLoss))] = (
         Field(description="Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.")
     )
@@ -268,7 +271,8 @@ class _Optimizer(Section):
         default=False, description="Whether weight decay acts on biases, too."
     )
     decay_schedule: Literal["constant", "flat_cosine", "cosine", "linear"] = Field(
-        default="constant", description="How the weight decay falls to zero over the epochs."
+        default="constant",
+        description="Weight decay over the epochs: constant, or falling to zero.",
     )
     groups: dict[Literal["weights", "biases", "alphas", "embedding", "scaling"], GroupSection] = (
         Field(default={}, description="Factors for groups of parameters, by name.")
@@ -364,10 +368,12 @@ class ConstantSchedule(_Schedule):
 class StepSchedule(_Schedule):
     """Multiplication by `factor` after every `every_epochs` epochs."""
 
-    name: Literal["step"] = Field(default="step", description="Times factor every so many epochs.")
+    name: Literal["step"] = Field(
+        default="step", description="Multiplied by factor at regular intervals."
+    )
     every_epochs: Positive = Field(default=10, description="Epochs between two drops.")
     factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.5, description="What remains at a drop."
+        default=0.5, description="Factor of the learning rate at a drop."
     )
 
 
@@ -378,7 +384,7 @@ class ExponentialSchedule(_Schedule):
         default="exponential", description="Falls by factor per epoch."
     )
     factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.95, description="What remains of it after each epoch."
+        default=0.95, description="Factor of the learning rate per epoch."
     )
 
 
@@ -422,7 +428,7 @@ class OneCycleSchedule(_Schedule):
         default="one_cycle", description="Up to lr, then down again."
     )
     rise: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.3, description="Share spent rising."
+        default=0.3, description="Share of the steps in which it rises."
     )
 
 
@@ -430,10 +436,10 @@ class PlateauSchedule(_Schedule):
     """Multiplication by `factor` when the monitored metric stops improving."""
 
     name: Literal["plateau"] = Field(
-        default="plateau", description="Drops where validation stalls."
+        default="plateau", description="Multiplied by factor when validation stalls."
     )
     factor: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.5, description="What remains at a drop."
+        default=0.5, description="Factor of the learning rate at a drop."
     )
     patience: Count = Field(default=5, description="Epochs without a better value before a drop.")
 

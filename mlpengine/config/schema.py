@@ -117,7 +117,7 @@ class StreamSection(Section):
     """How features that stay in files are prepared and read."""
 
     directory: str = Field(
-        default="runs/prepared", description="Of the prepared files, which later runs use too."
+        default="runs/prepared", description="Directory of the prepared files, for later runs, too."
     )
     window: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=64, description="Blocks of 1 MB whose rows are shuffled together."
@@ -135,7 +135,7 @@ class DataSection(Section):
     )
     test_source: str | None = Field(default=None, description="A separate file for the test.")
     delimiter: Literal[",", ";", "\t", "|"] | None = Field(
-        default=None, description="Between the cells of CSV; by default inferred from the file."
+        default=None, description="Delimiter of CSV; by default inferred from the file."
     )
     decimal: Literal[".", ","] | None = Field(
         default=None, description="Decimal mark; by default 1.5 and 1,5 are both read."
@@ -150,7 +150,8 @@ class DataSection(Section):
         default=[], description="Spellings of a missing cell besides NA, N/A, NaN, null, None, ?."
     )
     date_format: str | None = Field(
-        default=None, description="Of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy."
+        default=None,
+        description="Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy.",
     )
     target: Annotated[list[str], NAME_OR_NAMES] | None = Field(
         default=None, description="Column to predict, or several; shipped data sets have a default."
@@ -219,10 +220,10 @@ class EmbeddingSection(Section):
     )
     frequencies: Count = Field(default=16, description="Cosines of each number.")
     outputs: Annotated[int, Field(ge=2)] = Field(
-        default=4, description="Numbers that stand for one, itself included (pbld)."
+        default=4, description="Outputs for each number, itself included (pbld)."
     )
     sigma: Positive = Field(
-        default=0.1, description="Deviation of the first frequencies, in periods per unit."
+        default=0.1, description="Standard deviation of initial frequencies, in periods per unit."
     )
 
 
@@ -237,7 +238,9 @@ class FrontSection(Section):
         ),
         OFF_OR_DEFAULTS,
     ] = Field(default=None, description="false, true, pbld, periodic, or its settings.")
-    scaling: bool = Field(default=False, description="Whether each of its numbers has a factor.")
+    scaling: bool = Field(
+        default=False, description="Whether each of its outputs has a learned factor."
+    )
 
 
 class ModelSection(Section):
@@ -294,7 +297,7 @@ class EarlyStoppingSection(Section):
     patience: Count = Field(
         default=20, description="Epochs without a better value before stopping."
     )
-    min_delta: NonNegative = Field(default=0.0, description="Least change that counts as better.")
+    min_delta: NonNegative = Field(default=0.0, description="Smallest improvement that counts.")
 
 
 class ClipSection(Section):
@@ -326,8 +329,8 @@ class CheckpointSection(Section):
     every_seconds: Positive | None = Field(
         default=10.0, description="Seconds between two checkpoints, later if writing is slow."
     )
-    every_epochs: Count | None = Field(default=None, description="Also after so many epochs.")
-    every_steps: Count | None = Field(default=None, description="Also after so many steps.")
+    every_epochs: Count | None = Field(default=None, description="Also after this many epochs.")
+    every_steps: Count | None = Field(default=None, description="Also after this many steps.")
 
 
 Several = Annotated[int, Field(ge=2, le=MAX_MEMBERS)]
@@ -340,20 +343,20 @@ class TrainingSection(Section):
 
     folds: Several | None = Field(
         default=None,
-        description="Train so many networks, each without one fold of the rows, by which its best "
-        "epoch is chosen; the prediction is their mean.",
+        description="Number of networks, each trained without one fold of the rows, which chooses "
+        "its best epoch; the prediction is their mean.",
     )
     seeds: Several | None = Field(
         default=None,
-        description="Train so many networks that differ in their seeds alone; the prediction is "
-        "their mean.",
+        description="Number of networks that differ only in their seeds; the prediction is their "
+        "mean.",
     )
     members: list[Kind] | None = Field(
         default=None,
         min_length=2,
-        description="A network of each of these kinds for each of the folds, without which this "
-        "is ignored: it reads numbers alone, their quantile bins too, or their cosines too; in the "
-        "mean, kinds have the shares that are best out of fold.",
+        description="Kinds of networks, one of each kind per fold (ignored without folds). plain "
+        "reads numbers, piecewise also their quantile bins, periodic also their cosines; the mean "
+        "weights the kinds by what is best out of fold.",
     )
     calibration: Literal["none", "temperature"] = Field(
         default="none",
@@ -367,7 +370,7 @@ class TrainingSection(Section):
         "pinball_LEVEL such as pinball_0.9.",
     )
     freeze: list[int] = Field(
-        default=[], description="Layers that stay as they are, counted from 0 or, back, from -1."
+        default=[], description="Layers that are not trained: 0 is the first, -1 the last."
     )
     shards: Count = Field(
         default=1,
@@ -376,7 +379,7 @@ class TrainingSection(Section):
     )
     reduce: Literal["tree", "fast"] = Field(
         default="tree",
-        description="How ranks add gradients: with the same bits for any number, or as MPI likes.",
+        description="How ranks add gradients; tree: the same bits for any number of ranks.",
     )
     clip_norm: Positive | None = Field(default=None, description="Largest global gradient norm.")
     clip: ClipSection | None = Field(
@@ -394,7 +397,7 @@ class TrainingSection(Section):
     )
     threads: Literal["auto"] | Count = Field(
         default="auto",
-        description="Of BLAS and of a compiled step; auto: one, for several networks all cores.",
+        description="Threads of BLAS or a compiled step; auto: 1, for several networks all cores.",
     )
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = Field(
         default="auto",

@@ -78,7 +78,7 @@ class SweepSection(Section):
 
     trials: Count = Field(default=60, description="How many trials, pruned and failed included.")
     seconds: Positive | None = Field(
-        default=None, description="No trial begins later than so many seconds after the command."
+        default=None, description="No trial begins after this many seconds."
     )
     metric: Metric = Field(
         default="loss",

@@ -29,10 +29,10 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     number, count = int(np.argmax(known.shifts)), sum(shift > limit for shift in known.shifts)
     name = brief(diagnostics.feature_names[number], 24)
     finding = (
-        f"{plural(count, 'feature')} of the validation rows lie elsewhere, first {name!r}: "
+        f"the validation rows differ in {plural(count, 'feature')}, most in {name!r}: "
         f"distance {power(known.shifts[number])} (guide below {power(limit)})"
     )
-    advice, no_fix = "look at the split, at time, at groups", "the split must be checked"
+    advice, no_fix = "check the split, time and groups", "the split must be checked"
     return Verdict("shifted", None, finding, max(known.shifts), limit, advice, no_fix=no_fix)
 
 

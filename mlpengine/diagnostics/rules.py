@@ -89,7 +89,7 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
     finding = (
-        f"a tenth of feature {brief(diagnostics.feature_names[number], 24)!r} is beyond "
+        f"10 % of the values of {brief(diagnostics.feature_names[number], 24)!r} are beyond "
         f"{power(largest)} (guide 1 to 3; {plural(large, 'feature')} above {power(LARGE_FEATURE)})"
     )
     return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice, fix)
@@ -188,7 +188,7 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
         f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient "
         f"(guide {COEFFICIENT:g} or more)"
     )
-    advice = f"raise clip_norm (the norm is usually {power(median(norms))})"
+    advice = f"raise training.clip_norm (the norm is usually {power(median(norms))})"
     fix = {"training.clip_norm": rounded(median(norms))}
     return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice, fix)
 

@@ -125,7 +125,7 @@ def momentum_high(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | No
         f"{power(1 / (1 - momentum))} of {plural(steps, 'step')}"
     )
     fix = {"optimizer.betas": [0.9, betas[1]]} if betas else {"optimizer.momentum": 0.9}
-    advice = "lower it to 0.9"
+    advice = f"lower optimizer.{'betas[0]' if betas else 'momentum'} to 0.9"
     return Verdict("momentum_high", None, finding, momentum, LARGE_MOMENTUM, advice, fix)
 
 
@@ -139,7 +139,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         f"dropout of {dropout:g} (guide up to 0.5) leaves the training loss at {power(share)} "
         "times that of a constant prediction"
     )
-    advice, fix = "lower it (model.dropout)", {"model.dropout": 0.1}
+    advice, fix = "lower model.dropout to 0.1", {"model.dropout": 0.1}
     return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice, fix)
 
 
@@ -177,7 +177,7 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
         f"eps of {eps:g} is {power(times)} times the usual gradient of a weight (guide up to "
         f"{LARGE_EPS:g})"
     )
-    advice, fix = "lower it (optimizer.eps, 1e-8)", {"optimizer.eps": 1e-8}
+    advice, fix = "lower optimizer.eps to 1e-8", {"optimizer.eps": 1e-8}
     return Verdict("eps_large", None, finding, times, LARGE_EPS, advice, fix)
 
 
@@ -218,7 +218,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"the validation loss rose from {power(lowest)} in epoch {best + 1} to {power(final)} "
-        f"(guide {percent(RELATIVE_RISE)}) while the training loss fell"
+        f"(guide up to {percent(RELATIVE_RISE)}) while the training loss fell"
     )
     advice = "stop early, or use fewer units, dropout, decay, more rows"
     fix = {"training.early_stopping": True}
@@ -272,7 +272,7 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"over the last quarter of {epochs} epochs the loss fell by {percent(last)} of that of a "
-        f"constant prediction (guide {percent(STILL_FALLING)})"
+        f"constant prediction (guide up to {percent(STILL_FALLING)})"
     )
     faster = faster_fix(diagnostics)
     advice = "raise lr" if faster else "train longer (training.epochs)"
@@ -292,7 +292,7 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
         f"the batch of {batch} rows is {power(times)} times the gradient noise scale of "
         f"{power(scale)} (guide up to {LARGE_BATCH:g})"
     )
-    advice = f"batches of {rows} rows learn more per row (training.batch_size)"
+    advice = f"use batches of {rows} rows (training.batch_size)"
     fix = {"training.batch_size": rows}
     return Verdict("noise_scale", None, finding, times, LARGE_BATCH, advice, fix)
 

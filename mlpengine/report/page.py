@@ -27,11 +27,6 @@ PARTS = {
     "train": "training rows",
     "out_of_fold": "rows out of fold",
 }
-ENDINGS = {
-    "epochs": "It made all its epochs.",
-    "early": "It stopped early, when validation no longer improved.",
-    "interrupted": "It was interrupted; go on with --resume.",
-}
 KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
 HEAT_DECADES = 6.0
 
@@ -184,7 +179,7 @@ def _scores_table(known: Data) -> Markup:
 
 
 def verdicts(data: Data) -> Markup:
-    """Return what is wrong in words, with settings that mend it."""
+    """Return what is wrong in words, with settings that fix it."""
     known = data.get("verdicts") or []
     if not known:
         ended = data.get("ending")
@@ -200,7 +195,7 @@ def verdicts(data: Data) -> Markup:
             lines.append(tag("p", _sentence(str(one["advice"]))))
         fix = one.get("fix")
         if isinstance(fix, Mapping) and fix:
-            lines.append(tag("p", "Settings that mend it: ", tag("code", settings_text(fix))))
+            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(fix))))
         items.append(tag("li", *lines))
     return tag("ul", *items, class_="verdicts")
 
@@ -376,12 +371,12 @@ def _calibration(known: Data) -> Markup:
     unit = axis([0.0, 1.0], margin=0)
     of = known["of"]
     chart = Chart(f"Calibration, {of}", unit, unit, below="mean probability of a bin",
-                  note="The share of rows for which it came true, with two standard errors. "
-                  "On the dotted line probabilities mean what they say.")  # fmt: skip
+                  note="The observed share of each bin, with two standard errors. "
+                  "On the dotted line it equals the mean probability.")  # fmt: skip
     chart.diagonal(0.0, 1.0)
     error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
     chart.spans(said, np.maximum(share - error, 0), np.minimum(share + error, 1))
-    chart.line(said, share, 1, "share that came true", dots=True)
+    chart.line(said, share, 1, "observed share", dots=True)
     return chart.figure()
 
 
@@ -420,12 +415,13 @@ def drivers(known: Data | None) -> Markup | None:
     ]
     head = ["column", "", "loss rises by", f"{shown_name(metric)} {verb} by"]
     more = known["columns"] - len(ranked)
-    title = "What happens when the cells of a column change places" + (
+    title = "Permutation importance of the columns" + (
         f" (the first {len(ranked)} of {known['columns']})" if more else ""
     )
     rows = f"{known['rows']:,} {PARTS[known['part']]}"
-    text = tag("p", f"Permutation importance on {rows}. Below, the mean prediction where all rows "
-               "hold the same value of a column (partial dependence).", class_="soft")  # fmt: skip
+    text = tag("p", f"How much worse the model is on {rows} when a column is permuted. "
+               "Below, the mean prediction where all rows hold the same value of a column "
+               "(partial dependence).", class_="soft")  # fmt: skip
     outputs = known["outputs"]
     figures = [_dependence(curve, outputs) for curve in known["dependence"]]
     return joined(text, table(head, lines, title, words=1), grid(*figures))
@@ -515,7 +511,7 @@ def _heat(known: Data) -> Markup | None:
         axis(np.append(0, steps), whole=True, margin=0),
         Axis(0.0, float(len(names)), False, ticks),
         below="step",
-        note="Upwards the layers, from the input on; blank: no gradient.",
+        note="Layers from the input (bottom) to the output (top); blank: no gradient.",
     )
     chart.cells(np.concatenate([[0.0], steps]), levels)
     for level, value in ((1, low), (LEVELS // 2, (low + high) / 2), (LEVELS, high)):
@@ -557,7 +553,7 @@ def _noise(known: Data) -> Markup | None:
 
 
 def columns(known: Data | None) -> Markup | None:
-    """Return the columns: types, gaps, what is left out and why, and shifts between parts."""
+    """Return the columns: types, missing cells, what is left out, shifts between parts."""
     if not known:
         return None
     rows = ", ".join(f"{count:,} {PARTS.get(name, name)}" for name, count in known["rows"].items())
@@ -569,7 +565,7 @@ def columns(known: Data | None) -> Markup | None:
     if known["where"]:
         text.append(f"Rows where {known['where']}.")
     others = [name for name in known["sampled"] if name != "train"]
-    head = ["column", "use", "type", "gaps", "distinct", "holds",
+    head = ["column", "use", "type", "missing", "distinct", "holds",
             *(f"shift to {PARTS[part].removesuffix(' rows')}" for part in others)]  # fmt: skip
     parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
     lines = [(_is_odd(one), _column(one, others)) for one in known["columns"]]
@@ -579,9 +575,9 @@ def columns(known: Data | None) -> Markup | None:
         parts.append(table(head, every, "Columns", words=wide, named=False))
     else:
         odd, usual = ([line for is_odd, line in lines if is_odd is kind] for kind in (True, False))
-        title = "Columns that are no features, have gaps, or differ between the parts"
+        title = "Columns that are no features, have missing cells, or differ between the parts"
         parts.append(table(head, odd, title, words=wide) if odd else "")
-        more = f"{plural(len(usual), 'feature')} without gaps or differences"
+        more = f"{plural(len(usual), 'feature')} without missing cells or differences"
         body = table(head, usual, more, words=wide, named=False)
         parts.append(tag("details", tag("summary", more[:1].upper() + more[1:]), body))
     if known["more_columns"]:
@@ -636,7 +632,7 @@ def hardest(known: Data | None) -> Markup | None:
     if not known or not known["rows"]:
         return None
     classes = "probability" in known["rows"][0]
-    head = ["row", "true", "predicted", "probability of the true" if classes else "error",
+    head = ["row", "true", "predicted", "probability of the true class" if classes else "error",
             *map(shortened, known["columns"])]  # fmt: skip
     lines = []
     for one in known["rows"]:
@@ -678,7 +674,7 @@ def settings(data: Data) -> Markup:
     if result.get("samples_per_second"):
         facts["rows a second"] = number(round(result["samples_per_second"]))
     if result.get("peak_bytes"):
-        facts["largest memory"] = f"{result['peak_bytes'] / 1e6:,.0f} MB"
+        facts["peak memory"] = f"{result['peak_bytes'] / 1e6:,.0f} MB"
     if result.get("skipped_steps"):
         facts["skipped steps"] = number(result["skipped_steps"])
     if model:

@@ -21,7 +21,7 @@ DEPENDENCE_ROWS = 300
 
 @dataclass(frozen=True)
 class Importance:
-    """How much worse the metrics get when the cells of a column change places.
+    """How much worse the metrics get when the cells of a column are permuted.
 
     `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
     (R2 or accuracy), over repetitions; the deviations are over the same.

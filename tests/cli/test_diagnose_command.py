@@ -19,7 +19,7 @@ def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
     assert result.code == 0, result.err
     for text in ("loss at initialization", "learned by heart", "gradient in float64", "lr "):
         assert text in result.out
-    assert "after 200 steps on trial" in result.out
+    assert "after 200 trial steps" in result.out
     assert re.search(r"largest .* \(line \d+\)", result.out)
     assert sorted(tmp_path.iterdir()) == before
 

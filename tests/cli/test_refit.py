@@ -40,7 +40,7 @@ def test_a_refit_learns_from_validation_rows_too(mlpengine):
         (["--set", "training.folds=3"], "--refit: needs one network (with folds"),
         (["--set", "data.split.validation=0.0"], "--refit: needs validation rows"),
         (["--dry-run"], "--refit: needs a new run"),
-        (["--fix"], "--refit: takes the settings as they are"),
+        (["--fix"], "--refit: cannot be combined with --fix"),
     ],
 )
 def test_what_cannot_be_refitted_is_refused(options, message, mlpengine):

@@ -240,7 +240,7 @@ def test_raw_features_are_not_taken_for_large_weights():
     seen.feature_sizes = np.array([1.5, 78.0, 0.0])
     (verdict,) = verdicts(seen)
     assert verdict.name == "input_scale"
-    assert "a tenth of feature '1' is beyond 78" in verdict.finding
+    assert "10 % of the values of '1' are beyond 78" in verdict.finding
 
 
 @pytest.mark.parametrize(("loss", "expected"), [(0.01, []), (0.9, ["dead"])])
