@@ -41,7 +41,7 @@ def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> st
     error, model = session.measured.calibration_error, experiment.model
     if error is not None:
         note = "" if model.temperature == 1 else f", logits divided by {model.temperature:.2f}"
-        lines.append(f"expected calibration error of its probabilities: {error:.3f}{note}")
+        lines.append(f"expected calibration error of the probabilities: {error:.3f}{note}")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = experiment.model.preprocessor.classes
@@ -49,7 +49,7 @@ def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> st
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
-    rate = f", {result.samples_per_second:,.0f} samples/s" if result.samples_per_second else ""
+    rate = f", {result.samples_per_second:,.0f} rows/s" if result.samples_per_second else ""
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
     if result.ending == "interrupted" and session.checkpointers:

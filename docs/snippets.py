@@ -8,7 +8,7 @@ marked with a file's name, such as ```` ```yaml title="price.yaml" ````, is writ
 page that begins with ``<!-- needs: torch -->`` runs only where that module is installed.
 
 What is printed must be what the page shows, with three exceptions.  ``...`` stands for any text.  A
-time or a speed (4.7 s, 0:11, 38,432 samples/s) stands for any other.  Other decimals may differ by
+time or a speed (4.7 s, 0:11, 38,432 rows/s) stands for any other.  Other decimals may differ by
 5 %, because the last digits of a sum depend on the processor.
 """
 

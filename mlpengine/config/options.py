@@ -335,7 +335,7 @@ class RmsPropOptimizer(_Optimizer):
 
     name: Literal["rmsprop"] = Field(default="rmsprop", description="RMSprop (Hinton 2012).")
     alpha: Fraction = Field(default=0.99, description="Decay of the mean square.")
-    eps: Positive = Field(default=1e-8, description="Added to its root.")
+    eps: Positive = Field(default=1e-8, description="Added to the root of the mean square.")
     momentum: Fraction = Field(default=0.0, description="Share of the last update kept.")
 
 

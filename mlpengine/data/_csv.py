@@ -330,7 +330,7 @@ def _read_as(column: Column, table: Table, name: str, options: CsvOptions) -> Co
 def _without_index(table: Table) -> Table:
     """Return a table without its first column, which has no name.
 
-    Raises: DataError unless that counts the rows by one.
+    Raises: DataError unless that numbers the rows by one.
     """
     _check_index(table.columns[""], table.source, alone=len(table.columns) == 1)
     return table.drop([""])
@@ -340,7 +340,7 @@ def _check_index(index: Column, source: str, *, alone: bool) -> None:
     counts = index.is_integer and bool((np.diff(index.values) == 1).all())
     if not counts or alone:
         raise DataError(
-            f"{source}: column 1 has no name; name it or delete it (one that counts the rows "
+            f"{source}: column 1 has no name; name it or delete it (one that numbers the rows "
             "would be left out)"
         )
 

@@ -139,6 +139,6 @@ def _refuse_gap(table: Table, column: str, codes: Array, strict: bool) -> None:
     if strict and (codes < 0).any():
         row = int(np.flatnonzero(codes < 0)[0])
         raise DataError(
-            f"{table.where(column, row)}: is missing, and missing is error; fill it, or choose "
-            "mean, median or indicator"
+            f"{table.where(column, row)}: is missing (missing: error); fill it, or choose mean, "
+            "median or indicator"
         )

@@ -85,7 +85,7 @@ class Profile:
             and column.name not in dropped
         ]
         lines += [
-            f"column {name!r}: tells the same as {other!r}"
+            f"column {name!r}: has the same information as {other!r}"
             for name, other in self.same.items()
             if name not in dropped
         ]
@@ -240,7 +240,7 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
         elif column.kind == "mixed":
             reasons[column.name] = "numbers with a few texts among them; correct the texts"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
-            reasons[column.name] = "counts the rows"
+            reasons[column.name] = "numbers the rows"
     reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
     return reasons
 

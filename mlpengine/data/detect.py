@@ -62,7 +62,7 @@ def detect(source: str, progress: Progress | None = None) -> Detected:
     if header.delimiter != ",":
         reading = replace(reading, delimiter=header.delimiter)
     if "" in header.names:
-        notes.append("the first column has no name and counts the rows; it is left out")
+        notes.append("the first column has no name and numbers the rows; it is left out")
     proposed = _proposals(table, reading, notes)
     if proposed != reading:
         again = read_table(source, **proposed.to_dict())

@@ -150,7 +150,7 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
     near = neighbors(column, codes, len(distinct))
     if task == "classification":
         share = float(share_of_classes(near, target))
-        reason = f"alone it tells the class of {_percent(share)} of the rows beyond guessing"
+        reason = f"alone it avoids {_percent(share)} of the errors of guessing"
         return Leak(name, share, reason) if share >= ANSWER else None
     share = float(share_of_squares(near, target))
     if column.kind == "number":

@@ -49,7 +49,7 @@ def read_table(
 
     CSV has a header; the delimiter (comma, semicolon, tab or bar) is inferred, quoted cells may
     hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
-    that has no name and counts the rows is left out.
+    that has no name and numbers the rows is left out.
     Cells spelled as in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
@@ -243,7 +243,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Array
         )
         if prod(shape) * dtype.itemsize > info.file_size:
             raise DataError(
-                f"{path}: {info.filename}: its header promises more than the file holds "
+                f"{path}: {info.filename}: its header declares more than the file holds "
                 f"(shape {shape} of {dtype})"
             )
     with archive.open(info) as stream:

@@ -142,7 +142,7 @@ def check_numeric(table: Table, name: str) -> None:
 
 def _cell_error(table: Table, name: str, row: int, value: float) -> DataError:
     if np.isnan(value):
-        fix = "is missing, and missing is error; fill it, or choose mean, median or indicator"
+        fix = "is missing (missing: error); fill it, or choose mean, median or indicator"
         return DataError(f"{table.where(name, row)}: {fix}")
     return DataError(
         f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); correct the "

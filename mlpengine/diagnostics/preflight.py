@@ -130,7 +130,8 @@ def check_gradient(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
             largest, parameter = error, name
     good = largest <= GRADIENT_ERROR
     text = (
-        f"gradient in float64: differs from differences by {power(largest)} at most ({parameter})"
+        f"gradient in float64: differs from finite differences by {power(largest)} at most "
+        f"({parameter})"
     )
     advice = " - an op of the network or the loss computes a wrong gradient"
     return Check("gradient", good, text + ("" if good else advice), {"error": largest})

@@ -672,7 +672,7 @@ def settings(data: Data) -> Markup:
     if result.get("seconds") is not None:
         facts["training"] = f"{number(result['seconds'], 3)} s"
     if result.get("samples_per_second"):
-        facts["rows a second"] = number(round(result["samples_per_second"]))
+        facts["rows per second"] = number(round(result["samples_per_second"]))
     if result.get("peak_bytes"):
         facts["peak memory"] = f"{result['peak_bytes'] / 1e6:,.0f} MB"
     if result.get("skipped_steps"):

@@ -342,8 +342,8 @@ def _importance(data: Mapping[str, Any]) -> Markup | None:
         return None
     highest = max(shares.values())
     lines = [[key, strip(share, 0.0, highest), f"{share:.2f}"] for key, share in shares.items()]
-    text = tag("p", "The share of each setting in how much the best trials differ from all.",
-               class_="soft")  # fmt: skip
+    text = tag("p", "The share of each setting in the difference between the best trials and "
+               "all trials (PED-ANOVA).", class_="soft")  # fmt: skip
     return joined(text, table(["setting", "", "share"], lines, "Importance of settings"))
 
 

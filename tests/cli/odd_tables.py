@@ -168,7 +168,7 @@ ODD = {
     ),
     "an index without a name": Odd(
         lines(lambda i: f"{i},{number(i)},{i % 3},{number(3 * i)}", ",a,odd,y"),
-        init=("the first column has no name and counts the rows; it is left out",),
+        init=("the first column has no name and numbers the rows; it is left out",),
         kinds={"a": "number", "odd": "integer"},
         row={"a": 1.5, "odd": 1},
     ),

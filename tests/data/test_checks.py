@@ -244,10 +244,10 @@ def test_a_profile_tells_everything():
     for part in (
         "messy: 600 rows, 11 columns",
         "column 'same': constant (4)",
-        "column 'id': counts the rows",
+        "column 'id': numbers the rows",
         "column 'gappy': 400 of 600 cells are missing",
         "column 'code': it is the target in another coding",
-        "column 'sibling': tells the same as 'twin'",
+        "column 'sibling': has the same information as 'twin'",
         "class 'class 1': only 3 rows",
         "class 0 (597), class 1 (3)",
     ):
