@@ -13,7 +13,7 @@ NOUNS = (
     "cells|classes|columns|entries|epochs|features|files|layers|lines|numbers|outputs|parameters|"
     "rows|steps|texts|threads|units|values|weights"
 )
-PLURAL = re.compile(rf" (?:\w+ )?(?:{NOUNS})\b")
+PLURAL = re.compile(rf" (?:\w+ )?(?:{NOUNS})\b(?!/s)")  # a rate is 1 rows/s, too
 UNCOUNTED = re.compile(r"\b(?:of|about|than|to) $")  # "1 of 1 rows" is English
 
 
@@ -58,6 +58,7 @@ def test_no_message_says_1_rows(package):
         ("f\"{plural(n, 'row')}\"", 0),
         ('f"{k} of {n} rows"', 0),
         ('f"{MAX_ROWS} rows"', 0),
+        ('f"{rate:,.0f} rows/s"', 0),
     ],
 )
 def test_the_search_finds_what_it_should(source, count):

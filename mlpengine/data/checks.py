@@ -240,7 +240,7 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
         elif column.kind == "mixed":
             reasons[column.name] = "numbers with a few texts among them; correct the texts"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
-            reasons[column.name] = "numbers the rows"
+            reasons[column.name] = "row numbers"
     reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
     return reasons
 

@@ -244,7 +244,7 @@ def test_a_profile_tells_everything():
     for part in (
         "messy: 600 rows, 11 columns",
         "column 'same': constant (4)",
-        "column 'id': numbers the rows",
+        "column 'id': row numbers",
         "column 'gappy': 400 of 600 cells are missing",
         "column 'code': it is the target in another coding",
         "column 'sibling': has the same information as 'twin'",
