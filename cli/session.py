@@ -368,12 +368,17 @@ def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
 
     Raises: CheckpointError if the checkpoint is not one of a run.
     """
+    check_header(checkpoint)
+    return restored_model(checkpoint).preprocessor
+
+
+def check_header(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError unless a checkpoint's header has the form of a run's."""
     conform(checkpoint.header, CheckpointHeader, str(checkpoint.path))
     if not 1 <= checkpoint.header["environment"]["threads"] <= MAX_THREADS:
         raise CheckpointError(f"{checkpoint.path}: threads must be from 1 to {MAX_THREADS:,}")
     if checkpoint.header.get("epochs", 1) < 1:
         raise CheckpointError(f"{checkpoint.path}: epochs must be at least 1")
-    return restored_model(checkpoint).preprocessor
 
 
 def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:

@@ -26,7 +26,14 @@ from .pictures import page, pictures
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .ranks import aborting, compare, follow, is_root, on_all, on_each, start_ranks
-from .session import START, Session, check_config, find_checkpoint, saved_preprocessor
+from .session import (
+    START,
+    Session,
+    check_config,
+    check_header,
+    find_checkpoint,
+    saved_preprocessor,
+)
 from .stopping import Stopping, leave, stops
 from .streams import say
 
@@ -298,12 +305,13 @@ def _longer(
         if epochs is None:
             return []
         raise UsageError(f"--epochs: {directory.path} holds no checkpoint to go on from")
+    check_header(checkpoint)
     overrides = []
     number = epochs or checkpoint.header.get("epochs")
     if number is not None:
         overrides.append(Override("--epochs", ("training", "epochs"), str(number)))
-    executor = checkpoint.header["environment"]["executor"]
     if epochs is not None:
+        executor = checkpoint.header["environment"]["executor"]
         backend = load_config(directory.path / RESOLVED).config.training.backend
         if backend == "auto":  # which is chosen by the number of steps
             overrides.append(Override("--epochs", ("training", "backend"), executor))

@@ -280,6 +280,7 @@ class Diagnostics(Uncopyable):
         """Return copies of everything that later samples depend on: arrays and JSON-able data."""
         return {
             "sampled": self.sampled,
+            "batch_size": self.batch_size,
             "stretch": self._schedule.stretch,
             "clipped": self.clipped,
             "first_loss": np.array(self.first_loss),
@@ -299,6 +300,7 @@ class Diagnostics(Uncopyable):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned.  Then load the parameters and call `begin`."""
         self.sampled, self.clipped = int(state["sampled"]), int(state["clipped"])
+        self.batch_size = int(state.get("batch_size", 0))  # absent before version 0.2
         self._schedule.stretch = int(state["stretch"])
         self.first_loss = float(state["first_loss"])
         self.noise.load_state_dict(state["noise"])

@@ -234,8 +234,14 @@ def _written(node: Expr) -> tuple[str, int]:
     if node.name in ("neg", "logical_not"):
         sign, binds = ("-", 7) if node.name == "neg" else ("not ", 3)
         return f"{sign}{_bracketed(*parts[0], binds)}", binds
-    name = "expm1" if node.name == "expm1_below_0" else node.name
-    return f"{name}({', '.join(text for text, _ in parts)})", 9
+    if node.name == "expm1_below_0":
+        written, factor = f"expm1({parts[0][0]})", parts[1]
+        return (
+            (written, 9)
+            if node.args[1].number == 1
+            else (f"{written} * {_bracketed(*factor, 7)}", 6)
+        )
+    return f"{node.name}({', '.join(text for text, _ in parts)})", 9
 
 
 def _bracketed(text: str, binds: int, needed: int) -> str:

@@ -341,7 +341,7 @@ def write_kinds(target, **changes):
 
 
 @pytest.mark.parametrize("target", ["kind", "y"])
-def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows):
+def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows, caplog):
     write_kinds(target)
     started = mlpengine("train", "c.yaml")
     assert "network  9 of " in started.err
@@ -379,7 +379,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows)
     for command in ("summary", "explain"):
         assert (mlpengine(command, "runs/c").code, mlpengine(command, "runs/c").err) == (0, "")
     alone = mlpengine("train", "c.yaml", *single, "--set", "data.encoding=none", "-o", "runs/d")
-    assert "training.members: is ignored without training.folds" in alone.err
+    assert "training.members: is ignored without training.folds" in alone.err + caplog.text
     assert "shares" not in json.loads(Path("runs/d/result.json").read_text())
 
 

@@ -157,7 +157,7 @@ def names(core):
 
 
 def test_weighted_classes_are_not_compared_by_their_errors():
-    _, watcher = loop(epochs=6)
+    _, watcher = loop(epochs=9)
     behind = replace(watcher.core.yardsticks, error=0.9, best=0.1, deviation=0.01)
     watcher.core.yardsticks = behind
     assert "underfitting" in names(watcher.core) or "unfinished" in names(watcher.core)
