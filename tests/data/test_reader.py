@@ -107,7 +107,7 @@ BAD = {
     "cube.npy": (saved(np.zeros((2, 2, 2))), "rows and columns are needed"),
     "complex.npy": (saved(np.zeros(3, complex)), "(dtype complex128)"),
     "nothing.npy": (b"", "is not a whole .npy file"),
-    "lie.npz": (zipped(header((10**12, 3)) + b"abc"), "promises more than the file holds"),
+    "lie.npz": (zipped(header((10**12, 3)) + b"abc"), "declares more than the file holds"),
     "text.npz": (b"a,b\n1,2\n", "is not a whole .npz file"),
     "object.npz": (zipped(saved(np.array([{}], object))), "pickled objects are never loaded"),
     "cube.npz": (zipped(saved(np.zeros((2, 2, 2)))), "must be 1-D or 2-D"),
