@@ -1,11 +1,11 @@
 """Two versions of the engine in one interleaved run: which rows of a benchmark became slower.
 
-``python benchmarks/ops.py --against TREE`` (or step.py, products.py, peers.py; ``--only``,
-``--smoke``) times the engine's rows of that script in this tree and in another one, say a checkout
-of a release.  Each tree has a process with its own package, tests and version of the script, on one
-thread; windows alternate, so that a change of the machine's speed hits both alike.  Units:
-microseconds of processor time, which neighbors disturb least.  A row counts as slower where the
-ratios of the medians and of the minima are both above `LIMIT`.
+``python benchmarks/ops.py --against TREE`` (or step.py, products.py, peers.py) times the engine's
+rows of that script in this tree and in another one, say a checkout of a release.  Each tree has a
+process with its own package, tests and version of the script, on one thread; windows alternate, so
+that a change of the machine's speed hits both alike.  Units: microseconds of processor time, which
+neighbors disturb least.  A row counts as slower where the ratios of the medians and of the minima
+are both above `LIMIT`.
 """
 
 import argparse
