@@ -222,7 +222,8 @@ class Mlp(Network):
 
         The last of several passes takes a full `PREDICT_ROWS` rows, some of them again: how BLAS
         rounds depends on the number of rows, so that a row has the same bits in any two calls of
-        at least that many.  Safe to call from several threads.  Raises: ShapeError or DtypeError.
+        at least that many (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe to call
+        from several threads.  Raises: ShapeError or DtypeError.
         """
         rows = np.asarray(x)
         if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
