@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.schema import ClipSection, Config
+from mlpengine.config.schema import LINEAR, ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.nn import Front, Mlp
@@ -33,6 +33,7 @@ from mlpengine.optim import (
     Optimizer,
     PercentileClip,
 )
+from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
@@ -41,6 +42,7 @@ from mlpengine.train.calibration import Residuals, best_shares, best_temperature
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.executors import choose_backend
+from mlpengine.train.linear import linear_networks
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
 from mlpengine.train.population import Population
@@ -120,7 +122,10 @@ class Experiment:
             return self._loop_of(self.members[0], [*callbacks, *of_first])
         firsts = [of_first, *([()] * (len(self.members) - 1))]
         loops = [self._loop_of(*pair) for pair in zip(self.members, firsts, strict=True)]
-        return EnsembleLoop(loops, threads=self.threads, callbacks=callbacks, ranks=self.ranks)
+        kinds = 0 if self.tables.folds is None else len(self.file.config.trained_kinds) or 1
+        return EnsembleLoop(
+            loops, threads=self.threads, kinds=kinds, callbacks=callbacks, ranks=self.ranks
+        )
 
     def _loop_of(self, member: Member, callbacks: Sequence[Callback]) -> Loop:
         config = self.file.config
@@ -157,18 +162,24 @@ class Experiment:
         if folds is None:
             return self
         shares: dict[str, float] = {}
-        if model.shares:
+        config = self.file.config
+        if config.kinds:
             scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
-            kinds = model.out_of_fold_by_kind(train.x, folds)
             light = replace(train, x=np.empty((len(train), 0)))  # losses do not read features
-            parts = [(rows, light.rows(rows)) for rows in _rows_of(folds)]
 
-            def losses(output: Array) -> Array:
-                return np.array([scorer.mean_loss(output[rows], part) for rows, part in parts])
+            def mean_loss(output: Array) -> float:
+                return scorer.mean_loss(output, light)
 
-            best = best_shares(task, kinds, losses)
-            model = model.of_kinds(best)
-            shares = dict(zip(self.file.config.kinds, best, strict=True))
+            kinds, linear = model.out_of_fold_by_kind(train.x, folds), list[Mlp]()
+            if LINEAR in config.kinds:
+                columns = _inputs(model.preprocessor, model.preprocessor.n_features, "plain")
+                linear, output = linear_networks(
+                    model.mlp, self.loss, train, folds, columns, mean_loss
+                )
+                kinds = np.concatenate([kinds, output[None]])
+            best = best_shares(task, kinds, mean_loss)
+            model = model.of_kinds(best, linear)
+            shares = dict(zip(config.kinds, best, strict=True))
         output = model.out_of_fold(train.x, folds)
         if isinstance(task, Regression):
             model = replace(model, residuals=Residuals.of(task.predict(output) - train.truth))
@@ -220,12 +231,7 @@ def build(
         mlp.freeze(config.training.freeze)
     seeds = _seeds(config)
     population = Population(mlp, len(seeds), seeds=seeds) if len(seeds) > 1 else None
-    kinds = config.kinds
-    if config.training.members and not kinds:
-        _log.warning("warning: training.members: is ignored without training.folds")
-    for k, network in enumerate(population if population and kinds else ()):
-        kind = kinds[k * len(kinds) // len(seeds)]
-        network.read_only(_inputs(tables.preprocessor, mlp.layers[0].in_dim, kind))
+    _set_kinds(file, tables.preprocessor, population or [mlp])
     if config.model.initializer == "unit_variance":
         features = parts["train"].x
         if stream:
@@ -234,11 +240,13 @@ def build(
             network.initialize_from(features, seed=seed)
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
     mlp = population[0] if population else mlp
-    equal = tuple(1 / len(kinds) for _ in kinds)
+    count = len(config.trained_kinds)
+    equal = (1 / count,) * count if count > 1 else ()
     model = Model(mlp, tables.preprocessor, loss.name, options, population, shares=equal)
     if start is not None:
+        trained = [one for one in start.networks if not one.is_linear] or start.networks
         for k, network in enumerate(model.networks):
-            _copy_weights(file, start.networks[k % len(start.networks)], network)
+            _copy_weights(file, trained[k % len(trained)], network)
     given = config.training.threads
     threads = min(cores(), len(seeds)) if given == "auto" else given
     if ranks is not None:
@@ -253,14 +261,9 @@ def build(
     return Experiment(file, tables, task, parts, model, loss, members, threads, ranks)
 
 
-def _rows_of(folds: Array) -> list[Array]:
-    """Return the rows of each fold."""
-    return [np.flatnonzero(folds == k) for k in range(int(folds.max()) + 1)]
-
-
 def _seeds(config: Config) -> list[int]:
     training = config.training
-    count = (training.folds or training.seeds or 0) * max(1, len(config.kinds))
+    count = (training.folds or training.seeds or 0) * max(1, len(config.trained_kinds))
     return [SEEDS_APART * config.seed + k for k in range(count)] if count else [config.seed]
 
 
@@ -311,6 +314,7 @@ class _StepBuilder:
             backend=backend,
             threads=self.threads,
             rematerialization=training.rematerialization,
+            dropout_schedule=_dropout_schedule(self.file.config, -(-rows // batch_size)),
             shards=training.shards,
             comm=ranks.comm if ranks else None,
             reduce=training.reduce,
@@ -375,7 +379,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
 
 
 def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
-    front, masked = file.config.model.front, bool(file.config.kinds)
+    front, masked = file.config.model.front, bool(file.config.trained_kinds)
     embedding = front.embedding
     if embedding is not None:
         return Front(
@@ -388,6 +392,22 @@ def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
             masked,
         )
     return Front(scaling=front.scaling, masked=masked) if front.scaling or masked else None
+
+
+def _set_kinds(
+    file: ConfigFile, preprocessor: Preprocessor, networks: Population | Sequence[Mlp]
+) -> None:
+    """Let each network read the inputs of its kind, and check that kinds can be as given."""
+    config, mlp = file.config, networks[0]
+    kinds = config.trained_kinds
+    if config.training.members and not config.kinds:
+        _log.warning("warning: training.members: is ignored without training.folds")
+    if LINEAR in config.kinds:
+        with file.errors_at("training", "members"):
+            mlp.like(learned_activation=True)  # whose activations must be element-wise
+    for k, network in enumerate(networks if kinds else ()):
+        kind = kinds[k * len(kinds) // len(networks)]
+        network.read_only(_inputs(preprocessor, mlp.layers[0].in_dim, kind))
 
 
 def _inputs(preprocessor: Preprocessor, in_dim: int, kind: str) -> Array:
@@ -418,6 +438,11 @@ def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
 
 def _copy_weights(file: ConfigFile, start: Mlp, mlp: Mlp) -> None:
     theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (start, mlp))
+    views = dict(start.params.views)
+    alphas = start.groups["alphas"]
+    if not mlp.learned_activation and all((views[name] == 1).all() for name in alphas):
+        theirs.pop("learned_activation", None)  # in a model that has linear networks, too
+        views = {name: view for name, view in views.items() if name not in alphas}
     names = {"sizes": "hidden", "activations": "activation"}
     for key in theirs | own:
         pair = theirs.get(key), own.get(key)
@@ -425,7 +450,7 @@ def _copy_weights(file: ConfigFile, start: Mlp, mlp: Mlp) -> None:
             section = "training" if key == "dtype" else "model"
             text = f"must be as in the model that training starts from ({pair[0]}, {pair[1]})"
             raise file.wrong((section, names.get(key, key)), text)
-    for view, weights in zip(mlp.params.views.values(), start.params.views.values(), strict=True):
+    for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
         view[...] = weights  # names depend on dropout
 
 
@@ -463,6 +488,12 @@ def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
     with file.errors_at("optimizer"):
         settings["decay_schedule"] = named_schedule(given.decay_schedule, total, steps_per_epoch)
         return OPTIMIZERS[given.name](mlp, groups=groups, **settings)
+
+
+def _dropout_schedule(config: Config, steps_per_epoch: int) -> ScheduleLike | None:
+    name, total = config.model.dropout_schedule, config.training.epochs * steps_per_epoch
+    scheduled = name != "constant" and any(config.model.dropout)
+    return named_schedule(name, total, steps_per_epoch) if scheduled else None
 
 
 def _clip(given: ClipSection | None) -> Clip | None:

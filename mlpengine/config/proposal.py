@@ -19,8 +19,8 @@ FOLDED_ROWS = 100_000
 ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """The most columns and the fewest rows with which numbers get features by quantile bins."""
 
-KINDS, TWO_KINDS_ROWS = ("plain", "piecewise"), 4_000
-"""The kinds of networks in each fold, and the most rows for which there are several."""
+SEVERAL_KINDS_ROWS = 4_000
+"""The most rows for which there are several kinds of networks in each fold."""
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
@@ -76,7 +76,9 @@ def propose(
             gap = [""] if name not in ("loss", "schedule") else []
             lines += [*gap, *_section(name, sections[name])]
     folds = lines.index("training:") + 1
-    lines[folds:folds] = _folds(profile.n_rows, bool(encoding))
+    lines[folds:folds] = _folds(
+        profile.n_rows, kinds_for(profile.n_rows, preset, encoded=bool(encoding))
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -84,6 +86,7 @@ COMMENTS = {
     ("model", "learned_activation"): "x + alpha (f(x) - x), one learned alpha for each unit",
     ("model", "front"): "each number also as mixtures of its cosines; then a factor for each",
     ("model", "parametrization"): "weights of size 1, products divided by the root of inputs",
+    ("model", "dropout_schedule"): "the dropout falls to zero over the last half",
     ("model", "initializer"): "so that pre-activations of training rows have variance 1",
     ("optimizer", "decay_schedule"): "the decay falls to zero over the last half",
     ("optimizer", "groups"): "factors of lr and weight_decay",
@@ -136,14 +139,15 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
         count = plural(column.distinct, "different number")
         lines = [f"{lines[0]}: {count}, taken for classes; data.task: regression predicts a number"]
     encoded = preset == "plain" and bool(_encoding(profile, target))
-    kinds = len(KINDS) if _has_kinds(profile.n_rows, encoded) else 1
-    networks = f"{kinds * folds} networks of" if folds else "one network of"
+    kinds = kinds_for(profile.n_rows, preset, encoded=encoded)
+    trained = sum(kind != "linear" for kind in kinds) or 1
+    networks = f"{trained * folds} networks of" if folds else "one network of"
     hidden = "-".join(map(str, sections["model"]["hidden"])) + " units"
     epochs = plural(sections["training"]["epochs"], "epoch")
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
-    if kinds > 1:
-        lines.append("numbers also by quantile bins, for half of the networks (training.members)")
+    if kinds:
+        lines.append(f"kinds of networks: {', '.join(kinds)} (training.members)")
     elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
     dropped = [name for name in profile.drop if name not in target]
@@ -179,24 +183,26 @@ def _split(profile: Profile, *, own_test: bool) -> list[str]:
     return [f"  split: {{{texts}}}  # the other rows train{classes}"]
 
 
-def _has_kinds(rows: int, encoded: bool) -> bool:
-    """Return whether folds have networks of several kinds."""
-    return folds_for(rows) is not None and encoded and rows <= TWO_KINDS_ROWS
+def kinds_for(rows: int, preset: str, *, encoded: bool) -> tuple[str, ...]:
+    """Return the kinds of networks in each fold; none where they are alike."""
+    if folds_for(rows) is None or rows > SEVERAL_KINDS_ROWS:
+        return ()
+    if preset == "realmlp":
+        return ("periodic", "linear")
+    return ("plain", "piecewise", "linear") if encoded else ("plain", "linear")
 
 
-def _folds(rows: int, encoded: bool) -> list[str]:
+def _folds(rows: int, kinds: Sequence[str]) -> list[str]:
     count = folds_for(rows)
     if count is None:
         return []
-    kinds = (
-        f"  members: [{', '.join(KINDS)}]  # one of each in each fold; the second reads bins, too"
-    )
+    members = f"  members: [{', '.join(kinds)}]  # kinds, one of each in each fold"
     return [
-        f"  # Networks without one of {count} folds of the rows, by which their best epoch is",
-        "  # chosen. Their mean predicts better than one, no row is lost to validation, and the",
-        "  # score out of fold is of all rows. To train one network, remove this line.",
+        f"  # Networks without one of {count} folds of the rows. Their mean predicts better than",
+        "  # one, no row is lost to validation, and the score out of fold is of all rows. To",
+        "  # train one network, remove this line.",
         f"  folds: {count}",
-        *([kinds] if _has_kinds(rows, encoded) else []),
+        *([members] if kinds else []),
     ]
 
 

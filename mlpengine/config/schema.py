@@ -273,6 +273,9 @@ class ModelSection(Section):
         description="Share of hidden units dropped while training, in steps of 1/256, or a list "
         "with one for each layer.",
     )
+    dropout_schedule: Literal["constant", "flat_cosine", "cosine", "linear"] = Field(
+        default="constant", description="Dropout over the epochs: constant, or falling to zero."
+    )
     initializer: InitializerName | None = Field(
         default=None, description="How weights start; by default what suits the activation."
     )
@@ -335,7 +338,10 @@ class CheckpointSection(Section):
 
 Several = Annotated[int, Field(ge=2, le=MAX_MEMBERS)]
 
-Kind = Literal["plain", "piecewise", "periodic"]
+Kind = Literal["plain", "piecewise", "periodic", "linear"]
+
+LINEAR: Kind = "linear"
+"""The kind that is not trained by steps: its weights of least loss are computed."""
 
 
 class TrainingSection(Section):
@@ -343,8 +349,8 @@ class TrainingSection(Section):
 
     folds: Several | None = Field(
         default=None,
-        description="Number of networks, each trained without one fold of the rows, which chooses "
-        "its best epoch; the prediction is their mean.",
+        description="Number of networks, each trained without one fold of the rows; the other "
+        "folds choose its best epoch; the prediction is their mean.",
     )
     seeds: Several | None = Field(
         default=None,
@@ -355,8 +361,8 @@ class TrainingSection(Section):
         default=None,
         min_length=2,
         description="Kinds of networks, one of each kind per fold (ignored without folds). plain "
-        "reads numbers, piecewise also their quantile bins, periodic also their cosines; the mean "
-        "weights the kinds by what is best out of fold.",
+        "reads numbers, piecewise also their quantile bins, periodic also their cosines; linear "
+        "is a linear model. The mean weights the kinds by what is best out of fold.",
     )
     calibration: Literal["none", "temperature"] = Field(
         default="none",
@@ -517,8 +523,14 @@ class Config(Section):
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds of networks in each fold, none where all networks are alike."""
-        return (self.training.members or []) if self.training.folds else []
+        """The kinds of networks in each fold, linear last; none where all networks are alike."""
+        members = self.training.members or []
+        return sorted(members, key=LINEAR.__eq__) if self.training.folds else []
+
+    @property
+    def trained_kinds(self) -> list[Kind]:
+        """The kinds that are trained by steps."""
+        return [kind for kind in self.kinds if kind != LINEAR]
 
     @model_validator(mode="after")
     def _kinds_differ(self) -> "Config":

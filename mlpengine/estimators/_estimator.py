@@ -40,6 +40,7 @@ from mlpengine.train.outputs import outputs_of
 from mlpengine.train.recipes import (
     MIDDLE,
     PRESETS,
+    dropout_schedule,
     network_options,
     optimizer_options,
     recipe,
@@ -70,6 +71,7 @@ class Chosen:
     batch_size: int
     epochs: int
     patience: int
+    dropout_schedule: ScheduleLike | None = None
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
@@ -136,9 +138,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 weights of the best epoch are kept.  False by default, because a fit with
                 `sample_weight` equals one on repeated rows only if none are held out.
             validation_fraction: share of rows held out, of each class in a classifier.
-            folds: number of networks, each trained without one fold of the rows, by which its best
-                epoch is chosen; they predict their mean (`training.folds` of configs).  None by
-                default: eight networks take eight times as long, in every fit of a search.
+            folds: number of networks, each trained without one fold of the rows, whose best epoch
+                the other folds choose; they predict their mean (`training.folds` of configs).
+                None by default: eight networks take eight times as long, in every fit of a search.
             importances: whether `fit` computes `feature_importances_`, by permutation of features
                 in rows that did not train; it needs `folds` or `early_stopping`.
             patience: epochs without a lower loss after which training ends.
@@ -292,7 +294,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 )
                 for k, (learner, own) in enumerate(members)
             ]
-            loop = EnsembleLoop(loops, threads=self.threads, callbacks=tasks)
+            loop = EnsembleLoop(loops, threads=self.threads, kinds=1, callbacks=tasks)
         with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
             self.verdicts_ = diagnostics.verdicts()
@@ -512,6 +514,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             batch_size,
             training["epochs"],
             training["early_stopping"]["patience"],
+            dropout_schedule(sections, steps),
         )
 
     def _fresh_learner(
@@ -535,8 +538,14 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         backend = self.backend
         if backend == "auto":
             backend = choose_backend(chosen.epochs * steps, mlp, chosen.batch_size)
-        step = {"clip_norm": chosen.clip_norm, "backend": backend, "threads": self.threads}
-        step |= {"shards": self.shards, "comm": self.comm}
+        step = {
+            "clip_norm": chosen.clip_norm,
+            "dropout_schedule": chosen.dropout_schedule,
+            "backend": backend,
+            "threads": self.threads,
+            "shards": self.shards,
+            "comm": self.comm,
+        }
         return Learner(mlp, loss, chosen.optimizer, chosen.options, chosen.batch_size, step)
 
     def _part(self, x: Any, y: Array, weights: Array | None, rows: Array | slice) -> Split:

@@ -141,6 +141,12 @@ class Mlp(Network):
             raise UsageError("read_only: layer 0 needs a number to read (got none)")
         self.weights[0] *= (mask.size / mask.sum()) ** 0.5
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether all activations are learned ones that are left out: all alphas are 0."""
+        alphas = [self.params.views[name] for name in self.groups["alphas"]]
+        return bool(alphas) and not any(alpha.any() for alpha in alphas)
+
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
 

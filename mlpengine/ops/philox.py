@@ -7,6 +7,8 @@ import numpy as np
 from mlpengine.buffers import replay
 from mlpengine.spec import Array, Call, Calls, call
 
+BYTE_VALUES = 256
+
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -34,15 +36,20 @@ class Philox:
         seed, step: whole numbers of 64 bits.
         row: the row of the batch at which the matrices that are drawn begin.
         rows: maximum number of rows of a batch, where it is cut into several matrices; else 0.
+        scheduled: whether ops that are recorded from now on apply the share that `scale_rates` sets
+            of their rates.
         state: seed, step and row, as (3,) of uint64, which compiled code reads.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
     """
 
+    scheduled = False
+
     def __init__(self, seed: int, step: int = 0) -> None:
         self.state: Array = np.array([seed, step, 0], np.uint64)
         self.rows = 0
         self._streams: list[_Stream] = []
+        self._limits: dict[tuple[int, float], Array] = {}
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> "Philox":
@@ -82,6 +89,15 @@ class Philox:
         """Go on to the next step."""
         self.state[1] += np.uint64(1)
 
+    def limit(self, stream: int, rate: float) -> Array:
+        """Return (1,) of int64: the number of byte values that a scheduled rate drops."""
+        return self._limits.setdefault((stream, rate), np.zeros(1, np.int64))
+
+    def scale_rates(self, share: float) -> None:
+        """Set the limits to those of `share` times the rates."""
+        for (_, rate), limit in self._limits.items():
+            limit[0] = scaled_limit(rate, share)
+
     def draw(self, stream: int, out: Array) -> Calls:
         """Yield the calls that write the bytes of `stream` into `out` (..., columns) of uint8."""
         columns = out.shape[-1] if out.ndim else 1
@@ -96,10 +112,16 @@ class Philox:
         yield call(smallest.write, out.reshape(rows, columns), width)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"state": self.state.copy(), "rows": self.rows, "_streams": []}
+        settings = {"rows": self.rows, "scheduled": self.scheduled}
+        return {"state": self.state.copy(), **settings, "_streams": [], "_limits": {}}
 
     def __repr__(self) -> str:
         return f"Philox(seed={self.seed}, step={self.step})"
+
+
+def scaled_limit(rate: float, share: float) -> int:
+    """Return the number of byte values that drop an entry with the rate times `share`."""
+    return min(round(rate * share * BYTE_VALUES), BYTE_VALUES - 1)
 
 
 def padded_columns(columns: int) -> int:

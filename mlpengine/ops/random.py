@@ -8,10 +8,8 @@ from mlpengine.errors import UsageError
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import need_floats
 from mlpengine.ops._op import GradOp
-from mlpengine.ops.philox import Philox
+from mlpengine.ops.philox import BYTE_VALUES, Philox
 from mlpengine.spec import Array, Calls, Slots, Spec, call
-
-BYTE_VALUES = 256
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,7 @@ class Dropout(GradOp, name="dropout"):
     each entry has one random byte.  The mask is a function of the seed and the step of `rng`, of
     `layer` and of the entry's place, on every executor.  In a forward pass, layer 0 is the first to
     draw and takes the generator on to its next step.  Evaluation records no dropout at all.
+    Where `rng` is scheduled, p is a share of `rate`, rounded alike, which may become 0.
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, the mask of the last forward.
@@ -64,8 +63,16 @@ class Dropout(GradOp, name="dropout"):
         if self.layer == 0:
             yield self.rng.advance
         yield from self.rng.draw(self.layer, draws)
-        yield call(np.greater_equal, draws, np.array(self.limit, np.uint8), mask)
-        yield call(np.multiply, mask, constant(self.scale, mask), mask)
+        limit, scale = np.array(self.limit, np.uint8), constant(self.scale, mask)
+        if self.rng.scheduled:
+            scale = np.empty((), mask.dtype)
+            values = constant(BYTE_VALUES, mask)
+            given = self.rng.limit(self.layer, self.rate).reshape(())
+            yield call(np.copyto, limit, given, "unsafe")
+            yield call(np.subtract, values, limit, scale)
+            yield call(np.divide, values, scale, scale)
+        yield call(np.greater_equal, draws, limit, mask)
+        yield call(np.multiply, mask, scale, mask)
         yield call(np.multiply, x, mask, out)
 
     def backward(self, dy: Array, *, out: Slots, mask: Array) -> Calls:

@@ -30,12 +30,16 @@ class Best:
         self.value = inf
         self.waited = 0
 
-    def update(self, params: Array, epoch: int, validation: dict[str, float]) -> float:
-        """Compare an epoch with the best so far; return the monitored metric, lower being better.
+    def value_of(self, validation: Mapping[str, float]) -> float:
+        """Return the monitored metric, lower being better; -inf without validation."""
+        return self.sign * validation[self.rule.monitor] if validation else -inf
+
+    def update(self, params: Array, epoch: int, validation: Mapping[str, float]) -> None:
+        """Compare an epoch with the best so far.
 
         An epoch whose validation loss or monitored metric is not finite is never the best.
         """
-        value = self.sign * validation[self.rule.monitor] if validation else -inf
+        value = self.value_of(validation)
         better = not validation or (
             value < self.value - self.rule.min_delta
             and isfinite(value)
@@ -46,7 +50,6 @@ class Best:
             self.weights[...] = params
         else:
             self.waited += 1
-        return value
 
     def state_dict(self) -> dict[str, Any]:
         """Return the best epoch, its value and its weights, which are not copied."""

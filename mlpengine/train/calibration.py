@@ -69,27 +69,23 @@ ROUNDS = 20
 """Choices of `best_shares`, by which shares are multiples of 1/20."""
 
 
-def best_shares(task: Task, outputs: Array, losses: Callable[[Array], Array]) -> tuple[float, ...]:
+def best_shares(
+    task: Task, outputs: Array, mean_loss: Callable[[Array], float]
+) -> tuple[float, ...]:
     """Return the shares of several kinds of networks in a mean with a low loss.
 
-    `outputs` (kinds, rows, out_dim) are out of fold, and `losses` returns the loss of such an
-    output on each fold.  The best kind comes first; then the one that makes the mean best is added,
-    again and again, and may be added again.  Shares are equal where that gains less than one
-    standard error over folds: few rows do not tell kinds apart.
+    `outputs` (kinds, rows, out_dim) are out of fold, and `mean_loss` is the loss of such an output.
+    The best kind comes first; then the one that makes the mean best is added, again and again, and
+    may be added again.
 
     Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
     """
-    equal = np.full(len(outputs), 1 / len(outputs))
-    counts, by_fold = np.zeros(len(outputs)), losses(task.combine(outputs, equal))
-    before = by_fold
+    counts = np.zeros(len(outputs))
     for _ in range(ROUNDS):
         trials = counts + np.eye(len(outputs))
-        each = [losses(task.combine(outputs, one / one.sum())) for one in trials]
-        best = int(np.argmin([one.mean() for one in each]))
-        counts, by_fold = trials[best], each[best]
-    gain = before - by_fold
-    significant = gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain))
-    return tuple((counts / ROUNDS if significant else equal).tolist())
+        losses = [mean_loss(task.combine(outputs, one / one.sum())) for one in trials]
+        counts = trials[int(np.argmin(losses))]
+    return tuple((counts / ROUNDS).tolist())
 
 
 def best_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from math import nan
+from math import isfinite, nan
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
@@ -26,8 +26,14 @@ class EnsembleLoop:
     """Trains members epoch by epoch, and leaves each with its own best weights.
 
     A member is a `Loop`, with the rows, validation part, seed and callbacks that it was made with;
-    it has the bits of a run of its own, and stops early by itself.  Where steps are compiled as a
-    whole, threads take whole members, so that no thread waits for another within an epoch.
+    its steps have the bits of a run of its own.  Where steps are compiled as a whole, threads take
+    whole members, so that no thread waits for another within an epoch.
+
+    With `kinds` the members are as many groups of equal size, in each of which every member has
+    another fold for its validation part.  The mean over the folds of the *other* members of its
+    group then chooses a member's best epoch, so that its score on its own fold is that on new rows;
+    a group ends when all of it would stop early.  Without `kinds` each member's own validation part
+    chooses its epoch and ends its training.
 
     `callbacks` are called in ascending `order` after each epoch of all members that still train
     (`on_train_batch_end` is not called).  They may read the attributes below.
@@ -37,6 +43,7 @@ class EnsembleLoop:
 
     Args:
         threads: maximum number of threads, of each rank.
+        kinds: number of groups of members whose validation parts are folds; 0 for other members.
         ranks: the processes that share the members, all of which make the same loop.
 
     Attributes:
@@ -52,12 +59,20 @@ class EnsembleLoop:
         members: Sequence[Loop],
         *,
         threads: int = 1,
+        kinds: int = 0,
         callbacks: Sequence[Callback] = (),
         ranks: Ranks | None = None,
     ) -> None:
         if not members:
             raise UsageError("ensemble: needs at least one member (got 0)")
         self.members = tuple(members)
+        size = len(members) // kinds if kinds else 1
+        if kinds and (size < 2 or len(members) % kinds):
+            text = f"two members or more, as many of each kind ({len(members)} of {kinds} kinds)"
+            raise UsageError(f"ensemble: folds need {text}")
+        self._groups = [self.members[k : k + size] for k in range(0, len(members), size)]
+        for member in members:
+            member.chooses = not kinds
         first = self.members[0]
         self.threads, self.task, self.step = threads, first.task, first.step
         self.epochs = max(member.epochs for member in members)
@@ -143,13 +158,18 @@ class EnsembleLoop:
         self._call("on_fit_end", result)
         return result
 
+    def _running(self) -> list[tuple[int, Loop]]:
+        """Return the members of groups that have not ended, with their numbers."""
+        ended = [all(m.ending for m in group) for group in self._groups for _ in group]
+        return [one for one, over in zip(self._numbered(), ended, strict=True) if not over]
+
     def _numbered(self) -> list[tuple[int, Loop]]:
         return [*enumerate(self.members, start=1)]
 
     def _run_epochs(self) -> Ending:
         workers = self.threads if all(member.step.fused for member in self.members) else 1
         with ThreadPoolExecutor(workers, "mlpengine-member") as pool:
-            while running := [(k, m) for k, m in self._numbered() if m.ending is None]:
+            while running := self._running():
                 number = min(len(member.history.rows) for _, member in running)
                 if self._stop if self.ranks is None else self.ranks.agree_to_stop():
                     return "interrupted"
@@ -227,6 +247,10 @@ class EnsembleLoop:
 
     def _end_epoch(self, number: int, spent: float) -> None:
         made = [m for m in self.members if len(m.history.rows) > number]
+        if len(self._groups) < len(self.members):
+            for group in self._groups:
+                if len(group[0].history.rows) > number:
+                    _choose_together(group, number)
         rows = [member.history.rows[number] for member in made]
         samples = sum(member.batches.n_rows for member in made)
         row = EpochRow(
@@ -264,6 +288,20 @@ class EnsembleLoop:
             for member, one in zip(self.members, state["members"], strict=True):
                 member.load_state_dict(one)
             self.history.load_state_dict(state["history"])
+
+
+def _choose_together(group: Sequence[Loop], number: int) -> None:
+    """Compare an epoch of each member with its best so far, by the folds of the other members.
+
+    Members whose own measurements are not finite have no share in the mean of others.
+    """
+    rows = [member.history.rows[number].validation for member in group]
+    keys = {"loss", group[0].best.rule.monitor}
+    sound = [all(isfinite(row[key]) for key in keys) for row in rows]
+    for k, member in enumerate(group):
+        others = [row for j, row in enumerate(rows) if sound[j] and j != k]
+        chosen = {key: _mean(row[key] for row in others) for key in keys} if sound[k] else rows[k]
+        member.best.update(member.step.mlp.params.flat, number + 1, chosen)
 
 
 def _mean(values: Any) -> float:

@@ -142,6 +142,7 @@ class Loop(Uncopyable):
         batch_rows: row numbers, in the training part, of the last batch.
         history: one row for each whole epoch.
         best: the best epoch so far.
+        chooses: whether its own validation part chooses the best epoch; else `EnsembleLoop` does.
         many: runs many steps in one call; None if steps run one by one.
 
     `state_dict` holds everything that later steps depend on: a loop with the same settings that
@@ -187,6 +188,7 @@ class Loop(Uncopyable):
         self.epoch = 0
         self.history = History(("loss", *task.headline) if validation else ())
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
+        self.chooses = True
         self.seconds = 0.0
         self._samples = 0
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
@@ -426,7 +428,9 @@ class Loop(Uncopyable):
         )
         self._sums[:] = [0.0] * 4
         self.history.rows.append(row)
-        value = self.best.update(self.step.mlp.params.flat, self.epoch, validation)
+        value = self.best.value_of(validation)
+        if self.chooses:
+            self.best.update(self.step.mlp.params.flat, self.epoch, validation)
         schedule = self.step.optimizer.schedule
         if isinstance(schedule, PlateauSchedule):
             schedule.observe(value if validation else row.train_loss)

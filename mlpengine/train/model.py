@@ -229,12 +229,19 @@ class Model:
             outputs[number // count, rows] = network.predict(x[rows])
         return outputs
 
-    def of_kinds(self, shares: Sequence[float]) -> "Model":
-        """Return the model with these shares of its kinds; members without a share are left out."""
-        assert self.members is not None
-        used = np.flatnonzero(np.repeat(shares, len(self.members) // len(shares)))
-        members = Population(self.mlp, len(used))
-        members.params[...] = self.members.params[used]
+    def of_kinds(self, shares: Sequence[float], linear: Sequence[Mlp] = ()) -> "Model":
+        """Return the model with these shares of its kinds; members without a share are left out.
+
+        The last kind is that of the `linear` networks, if there are any, which may have learned
+        activations where the others have none.
+        """
+        networks = [*self.networks, *linear]
+        folds = len(networks) // len(shares)
+        used = [one for k, one in enumerate(networks) if shares[k // folds]]
+        members = Population(used[-1], len(used))
+        for member, network in zip(members, used, strict=True):
+            for name, view in network.params.views.items():
+                member.params.views[name][...] = view
         kept = tuple(share for share in shares if share)
         return replace(self, mlp=members[0], members=members, shares=kept if len(kept) > 1 else ())
 

@@ -1,5 +1,6 @@
 """One training step on fixed buffers: forward, loss, backward, clip, optimizer."""
 
+from collections.abc import Iterator
 from copy import copy
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
@@ -16,7 +17,9 @@ from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
+from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, NormClip, Optimizer
+from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.clipping import Apply
 from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm
@@ -24,6 +27,7 @@ from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.train.bound_step import BoundStep, Data
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.shards import Buffers, Reduce, Shards
+from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -54,6 +58,8 @@ class TrainingStep:
         threads: maximum for a compiled step, which uses fewer where more would not be faster.  The
             result is the same, bit for bit, for every number of threads.
         rematerialization: as for `Mlp.scratch`.
+        dropout_schedule: a function from the number of completed steps to a factor, 0 to 1, of the
+            network's dropout rates.
         shards: number of parts that a batch is cut into, a power of two.  The result depends on
             it, but not on the number of ranks that compute them.
         comm: a communicator of mpi4py whose ranks, a divisor of `shards`, share the work.  All of
@@ -75,6 +81,8 @@ class TrainingStep:
     parameters and the optimizer are as before that step.
     """
 
+    dropout_schedule: ScheduleLike | None = None  # pickles of version 0.1 have none
+
     @renamed_argument("checkpointing", "rematerialization")
     def __init__(
         self,
@@ -89,6 +97,7 @@ class TrainingStep:
         backend: str = "auto",
         threads: int = 1,
         rematerialization: Rematerialization = "keep",
+        dropout_schedule: ScheduleLike | None = None,
         shards: int = 1,
         comm: "Comm | None" = None,
         reduce: Reduce = "tree",
@@ -114,11 +123,13 @@ class TrainingStep:
         self._agreed = False
         self.rules = "auto" if backend == "compiled" else backend
         self.rematerialization = rematerialization
-        self._start(self._make_buffers())
+        self.dropout_schedule = dropout_schedule
+        self._start()
 
-    def _start(self, buffers: Buffers) -> None:
+    def _start(self, buffers: Buffers | None = None) -> None:
         """Bind the step for full batches."""
-        self._buffers = buffers
+        self.mlp.rng.scheduled = self.dropout_schedule is not None
+        self._buffers = self._make_buffers() if buffers is None else buffers
         self._quietly = quiet_runner()
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.runs)
         self._bound: dict[int, BoundStep] = {}
@@ -176,7 +187,7 @@ class TrainingStep:
     def _run(self, bound: BoundStep) -> float:
         if self.ranks is not None and not self._agreed:
             self._compare_ranks(self.ranks)
-        self.mlp.rng.step = self.optimizer.steps
+        self._begin(self.optimizer.steps)
         replay(bound.calls)
         self.loss_value = value = bound.value
         if bound.update is not None:
@@ -190,6 +201,36 @@ class TrainingStep:
             self._raise_nonfinite(bound)
         replay(self._update)
         return value
+
+    def _begin(self, steps: int) -> None:
+        """Let dropout draw what it draws after that many steps."""
+        self.mlp.rng.step = steps
+        if self.dropout_schedule is not None:
+            self.mlp.rng.scale_rates(self._dropout_share(steps))
+
+    def _dropout_share(self, steps: int) -> float:
+        """Return the factor of the dropout rates after that many steps.  Raises: UsageError."""
+        share = 1.0 if self.dropout_schedule is None else self.dropout_schedule(steps)
+        if not 0.0 <= share <= 1.0:
+            raise UsageError(
+                f"training step: dropout_schedule must lie in 0 to 1 "
+                f"(got {share:g} after {plural(steps, 'step')})"
+            )
+        return share
+
+    def _runs_of_one_dropout(self, count: int) -> Iterator[slice]:
+        """Yield the parts of the next `count` steps that have the same dropout."""
+        if self.dropout_schedule is None:
+            yield slice(0, count)
+            return
+        rates, first = {layer.dropout for layer in self.mlp.layers}, self.optimizer.steps
+        shares = [self._dropout_share(first + i) for i in range(count)]
+        limits = [[scaled_limit(rate, share) for rate in rates] for share in shares]
+        start = 0
+        for i in range(1, count + 1):
+            if i == count or limits[i] != limits[start]:
+                yield slice(start, i)
+                start = i
 
     def _compare_ranks(self, ranks: Ranks) -> None:
         """Raise UsageError, on every rank, unless the ranks make the same steps."""
@@ -261,19 +302,23 @@ class TrainingStep:
         """
         optimizer, fused, count = self.optimizer, bound.fused, len(losses)
         assert fused is not None
-        self.mlp.rng.step = optimizer.steps
         rates = np.full(count, optimizer.lr)
         if optimizer.schedule is not None:
             rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
         decays = np.full(count, optimizer.weight_decay)
         if optimizer.decay_schedule is not None:
             decays[:] = [optimizer.scheduled_decay(optimizer.steps + i) for i in range(count)]
-        done = fused.run(
-            order, data, rates, decays, losses, norms, steps=optimizer.steps, max_norm=max_norm
-        )
+        done = self.clipped_steps = 0
+        for part in self._runs_of_one_dropout(count):
+            self._begin(optimizer.steps)
+            rows = slice(part.start * self.batch_size, part.stop * self.batch_size)
+            vectors = rates[part], decays[part], losses[part], norms[part]
+            made = fused.run(order[rows], data, *vectors, steps=optimizer.steps, max_norm=max_norm)
+            done, optimizer.steps = done + made, optimizer.steps + made
+            self.clipped_steps += fused.call.clips
+            if made < part.stop - part.start:
+                break
         self.scratch, self.grads = bound.scratch, bound.grads
-        optimizer.steps += done
-        self.clipped_steps = fused.call.clips
         if done:
             optimizer.current_lr = rates.item(done - 1)
             clipped = fused.call.clipped
@@ -283,7 +328,7 @@ class TrainingStep:
     def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer = self.optimizer
         lr = optimizer.scheduled_lr(optimizer.steps)
-        self.mlp.rng.step = optimizer.steps
+        self._begin(optimizer.steps)
         decay = optimizer.scheduled_decay(optimizer.steps)
         loss, norm, status = fused.make_step(lr, decay, optimizer.steps)
         self.record_result(loss, norm, norm if status else fused.call.clipped)

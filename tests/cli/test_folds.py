@@ -335,7 +335,7 @@ def write_kinds(target, **changes):
         target,
         data=(f"target: {target}", data),
         model=("hidden: [6]", "hidden: [6], front: {embedding: pbld}"),
-        kinds=("folds: 4", "folds: 3, members: [plain, piecewise, periodic]"),
+        kinds=("folds: 4", "folds: 3, members: [linear, plain, piecewise, periodic]"),
         **changes,
     )
 
@@ -348,7 +348,8 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     result = json.loads(Path("runs/c/result.json").read_text())
     assert (result["members"], len(result["best_epochs"])) == (9, 9)
     shares = result["shares"]
-    assert [*shares] == ["plain", "piecewise", "periodic"]
+    assert [*shares] == ["plain", "piecewise", "periodic", "linear"]
+    assert shares["linear"]  # it is good for these rows
     assert sum(shares.values()) == pytest.approx(1)
     shown = ", ".join(f"{kind} {share:.2f}" for kind, share in shares.items())
     assert f"shares of networks in the mean, by their kind: {shown}" in started.out
@@ -358,11 +359,16 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     # each reads its own inputs: numbers and texts; their bins, too; their cosines, too
     names = model.preprocessor.feature_names
     for kind, network in zip(np.repeat([*used], 3), model.networks, strict=True):
+        assert network.is_linear == (kind == "linear")
+        if network.is_linear:
+            continue
         mask = network.params.views["front.mask"]
         assert [n for n, m in zip(names, mask, strict=False) if not m] == [
             n for n in names if ".." in n and kind != "piecewise"
         ]
         assert set(mask[len(names) :]) == {float(kind == "periodic")}
+    again = train(mlpengine, "c.yaml", "--from", "runs/c", "-o", "runs/from", "--epochs", "1")
+    assert [*again["shares"]] == [*shares]
     # the prediction is the weighted mean, the score out of fold that of networks of the row's fold
     x = features(model, read_table("rows.csv", text=["zone"]))
     task, weights = model.task, np.repeat([*used.values()], 3) / 3

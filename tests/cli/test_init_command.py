@@ -281,7 +281,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "classification of grade (data.task): 6 different numbers, taken for classes; "
         "data.task: regression predicts a number",
         "16 networks of 16 units, up to 200 epochs (training.folds, model.hidden, training.epochs)",
-        "numbers also by quantile bins, for half of the networks (training.members)",
+        "kinds of networks: plain, piecewise, linear (training.members)",
     ]
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
     config = (tmp_path / "t.yaml").read_text()

@@ -39,7 +39,7 @@ def step_of(mlp, backend):
     )
 
 
-def ensemble(backend="auto", threads=1, epochs=9, callbacks=(), dropout=0.0):
+def ensemble(backend="auto", threads=1, epochs=9, callbacks=(), dropout=0.0, kinds=0):
     """Return the loop of eight members, each without one fold of the rows."""
     train = part(ROWS, 1, noise=1.0)
     folds = fold_rows(ROWS, FOLDS, labels=train.y)
@@ -57,7 +57,7 @@ def ensemble(backend="auto", threads=1, epochs=9, callbacks=(), dropout=0.0):
         )
         for k, mlp in enumerate(members)
     ]
-    return EnsembleLoop(loops, threads=threads, callbacks=callbacks)
+    return EnsembleLoop(loops, threads=threads, kinds=kinds, callbacks=callbacks)
 
 
 def single_run(k, backend="auto", epochs=9, dropout=0.0):
@@ -113,12 +113,58 @@ class Stopper(Callback):
             self.stop()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads):
-    whole = ensemble("compiled", threads)
+class Weights(Callback):
+    """Keeps the weights of all members after each epoch, from whole training runs."""
+
+    def __init__(self):
+        self.epochs = []
+
+    def on_train_epoch_end(self, loop, row):
+        self.epochs.append([member.step.mlp.params.flat.copy() for member in loop.members])
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_the_folds_of_the_other_members_choose_an_epoch(kinds):
+    weights = Weights()
+    loop = ensemble(kinds=kinds, epochs=14, callbacks=[weights])
+    result = loop.run()
+    assert result.ending == "early"
+    size = FOLDS // kinds
+    chosen = []
+    for start in range(0, FOLDS, size):
+        group = loop.members[start : start + size]
+        curves = np.array([[r.validation["loss"] for r in m.history.rows] for m in group])
+        made = curves.shape[1]  # of all members of the group alike
+        last = []
+        for k, member in enumerate(group):
+            others = np.delete(curves, k, axis=0).mean(axis=0)
+            best = int(others.argmin())
+            chosen.append(best != curves[k].argmin())
+            assert member.best_epoch == best + 1
+            kept = weights.epochs[best][start + k]
+            np.testing.assert_array_equal(member.step.mlp.params.flat, kept)
+            last.append(best)
+        assert max(last) + 1 + RULE.patience == made  # the last one to stop early ends all
+    assert any(chosen)  # its own fold would have chosen another
+
+
+def test_a_member_that_diverges_has_no_say_in_the_epochs_of_others():
+    loop = ensemble(kinds=1, epochs=4)
+    for number in range(4):
+        for member in loop.members:
+            member.run_epoch()
+        loop.members[2].history.rows[-1].validation["loss"] = np.nan
+        loop._end_epoch(number, 1.0)
+    assert loop.best_epochs[2] == 0
+    assert all(epoch for k, epoch in enumerate(loop.best_epochs) if k != 2)
+
+
+@pytest.mark.parametrize(("threads", "kinds"), [(1, 0), (2, 0), (1, 2), (2, 1)])
+def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads, kinds):
+    whole = ensemble("compiled", threads, kinds=kinds)
     whole.run()
     stopper = Stopper(13)
-    stopped = ensemble("compiled", threads)
+    stopped = ensemble("compiled", threads, kinds=kinds)
     third = stopped.members[2]
     third._hooks["on_train_batch_end"].append(stopper.on_train_batch_end)
     third._may_skip = False
@@ -136,7 +182,7 @@ def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads):
     stopped.callbacks.append(Saver())
     assert stopped.run().ending == "interrupted"
     assert stopped.within_epoch
-    resumed = ensemble("compiled", 3 - threads)
+    resumed = ensemble("compiled", 3 - threads, kinds=kinds)
     resumed.load_state_dict(states[0])
     assert len(resumed.history.rows) == 2
     resumed.run()
@@ -178,6 +224,10 @@ def test_a_member_that_fails_is_named_and_ends_the_run(threads):
 def test_misuse_is_refused():
     with pytest.raises(UsageError, match="at least one member"):
         EnsembleLoop([])
+    members = ensemble().members
+    for count, kinds in ((8, 3), (8, 8), (1, 1)):
+        with pytest.raises(UsageError, match=rf"as many of each kind \({count} of {kinds} kinds\)"):
+            EnsembleLoop(members[:count], kinds=kinds)
 
 
 NUMBERS = NumberTarget(["y", "z"], [3.0, 1.0], [2.0, 5.0])

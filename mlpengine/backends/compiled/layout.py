@@ -40,6 +40,7 @@ class Layout:
     nbytes: int = 0
     _pointers: dict[str, tuple[str, str]] = field(default_factory=dict)
     _reserved: dict[str, _Reservation] = field(default_factory=dict)
+    _limits: dict[str, str] = field(default_factory=dict)
 
     @property
     def lanes(self) -> int:
@@ -56,6 +57,10 @@ class Layout:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
                     self.reserve(value.name, value.rows * self.stride(value), kind)
+                    if value.mask and value.mask.rng.scheduled:
+                        self._limits[value.name] = f"limit_{value.name}"
+                        limit = value.mask.rng.limit(value.mask.layer, value.mask.rate)
+                        self.add_array(self._limits[value.name], limit)
             else:
                 self.add_array(value.name, value.array)
             if value.padded and (value.final or not value.written):
@@ -129,6 +134,11 @@ class Layout:
         for name, (kind, pointer) in self._pointers.items():
             if name in wanted:
                 yield f"{kind} *restrict {name} = {pointer};"
+                if name in self._limits:
+                    limit = self._limits[name]
+                    yield f"const bits {limit} = (bits)*{self.pointer(limit)};"
+                    yield f"const real scale_{name} = (real)256 / (real)(256 - {limit});"
+                    yield f"(void){limit}, (void)scale_{name};"
 
     def stride(self, value: Value) -> int:
         """Return the length of a row in memory."""
@@ -143,6 +153,8 @@ class Layout:
     def load(self, value: Value, row: str, column: str) -> str:
         """Return the C expression of a vector of entries of a matrix."""
         at = self.at(value, row, column)
+        if value.mask and value.name in self._limits:
+            return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
         if value.mask:
             return (
                 f"load_mask({at}, {value.mask.limit}, {c_number(value.mask.scale, self.itemsize)})"

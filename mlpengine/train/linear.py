@@ -1,0 +1,155 @@
+"""Linear models of least penalized loss, and the networks that hold them."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from mlpengine.nn import Mlp
+from mlpengine.ops._loss import Loss
+from mlpengine.spec import Array, Spec
+from mlpengine.train.task import Split
+
+PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
+"""L2 penalties from which rows out of fold choose; the loss beside them is a sum over rows."""
+
+ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
+"""Steps of the minimization at most, pairs that it remembers, and the gain that ends it."""
+
+
+def linear_networks(
+    mlp: Mlp,
+    loss: Loss,
+    train: Split,
+    folds: Array,
+    columns: Array,
+    mean_loss: Callable[[Array], float],
+) -> tuple[list[Mlp], Array]:
+    """Return a linear network for each fold, and their outputs out of fold.
+
+    Each has the architecture of `mlp` with learned activations that are left out, and reads the
+    features `columns`.  The penalty of all is the one with the lowest `mean_loss` of outputs
+    (rows, outputs) out of fold.
+    """
+    fits: list[list[tuple[Array, Array]]] = []
+    outputs = np.zeros((len(PENALTIES), len(train), mlp.sizes[-1]))
+    features = train.x[:, columns].astype(np.float64)
+    for k in range(int(folds.max()) + 1):
+        held, rows = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
+        weights = None if train.weights is None else train.weights[rows]
+        fits.append(list(fit_linear(loss, features[rows], train.y[rows], weights, mlp.sizes[-1])))
+        for output, (weight, bias) in zip(outputs, fits[-1], strict=True):
+            output[held] = features[held] @ weight.T + bias
+    best = int(np.argmin([mean_loss(output) for output in outputs]))
+    return [linear_network(mlp, columns, *fit[best]) for fit in fits], outputs[best]
+
+
+def linear_network(mlp: Mlp, columns: Array, weight: Array, bias: Array) -> Mlp:
+    """Return the network of the architecture of `mlp` that computes x[columns] @ weight.T + bias.
+
+    Its activations are learned ones with an alpha of 0.  A hidden layer that is narrower than the
+    output has the best approximation of so low a rank.
+
+    Raises: UsageError for an activation that is not element-wise.
+    """
+    linear = mlp.like(learned_activation=True, initializer="zeros")
+    for name in linear.groups["alphas"]:
+        linear.params.views[name][...] = 0
+    weights, factors = linear.weights, [layer.factor for layer in linear.layers]
+    read = np.flatnonzero(columns)
+    if len(weights) == 1:
+        weights[0][:, read] = weight / factors[0]
+    else:
+        left, sizes, right = np.linalg.svd(weight, full_matrices=False)
+        rank = min(len(sizes), *mlp.sizes[1:-1])
+        weights[0][:rank, read] = (sizes[:, None] * right)[:rank] / factors[0]
+        for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
+            middle[np.arange(rank), np.arange(rank)] = 1 / factor
+        weights[-1][:, :rank] = left[:, :rank] / factors[-1]
+    linear.biases[-1][...] = bias
+    return linear
+
+
+def fit_linear(
+    loss: Loss, x: Array, y: Array, weights: Array | None, outputs: int
+) -> Iterator[tuple[Array, Array]]:
+    """Yield weight (outputs, features) and bias of least loss for each of `PENALTIES`.
+
+    The loss is the mean over rows `x` (rows, features) in float64; the penalty, times the square of
+    the weight, is divided by twice their number.  The search is in the coordinates of the singular
+    vectors of `x`, scaled to the curvature of a squared error.
+    """
+    rows, mean = len(x), x.mean(axis=0)
+    left, sizes, right = np.linalg.svd(x - mean, full_matrices=False)
+    inputs, count = left * sizes, len(sizes)
+    target = y.astype(np.float64) if y.dtype.kind == "f" else y
+    output, slope = np.zeros((rows, outputs)), np.empty((rows, outputs))
+    bound = loss.bind(output, slope, weighted=weights is not None, target=Spec.of(target))
+    bound.target[...] = target
+    if bound.sample_weight is not None:
+        bound.sample_weight[...] = weights
+    shape = count + 1, outputs  # the last row is the bias
+    values = np.zeros(shape)
+    for penalty in PENALTIES:
+        scale = np.sqrt(np.append((sizes**2 + penalty) / rows, 1.0))[:, None]
+
+        def value(z: Array, scale: Array = scale, penalty: float = penalty) -> tuple[float, Array]:
+            w = z.reshape(shape) / scale
+            np.matmul(inputs, w[:-1], out=output)
+            np.add(output, w[-1], out=output)
+            size = 0.5 * penalty / rows * float(np.square(w[:-1]).sum())
+            total = bound.run() + size
+            gradient = np.empty_like(w)
+            np.matmul(inputs.T, slope, out=gradient[:-1])
+            gradient[:-1] += penalty / rows * w[:-1]
+            gradient[-1] = slope.sum(axis=0)
+            return total, (gradient / scale).ravel()
+
+        values = minimize(value, (values * scale).ravel()).reshape(shape) / scale
+        weight = (right.T @ values[:-1]).T
+        yield weight, values[-1] - weight @ mean
+
+
+def minimize(function: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
+    """Return where `function`, which gives value and gradient, is least near `start`.
+
+    Source: Nocedal and Wright 2006, algorithm 7.5 (L-BFGS), with steps halved until the value falls
+    by a share of what its slope promises (algorithm 3.1).
+    """
+    x = start
+    value, gradient = function(x)
+    pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
+    for _ in range(ITERATIONS):
+        direction = -_product(pairs, gradient)
+        slope = float(direction @ gradient)
+        if not slope < -TOLERANCE * max(abs(value), TOLERANCE):
+            break
+        step = 1.0
+        while True:
+            ahead = x + step * direction
+            lower, other = function(ahead)
+            if lower <= value + 1e-4 * step * slope:
+                break
+            step *= 0.5
+            if step < 1e-8:
+                return x
+        moved, turned = ahead - x, other - gradient
+        if moved @ turned > 1e-12 * float(turned @ turned):
+            pairs.append((moved, turned))
+        x, value, gradient = ahead, lower, other
+    return x
+
+
+def _product(pairs: Sequence[tuple[Array, Array]], gradient: Array) -> Array:
+    """Return the estimated inverse Hessian times the gradient."""
+    q, shares = gradient.copy(), []
+    for moved, turned in reversed(pairs):
+        share = (moved @ q) / (moved @ turned)
+        q -= share * turned
+        shares.append(share)
+    if pairs:
+        moved, turned = pairs[-1]
+        q *= (moved @ turned) / (turned @ turned)
+    for (moved, turned), share in zip(pairs, reversed(shares), strict=True):
+        q += (share - (turned @ q) / (moved @ turned)) * moved
+    return q

@@ -1,0 +1,106 @@
+"""Linear models of least loss, against scikit-learn; the networks that hold them."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+
+from mlpengine.nn import Front, Mlp
+from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
+from mlpengine.train.linear import PENALTIES, fit_linear, linear_network, linear_networks
+from mlpengine.train.task import Split
+
+RNG = np.random.default_rng(3)
+
+
+def rows(count, features, outputs=2):
+    """Return features of unlike scale and shift, and numbers that depend on them."""
+    x = RNG.standard_normal((count, features)) * RNG.uniform(0.3, 2, features) + 1
+    return x, x @ RNG.standard_normal((features, outputs)) + RNG.standard_normal((count, outputs))
+
+
+@pytest.mark.parametrize(("count", "features"), [(60, 4), (20, 40)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_numbers_have_the_weights_of_ridge_regression(count, features, weighted):
+    x, y = rows(count, features)
+    weights = RNG.uniform(0.2, 2, count) if weighted else None
+    fits = fit_linear(MeanSquaredError(), x, y, weights, 2)
+    for penalty, (weight, bias) in zip(PENALTIES, fits, strict=True):
+        # the loss is the mean over rows and both columns, the penalty is halved
+        ridge = Ridge(penalty, solver="svd").fit(x, y, weights)
+        np.testing.assert_allclose(weight, ridge.coef_, atol=3e-3 * np.abs(ridge.coef_).max())
+        np.testing.assert_allclose(bias, ridge.intercept_, atol=1e-2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_have_the_probabilities_of_logistic_regression(weighted):
+    x, scores = rows(120, 5, 3)
+    y = (scores + RNG.gumbel(size=scores.shape) * 2).argmax(axis=1)
+    weights = RNG.uniform(0.2, 2, 120) if weighted else None
+    fits = fit_linear(SoftmaxCrossEntropy(), x, y, weights, 3)
+    for penalty, (weight, bias) in zip(PENALTIES, fits, strict=True):
+        model = LogisticRegression(C=1 / penalty, tol=1e-8, max_iter=1000).fit(x, y, weights)
+        z = x @ weight.T + bias
+        chances = np.exp(z - np.logaddexp.reduce(z, axis=1, keepdims=True))
+        np.testing.assert_allclose(chances, model.predict_proba(x), atol=2e-3)
+
+
+def test_any_loss_can_be_minimized():
+    x, scores = rows(200, 4, 1)
+    y = RNG.poisson(np.exp(0.3 * scores)).astype(float)
+    model = PoissonRegressor(alpha=1 / 200, tol=1e-8, max_iter=1000).fit(x, y[:, 0])
+    by_penalty = dict(zip(PENALTIES, fit_linear(Poisson(), x, y, None, 1), strict=True))
+    weight, bias = by_penalty[1.0]
+    np.testing.assert_allclose(np.exp(x @ weight.T + bias)[:, 0], model.predict(x), rtol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "options"),
+    [
+        ([], {}),
+        ([5], {}),
+        ([5, 7, 4], {"activation": "mish", "dropout": 0.3}),
+        ([6, 5], {"parametrization": "neural_tangent", "learned_activation": True}),
+        ([5], {"front": Front("pbld", scaling=True, masked=True)}),
+    ],
+)
+def test_a_linear_network_computes_the_product(hidden, options):
+    read = np.array([True, False, True, True])
+    weight, bias = RNG.standard_normal((3, 3)), RNG.standard_normal(3)
+    mlp = Mlp([4, *hidden, 3], dtype="float64", seed=4, **options)
+    linear = linear_network(mlp, read, weight, bias)
+    x = RNG.standard_normal((9, 4))
+    np.testing.assert_allclose(linear.predict(x), x[:, read] @ weight.T + bias, rtol=1e-9)
+    assert linear.is_linear == bool(hidden)
+    assert not mlp.is_linear
+
+
+def test_a_narrow_layer_has_the_nearest_product():
+    weight = RNG.standard_normal((4, 6))
+    linear = linear_network(Mlp([6, 2, 4], dtype="float64"), np.ones(6, bool), weight, np.zeros(4))
+    left, sizes, right = np.linalg.svd(weight, full_matrices=False)
+    x = RNG.standard_normal((9, 6))
+    nearest = left[:, :2] * sizes[:2] @ right[:2]
+    np.testing.assert_allclose(linear.predict(x), x @ nearest.T, rtol=1e-9)
+
+
+def test_rows_out_of_fold_choose_the_penalty():
+    x, y = rows(90, 60, 1)  # few rows for so many columns: a larger penalty is better
+    folds = np.arange(90) % 3
+    train = Split(x.astype("f4"), y.astype("f4"), y)
+    networks, output = linear_networks(
+        Mlp([60, 8, 1]), MeanSquaredError(), train, folds, np.ones(60, bool),
+        lambda output: float(np.mean((output - y) ** 2)),
+    )  # fmt: skip
+    errors = []
+    for penalty in PENALTIES:
+        fits = [
+            Ridge(penalty / 2, solver="svd").fit(x[folds != k], y[folds != k]) for k in range(3)
+        ]
+        guess = np.stack([fits[k].predict(x[i : i + 1]).ravel() for i, k in enumerate(folds)])
+        errors.append(np.mean((guess - y) ** 2))
+    assert 0 < int(np.argmin(errors)) < len(PENALTIES) - 1
+    assert np.mean((output - y) ** 2) == pytest.approx(min(errors), rel=1e-3)
+    for k, network in enumerate(networks):
+        np.testing.assert_allclose(
+            network.predict(train.x[folds == k]), output[folds == k], 1e-3, 1e-3
+        )
