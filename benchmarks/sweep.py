@@ -5,13 +5,15 @@ same random search twice over two tables: the penguins that ship with the packag
 made-up table of the size and kinds of mpg (398 rows, numbers and a text, regression).  Contestants
 are one worker, two workers, and a loop of one process in which Optuna drives scikit-learn's MLP
 over the same space, rows, epochs and preprocessing, after whose fit the validation part is scored.
-Each is a process of its own, whose start is part of the time, as is the preprocessing of ours;
-arrays are ready for scikit-learn.  Contestants take part in each round, in turn.  Prints medians
+Each is a process of its own, whose start is part of the time, as is the preprocessing of ours (but
+not the writing of byte code, which is there after an installation); arrays are ready for
+scikit-learn.  Contestants take part in each round, in turn.  Prints medians
 over the rounds and the best validation losses.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -97,7 +99,8 @@ def theirs(arrays: Path, trials: int, epochs: int) -> tuple[float, float]:
 def timed(command: list[str]) -> tuple[str, float]:
     """Run a command; return its last line and the seconds it took."""
     began = perf_counter()
-    ran = subprocess.run(command, capture_output=True, text=True)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ran.returncode:
         raise SystemExit(ran.stderr)
     return ran.stdout.splitlines()[-1], perf_counter() - began

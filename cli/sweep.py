@@ -4,16 +4,17 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from hashlib import sha256
 from math import inf
+from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -26,6 +27,7 @@ from mlpengine.data import DATASETS
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import write_atomically
 from mlpengine.train.run_directory import RunDirectory
+from mlpengine.train.threads import cores
 from mlpengine.wording import plural
 
 from .outcome import shortest
@@ -35,12 +37,12 @@ from .stopping import EXIT_CODES, Stopping, leave, stops
 from .streams import say
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from .study import Study
     from .trials import Sweep
 
 SHOWN_TRIALS = 10
-POLL = 0.05
-"""Seconds between two looks at the worker processes."""
 
 EPILOG = """\b
 Examples:
@@ -76,8 +78,7 @@ A config for it has one more section:
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    default=1,
-    help="Processes, of one thread each.  [1]",
+    help="Processes, of one thread each.  [1; for random and grid without a pruner, the cores]",
 )
 @click.option(
     "-o",
@@ -94,7 +95,7 @@ A config for it has one more section:
 def command(
     config: Path | None,
     join: Path | None,
-    workers: int,
+    workers: int | None,
     out: Path | None,
     settings: tuple[str, ...],
     quiet: bool,
@@ -117,16 +118,14 @@ def command(
             raise UsageError("sweep: give a CONFIG, or --join SWEEP (mlpengine sweep --help)")
         else:
             sweep = begin(config, settings, out, workers, quiet=quiet)
+        with closing(sweep.study()) as study:  # closed again: processes share no connections
+            count = 1 if worker else worker_count(study.sweep, workers)
+        code = supervise(sweep.directory, count, state, quiet=quiet) if count > 1 else 0
         with ExitStack() as stack:
             study = stack.enter_context(closing(sweep.study()))
-            if not worker:
-                check_workers(study.sweep, workers)
             if study.is_sqlite:
                 stack.enter_context(study.alone())
-            code = 0
-            if workers > 1:
-                code = supervise(sweep.directory, workers, state, quiet=quiet)
-            else:
+            if count == 1:
                 until = monotonic() + (study.sweep.seconds or inf)
                 parent = os.getppid() if worker else None
                 Worker(sweep, study, state, quiet=quiet, parent=parent).run(until)
@@ -139,14 +138,14 @@ def command(
 
 
 def begin(
-    config: Path, settings: Iterable[str], out: Path | None, workers: int, *, quiet: bool
+    config: Path, settings: Iterable[str], out: Path | None, workers: int | None, *, quiet: bool
 ) -> "Sweep":
     """Check a sweep, read its data once, and make its directory and its study."""
     from .trials import QUIET, Sweep
 
     given = list(settings)
     file, section = load_sweep(config, [parse_override(text) for text in given])
-    check_workers(section, workers)
+    number = worker_count(section, workers)
     check_data(load_config(config, [parse_override(text) for text in (*given, *QUIET)]))
     given += located(file, section)
     name = file.name
@@ -165,19 +164,27 @@ def begin(
         on_failure.pop_all()
     if not quiet:
         count = plural(section.count, "trial")
-        say(f"sweep    {count} of {config}, {plural(workers, 'worker')}", err=True)
+        say(f"sweep    {count} of {config}, {plural(number, 'worker')}", err=True)
         say(f"run      {shortest(directory.path)}", err=True)
     return sweep
 
 
-def check_workers(section: SweepSection, workers: int) -> None:
-    """Refuse several workers on SQLite."""
-    if workers > 1 and section.storage.startswith("sqlite"):
+def worker_count(section: SweepSection, given: int | None) -> int:
+    """Return how many workers a sweep has: as given, or one for each core if no trial learns.
+
+    Raises: UsageError for several workers on SQLite.
+    """
+    alone = section.storage.startswith("sqlite")
+    if given is None:
+        learns = section.sampler == "tpe" or section.pruner != "none"
+        return 1 if alone or learns else min(cores(), section.count)
+    if given > 1 and alone:
         raise UsageError(
-            f"--workers: SQLite is for one worker (got {workers}): it locks the whole file for "
+            f"--workers: SQLite is for one worker (got {given}): it locks the whole file for "
             "each write, and on network file systems not reliably; use storage: journal, or "
             "PostgreSQL"
         )
+    return given
 
 
 def check_data(file: ConfigFile) -> None:
@@ -205,28 +212,28 @@ def located(file: ConfigFile, section: SweepSection) -> list[str]:
 
 def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) -> int:
     """Run worker processes to their end; replace those that are killed; return their exit code."""
-    arguments = [sys.executable, "-m", "mlpengine_cli.main", "sweep", "--join", str(directory)]
-    arguments += ["--worker", *(["--quiet"] if quiet else [])]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    # a fork has imported everything; on macOS it is unsafe beside the system's libraries
+    context = get_context("fork" if sys.platform == "linux" else "spawn")
+    arguments = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
 
-    def started() -> subprocess.Popen[bytes]:
-        # a session of its own, so that Ctrl-C reaches it once, from here
-        return subprocess.Popen(arguments, env=environment, start_new_session=True)
+    def started() -> "BaseProcess":
+        process: BaseProcess = context.Process(target=_work, args=(arguments,))
+        process.start()
+        return process
 
     running = [started() for _ in range(workers)]
 
     def stop() -> None:
         for process in running:
-            process.send_signal(signal.SIGINT)
+            if process.pid is not None and process.exitcode is None:
+                os.kill(process.pid, signal.SIGINT)
 
     state.attach(stop)
     code = 0
     while running:
-        for process in tuple(running):
-            try:
-                ended = process.wait(POLL)
-            except subprocess.TimeoutExpired:
-                continue
+        wait([process.sentinel for process in running])
+        for process in [one for one in running if one.exitcode is not None]:
+            ended = process.exitcode
             running.remove(process)
             if ended < 0 and not state.code:
                 say("a worker was killed; another one goes on with its trial", err=True)
@@ -234,6 +241,14 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
             elif ended not in (0, *EXIT_CODES.values()):
                 code = ended
     return code
+
+
+def _work(arguments: list[str]) -> NoReturn:
+    """Be a worker process."""
+    from .main import run
+
+    os.setsid()  # Ctrl-C reaches it once, from the process that started it
+    sys.exit(run(arguments))
 
 
 def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:

@@ -480,8 +480,6 @@ def test_importances_are_of_rows_that_did_not_train(held_out):
         MlpRegressor((2,), epochs=1).fit(x, y).predict_interval(x)
     with pytest.raises(UsageError, match="folds: a fit with folds begins anew"):
         MlpRegressor((2,), epochs=1, folds=3, warm_start=True).fit(x, y)
-    with pytest.raises(UsageError, match="folds: ranks share one network"):
-        MlpRegressor((2,), epochs=1, folds=3, comm=object()).fit(x, y)
 
 
 @pytest.mark.parametrize("folds", [None, 3])

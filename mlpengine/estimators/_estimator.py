@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from typing import Any, ClassVar, Literal, cast
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +38,7 @@ from mlpengine.train.executors import choose_backend
 from mlpengine.train.explain import importances
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.outputs import outputs_of
+from mlpengine.train.ranks import Ranks
 from mlpengine.train.recipes import (
     MIDDLE,
     PRESETS,
@@ -163,7 +165,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 epochs and patience; all features are embedded as numbers.
             shards: parts of a batch, a power of two, as for `TrainingStep`.
             comm: a communicator of mpi4py, whose ranks all fit on the same rows with the same
-                `random_state`.
+                `random_state`; they share each batch, which needs as many `shards`, or the networks
+                of `folds`.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -275,6 +278,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 watched = True
         part = self._part(x, y, weights, train)
         loop: Loop | EnsembleLoop
+        ranks = None
         if folds is None:
             held_out = self._part(x, y, weights, validation) if len(validation) else None
             tasks.append(diagnostics)
@@ -294,10 +298,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 )
                 for k, (learner, own) in enumerate(members)
             ]
-            loop = EnsembleLoop(loops, threads=self.threads, kinds=1, callbacks=tasks)
+            ranks = self._ranks_of(part, folds)
+            loop = EnsembleLoop(loops, threads=self.threads, kinds=1, callbacks=tasks, ranks=ranks)
         with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
-            self.verdicts_ = diagnostics.verdicts()
+            verdicts = diagnostics.verdicts()
+            self.verdicts_ = verdicts if ranks is None else ranks.of_root(verdicts)
             self._look_back(held_out, folds)
         if watched:
             context.call_on_fit_task_end(estimator=self, **data)
@@ -344,8 +350,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return None
         if self.warm_start:
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
-        if self.comm is not None:
-            raise UsageError("folds: ranks share one network (comm must be None)")
         return fold_rows(len(y), self.folds, seed=seed, labels=self._classes(y))
 
     def _fresh_members(
@@ -364,6 +368,21 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         ]
         self._learner, *self._further = [learner for learner, _ in members]
         return members
+
+    def _ranks_of(self, part: Split, folds: Array) -> Ranks | None:
+        """Return the ranks that share the networks of folds, or None.
+
+        Raises: UsageError, on every rank, unless they begin with the same networks and rows.
+        """
+        if self.comm is None:
+            return None
+        ranks = Ranks(self.comm)
+        features = crc32(part.x) if isinstance(part.x, np.ndarray) else part.x.shape
+        weights = [crc32(learner.mlp.params.flat) for learner in self._learners]
+        values = {"features": features, "targets": crc32(part.y), "folds": crc32(folds)}
+        if difference := ranks.difference({**values, "weights": weights}):
+            raise UsageError(f"fit: {difference}")
+        return ranks
 
     def _look_back(self, part: Split | None, folds: Array | None) -> None:
         """Keep what rows that did not train tell: residuals, and the importance of features."""
@@ -544,7 +563,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             "backend": backend,
             "threads": self.threads,
             "shards": self.shards,
-            "comm": self.comm,
+            "comm": self.comm if self.folds is None else None,
         }
         return Learner(mlp, loss, chosen.optimizer, chosen.options, chosen.batch_size, step)
 

@@ -12,6 +12,7 @@ from hashlib import sha256
 import numpy as np
 
 from mlpengine.backends.compiled import emitter
+from mlpengine.errors import UsageError
 from mlpengine.train import run_directory
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.step import TrainingStep
@@ -30,7 +31,7 @@ def bits(config: str, *threads: str) -> int:
 
 
 def estimator() -> int:
-    """Fit an estimator, and print its weights and losses."""
+    """Fit an estimator with shards and one with folds, and print their weights and losses."""
     from sklearn.base import clone
 
     from mlpengine.estimators import MlpRegressor
@@ -40,13 +41,28 @@ def estimator() -> int:
         from mpi4py import MPI
 
         comm = MPI.COMM_WORLD
-    options = {"epochs": 2, "random_state": 0, "early_stopping": True, "shards": 2}
     rows = np.random.default_rng(0).standard_normal((90, 4))
-    model = clone(MlpRegressor((5,), comm=comm, **options)).fit(rows[:, :3], rows[:, 3])
-    if comm is None or comm.rank == 0:
-        weights = sha256(model.mlp_.params.flat).hexdigest()
-        print("estimator:", weights, model.loss_curve_, model.validation_loss_curve_)
-    return 0
+    for options in ({"shards": 2}, {"folds": 3, "importances": True}):
+        given = {"epochs": 4, "random_state": 0, "early_stopping": True, "patience": 1, **options}
+        model = clone(MlpRegressor((5,), comm=comm, **given)).fit(rows[:, :3], rows[:, 3])
+        fitted = [
+            *(sha256(mlp.params.flat).hexdigest() for mlp in model.mlps_),
+            *(model.best_epoch_, model.loss_curve_, model.validation_loss_curve_),
+            *(model.verdicts_, model.predict(rows[:2, :3]).tolist()),
+            *getattr(model, "feature_importances_", ()),
+        ]
+        everywhere = [fitted] if comm is None else comm.allgather(fitted)
+        assert [str(one) for one in everywhere] == [str(fitted)] * len(everywhere)
+        if comm is None or comm.rank == 0:
+            print("estimator:", *fitted)
+    if comm is None:
+        return 0
+    other = MlpRegressor((5,), comm=comm, folds=3, random_state=comm.rank)
+    try:
+        other.fit(rows[:, :3], rows[:, 3])
+    except UsageError as error:
+        return 0 if str(error).startswith("fit: folds must be the same on all ranks") else 1
+    return 1
 
 
 def override(threads: str) -> list[str]:

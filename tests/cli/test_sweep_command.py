@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import postgres
@@ -14,6 +15,7 @@ from small import SMALL
 from mlpengine.errors import RunError
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine_cli import study as study_module
+from mlpengine_cli import sweep as sweep_module
 from mlpengine_cli import trials as trials_module
 
 SPACE = "{optimizer.lr: {log: [1e-4, 1e-1]}, model.hidden: {choice: [[4], [6, 3]]}}"
@@ -21,8 +23,9 @@ FILES = ("model.safetensors", "metrics.csv", "config.resolved.yaml")
 
 
 @pytest.fixture
-def sweep(tmp_path):
-    """Write a config as s.yaml, with other settings of the section."""
+def sweep(tmp_path, monkeypatch):
+    """Write a config as s.yaml, with other settings of the section; a sweep has one worker."""
+    monkeypatch.setattr(sweep_module, "cores", lambda: 1)
 
     def write(space=SPACE, **settings):
         settings = {"trials": 4, "sampler": "random", **settings, "space": space}
@@ -164,18 +167,54 @@ def test_the_trial_of_a_killed_worker_goes_on_and_nothing_else_is_lost(
     sweep, mlpengine, monkeypatch, tmp_path
 ):
     assert mlpengine("sweep", "s.yaml", "-o", "whole", "-q", *EVERY).code == 0
-    python = tmp_path / "python"  # the first worker process kills itself
-    python.write_text(
-        f"#!/bin/sh\nshift 2\nif mkdir {tmp_path}/once 2>/dev/null; then\n"
-        f"  exec {sys.executable} -c '{KILLED}' 2 \"$@\"\nfi\n"
-        f'exec {sys.executable} -m mlpengine_cli.main "$@"\n'
-    )
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
+    real, saved = Checkpoints.save, []
+
+    def save(*args, **options):
+        saved.append(real(*args, **options))
+        if len(saved) == 2:  # one of the workers, which are forks of this process, kills itself
+            with suppress(FileExistsError):
+                (tmp_path / "once").mkdir()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return saved[-1]
+
+    monkeypatch.setattr(Checkpoints, "save", save)
     ran = mlpengine("sweep", "s.yaml", "-o", "part", "--workers", "2", "--json", *EVERY)
     assert ran.err.count("a worker was killed") == 1
     assert [state for state, *_ in values(ran)] == ["complete"] * 4
     assert trials("whole")[0] == trials("part")[0]
+
+
+WORKERS = {
+    "random": ({}, (), 2),
+    "grid": ({"sampler": "grid", "trials": 3}, (), 2),
+    "fewer trials": ({"trials": 1}, (), 1),
+    "learns": ({"sampler": "tpe"}, (), 1),
+    "pruner": ({"pruner": "median"}, (), 1),
+    "SQLite": ({"storage": "sqlite:///s.db"}, (), 1),
+    "given": ({"sampler": "tpe"}, ("--workers", "3"), 3),
+}
+
+
+@pytest.mark.parametrize("case", WORKERS)
+def test_a_worker_for_each_core_where_no_trial_depends_on_others(
+    case, sweep, mlpengine, monkeypatch
+):
+    settings, given, count = WORKERS[case]
+    monkeypatch.setattr(sweep_module, "cores", lambda: 2)
+    started = []
+    monkeypatch.setattr(trials_module.Worker, "run", lambda *_: started.append(1))
+    monkeypatch.setattr(sweep_module, "supervise", lambda *args, **_: started.append(args[1]) or 0)
+    sweep("{model.hidden: {choice: [[4], [3], [2]]}}", **settings)
+    assert mlpengine("sweep", "s.yaml", *given).code == 0
+    assert started == [count]
+
+
+def test_workers_of_a_sweep_by_default_give_the_bits_of_one(sweep, mlpengine, monkeypatch):
+    one = mlpengine("sweep", "s.yaml", "-o", "one", "-q", "--json")
+    monkeypatch.setattr(sweep_module, "cores", lambda: 2)
+    two = mlpengine("sweep", "s.yaml", "-o", "two", "-q", "--json")
+    assert values(one) == values(two)
+    assert trials("one") == trials("two")
 
 
 def test_a_line_of_the_journal_that_was_cut_off_is_removed(sweep, mlpengine):
@@ -225,7 +264,7 @@ def test_postgresql(sweep, mlpengine, capsys):
         return
     with postgres.server() as server:
         sweep(storage=f'"{server.url}"', trials=6)
-        killed(5, "sweep", "s.yaml", "-o", "one", "-q", *EVERY)
+        killed(5, "sweep", "s.yaml", "-o", "one", "-q", "--workers", "1", *EVERY)
         late = mlpengine("sweep", "--join", "one", "--workers", "2", "-q", "--json")
         assert [state for state, *_ in values(late)] == ["complete"] * 6
         taken = mlpengine("sweep", "s.yaml", "-o", "two", "-q")

@@ -133,21 +133,25 @@ def test_members_with_any_option_have_the_bits_of_single_runs(case, backend):
 def test_stretches_change_no_bit(threads, monkeypatch):
     """Members in turn, a few steps each, on more threads than cores, and than members."""
     monkeypatch.setattr(population, "steps_at_once", lambda step: 2)
+    monkeypatch.setattr(population, "TURN", 0.0)
     compare(*SHAPES["tiny"], "compiled", threads, CASES["lengths"])
 
 
-def test_members_share_one_program_that_is_built_once(tmp_path, monkeypatch):
+def test_members_and_other_rates_share_one_program_that_is_built_once(tmp_path, monkeypatch):
+    """Rates of learning and dropout are in memory: trials of a sweep that vary them share it."""
     built = []
     build = cache._build
     monkeypatch.setattr(cache, "_loaded", {})
     monkeypatch.setenv("MLPENGINE_CACHE", str(tmp_path / "programs"))
     monkeypatch.setattr(cache, "_build", lambda *args: (built.append(args), build(*args)))
-    members = Population(Mlp([3, 5, 2]), 4)
-    step = PopulationStep(
-        members, MeanSquaredError(), Adam, 4, lr=[1e-1, 1e-2, 1e-3, 0], backend="compiled"
-    )
+    steps = []
+    for rate in (0.1, 0.4):
+        members = Population(Mlp([3, 5, 2], dropout=rate), 4)
+        lr = [1e-1, 1e-2, 1e-3, 0]
+        loss = MeanSquaredError()
+        steps += PopulationStep(members, loss, Adam, 4, lr=lr, backend="compiled").steps
     assert len(built) == 1
-    assert len({id(s._full.fused.library) for s in step.steps}) == 1
+    assert len({id(s._full.fused.library) for s in steps}) == 1
 
 
 def small_step(backend: str = "numpy", **options) -> PopulationStep:

@@ -10,7 +10,6 @@ from mlpengine.backends.compiled.statements import PHASES, Function, Phase, load
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.values import Value, padded_length
 from mlpengine.buffers import address_of
-from mlpengine.formula import c_number
 from mlpengine.ops import Philox
 from mlpengine.ops.philox import padded_columns
 from mlpengine.placement import Storage, place
@@ -53,6 +52,9 @@ class Layout:
         for value in values:
             if not value.written:
                 value.padded = value in imported
+            if value.mask:  # in memory, so that networks of other rates share the program
+                rate = [value.mask.limit, value.mask.scale]
+                self.add_array(f"{value.name}_rate", np.array(rate, f"f{self.itemsize}"))
             if value.padded:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
@@ -156,9 +158,8 @@ class Layout:
         if value.mask and value.name in self._limits:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
         if value.mask:
-            return (
-                f"load_mask({at}, {value.mask.limit}, {c_number(value.mask.scale, self.itemsize)})"
-            )
+            rate = self.pointer(f"{value.name}_rate")
+            return f"load_mask({at}, (bits)({rate})[0], ({rate})[1])"
         return load(at)
 
     def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
