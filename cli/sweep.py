@@ -213,7 +213,7 @@ def located(file: ConfigFile, section: SweepSection) -> list[str]:
 def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) -> int:
     """Run worker processes to their end; replace those that are killed; return their exit code."""
     # a fork has imported everything; on macOS it is unsafe beside the system's libraries
-    context = get_context("fork" if sys.platform == "linux" else "spawn")
+    context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
     arguments = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
 
     def started() -> "BaseProcess":
@@ -232,8 +232,10 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
     code = 0
     while running:
         wait([process.sentinel for process in running])
-        for process in [one for one in running if one.exitcode is not None]:
+        for process in tuple(running):
             ended = process.exitcode
+            if ended is None:
+                continue
             running.remove(process)
             if ended < 0 and not state.code:
                 say("a worker was killed; another one goes on with its trial", err=True)

@@ -377,9 +377,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if self.comm is None:
             return None
         ranks = Ranks(self.comm)
-        features = crc32(part.x) if isinstance(part.x, np.ndarray) else part.x.shape
-        weights = [crc32(learner.mlp.params.flat) for learner in self._learners]
-        values = {"features": features, "targets": crc32(part.y), "folds": crc32(folds)}
+        features = crc32(part.x.data) if isinstance(part.x, np.ndarray) else part.x.shape
+        weights = [crc32(learner.mlp.params.flat.data) for learner in self._learners]
+        values = {"features": features, "targets": crc32(part.y.data), "folds": crc32(folds.data)}
         if difference := ranks.difference({**values, "weights": weights}):
             raise UsageError(f"fit: {difference}")
         return ranks
