@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.statements import PHASES, Function, Phase, load
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.values import Value, padded_length
 from mlpengine.buffers import address_of
-from mlpengine.ops import Philox
+from mlpengine.ops import Dropout, Philox
 from mlpengine.ops.philox import padded_columns
 from mlpengine.placement import Storage, place
 from mlpengine.spec import Array
@@ -52,17 +52,13 @@ class Layout:
         for value in values:
             if not value.written:
                 value.padded = value in imported
-            if value.mask:  # in memory, so that networks of other rates share the program
-                rate = [value.mask.limit, value.mask.scale]
-                self.add_array(f"{value.name}_rate", np.array(rate, f"f{self.itemsize}"))
             if value.padded:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
                     self.reserve(value.name, value.rows * self.stride(value), kind)
-                    if value.mask and value.mask.rng.scheduled:
+                    if value.mask:  # in memory, so that networks of other rates share the program
                         self._limits[value.name] = f"limit_{value.name}"
-                        limit = value.mask.rng.limit(value.mask.layer, value.mask.rate)
-                        self.add_array(self._limits[value.name], limit)
+                        self.add_array(self._limits[value.name], _limit(value.mask))
             else:
                 self.add_array(value.name, value.array)
             if value.padded and (value.final or not value.written):
@@ -155,11 +151,8 @@ class Layout:
     def load(self, value: Value, row: str, column: str) -> str:
         """Return the C expression of a vector of entries of a matrix."""
         at = self.at(value, row, column)
-        if value.mask and value.name in self._limits:
-            return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
         if value.mask:
-            rate = self.pointer(f"{value.name}_rate")
-            return f"load_mask({at}, (bits)({rate})[0], ({rate})[1])"
+            return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
         return load(at)
 
     def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
@@ -172,3 +165,8 @@ class Layout:
                     and value.array.dtype.kind == "f"
                 ):
                     yield value
+
+
+def _limit(op: Dropout) -> Array:
+    """Return (1,) of int64: the number of byte values that drop an entry."""
+    return op.rng.limit(op.layer, op.rate) if op.rng.scheduled else np.array([op.limit], np.int64)
