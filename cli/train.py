@@ -95,7 +95,7 @@ Examples:
 @click.option(
     "--refit",
     is_flag=True,
-    help="Train once more on training and validation rows, up to the best epoch of the first run.",
+    help="Short for --set training.refit=true: train once more on training and validation rows.",
 )
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
@@ -144,9 +144,9 @@ def command(
         for name, given in (("--fix", fix), ("--refit", refit)):
             if given and (resume is not None or dry_run):
                 raise UsageError(f"{name}: needs a new run (got --resume or --dry-run)")
-        if fix and refit:
-            raise UsageError("--refit: cannot be combined with --fix")
         overrides = given_overrides(settings, epochs, seed, seeds)
+        if refit:
+            overrides.append(Override("--refit", ("training", "refit"), "true"))
         model = None if origin is None else load(origin)
         return Start(config or resume or _config_of(origin), overrides, out, model)
 
@@ -155,8 +155,10 @@ def command(
         if resume is not None:
             begin = reopened(resume, epochs, ranks, opened)
         experiment = on_each(ranks, lambda: begin.build(ranks))
-        if refit:
-            _check_refit(experiment)
+        refits = experiment.file.config.training.refit
+        if refits and (ranks or fix):
+            other = "mpiexec" if ranks else "--fix"
+            raise UsageError(f"training.refit: cannot be combined with {other}")
         if dry_run:
             say(dry_run_report(experiment, as_json))
             return
@@ -171,7 +173,7 @@ def command(
             shown = Shown(profile, quiet, as_json)
             if fix:
                 run_and_fix(begin, session, state, progress(quiet, verbose), shown)
-            elif refit:
+            elif refits:
                 run_and_refit(begin, session, state, progress(quiet, verbose), shown)
             else:
                 run(session, state, ranks, shown)
@@ -395,15 +397,6 @@ def run_and_fix(
         say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
 
 
-def _check_refit(experiment: Experiment) -> None:
-    """Check that validation rows chose the epoch of one network, and can be trained on."""
-    config = experiment.file.config
-    if experiment.model.members is not None:
-        raise UsageError("--refit: needs one network (with folds, all rows train already)")
-    if not config.validation_share or config.data.validation_source:
-        raise UsageError("--refit: needs validation rows of the same table (data.split.validation)")
-
-
 def run_and_refit(
     begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
 ) -> None:
@@ -418,15 +411,17 @@ def run_and_refit(
     settings = {
         "training.epochs": str(session.loop.best_epoch),
         "training.early_stopping": "false",
+        "training.refit": "false",
         "data.split.validation": "0.0",
     }
     if not shown.quiet:
         say(f"\nrefit    {' '.join(f'{k}={v}' for k, v in settings.items())}", err=True)
-    overrides = [Override("--refit", tuple(k.split(".")), v) for k, v in settings.items()]
-    again = replace(
-        begin,
-        overrides=[*begin.overrides, *overrides],
-        out=first.with_name(f"{first.name}-refit"),
+    overrides = [Override("training.refit", tuple(k.split(".")), v) for k, v in settings.items()]
+    again = Start(
+        begin.config,
+        [*begin.overrides, *overrides],
+        first.with_name(f"{first.name}-refit"),
+        load(first / START) if (first / START).is_file() else None,
     )
     with ExitStack() as opened:
         run(again.session(again.build(), callbacks, opened), state, None, shown)

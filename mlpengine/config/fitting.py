@@ -108,6 +108,9 @@ def fit(
     loop = experiment.loop(callbacks)
     with pinned(experiment.blas_threads):
         result = loop.run()
+        if file.config.training.refit and result.best_epoch:
+            again = _refitted(config, result.best_epoch)
+            return fit(table, target, test=test, start=start, callbacks=callbacks, **again)
         experiment = experiment.calibrated()
         measured = measure(experiment, loop)
     verdicts = column_verdicts(experiment.file, experiment.tables)
@@ -115,6 +118,14 @@ def fit(
     return experiment.model, FitResult(
         **vars(result), metrics=measured.metrics, spreads=measured.spreads, remarks=remarks
     )
+
+
+def _refitted(config: Mapping[str, Any], epochs: int) -> dict[str, Any]:
+    """Return the sections of a config for a training on validation rows, too."""
+    data, training = config.get("data", {}), config["training"]
+    ended = {"epochs": epochs, "early_stopping": False, "refit": False}
+    split = {**data.get("split", {}), "validation": 0.0}
+    return {**config, "training": {**training, **ended}, "data": {**data, "split": split}}
 
 
 def _config(

@@ -368,6 +368,10 @@ class TrainingSection(Section):
         default="none",
         description="temperature: divide logits by a number fitted out of fold (needs folds).",
     )
+    refit: bool = Field(
+        default=False,
+        description="true: train once more on training and validation rows, up to the best epoch.",
+    )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
     metrics: Annotated[list[str], NAME_OR_NAMES] = Field(
@@ -542,6 +546,17 @@ class Config(Section):
         for kind, (setting, given) in needed.items():
             if kind in kinds and not given:
                 raise rule(f"{kind} needs {setting}; or leave it out", "training", "members")
+        return self
+
+    @model_validator(mode="after")
+    def _refit_needs_one_network(self) -> "Config":
+        training, data = self.training, self.data
+        if training.refit and (training.folds or training.seeds):
+            text = "needs one network (with folds, all rows train already)"
+            raise rule(text, "training", "refit")
+        if training.refit and (not self.validation_share or data.validation_source):
+            text = "needs validation rows of the same table (data.split.validation)"
+            raise rule(text, "training", "refit")
         return self
 
     @model_validator(mode="after")

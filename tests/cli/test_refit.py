@@ -2,8 +2,12 @@
 
 import json
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
+from ruamel.yaml import YAML
+
+from mlpengine import fit
 
 CONFIG = """\
 data: {source: penguins, split: {validation: 0.2, test: 0.2}}
@@ -32,15 +36,35 @@ def test_a_refit_learns_from_validation_rows_too(mlpengine):
     assert mlpengine("train", "c.yaml", *options, "--out", "same").code == 0
     bits = [Path(run, "model.safetensors").read_bytes() for run in ("same", "runs/c-refit")]
     assert bits[0] == bits[1]
+    # the key of a config does the same, in Python too, and after an interruption
+    Path("key.yaml").write_text(CONFIG.replace("training: {", "training: {refit: true, "))
+    assert mlpengine("train", "key.yaml", "--set", "optimizer.lr=0.05", "-q").code == 0
+    assert Path("runs/key-refit/model.safetensors").read_bytes() == bits[0]
+    rmtree("runs/key-refit")
+    resumed = mlpengine("train", "--resume", "runs/key", "-q")
+    assert resumed.code == 0, resumed.err
+    assert Path("runs/key-refit/model.safetensors").read_bytes() == bits[0]
+    config = YAML(typ="safe").load(CONFIG)
+    model, result = fit(
+        config["data"].pop("source"),
+        data=config["data"],
+        model=config["model"],
+        training={**config["training"], "refit": True},
+        optimizer={"lr": 0.05},
+    )
+    model.save("python.safetensors")
+    assert Path("python.safetensors").read_bytes() == bits[0]
+    assert result.epochs == second["epochs"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--set", "training.folds=3"], "--refit: needs one network (with folds"),
-        (["--set", "data.split.validation=0.0"], "--refit: needs validation rows"),
+        (["--set", "training.folds=3"], "--refit: training.refit: needs one network (with folds"),
+        (["--set", "data.split.validation=0.0"], "--refit: training.refit: needs validation rows"),
         (["--dry-run"], "--refit: needs a new run"),
-        (["--fix"], "--refit: cannot be combined with --fix"),
+        (["--fix"], "training.refit: cannot be combined with --fix"),
+        (["--set", "training.seeds=2"], "--refit: training.refit: needs one network"),
     ],
 )
 def test_what_cannot_be_refitted_is_refused(options, message, mlpengine):
