@@ -12,6 +12,7 @@ from mlpengine.config.reader import KeyPath
 from mlpengine.config.schema import LINEAR, ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
+from mlpengine.data.batches import steps_of_epoch
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import REGISTRY
@@ -144,6 +145,7 @@ class Experiment:
             on_nonfinite=NonfiniteRule(
                 config.training.on_nonfinite, limit=config.training.nonfinite_limit
             ),
+            drop_last=config.training.drop_last,
         )
 
     def out_of_fold(self) -> Array:
@@ -301,12 +303,13 @@ class _StepBuilder:
 
     def _step(self, mlp: Mlp, batch_size: int, rows: int, backend: str) -> TrainingStep:
         training, ranks = self.file.config.training, self.ranks
+        steps = steps_of_epoch(rows, batch_size, drop_last=training.drop_last)
         if problem := shards_problem(training.shards, batch_size, ranks.size if ranks else 1):
             raise self.file.wrong(("training", "shards"), problem)
         step = TrainingStep(
             mlp,
             self.loss,
-            _optimizer(self.file, mlp, steps_per_epoch=-(-rows // batch_size)),
+            _optimizer(self.file, mlp, steps),
             batch_size,
             clip_norm=training.clip_norm,
             clip=_clip(training.clip),
@@ -314,12 +317,13 @@ class _StepBuilder:
             backend=backend,
             threads=self.threads,
             rematerialization=training.rematerialization,
-            dropout_schedule=_dropout_schedule(self.file.config, -(-rows // batch_size)),
+            dropout_schedule=_dropout_schedule(self.file.config, steps),
             shards=training.shards,
             comm=ranks.comm if ranks else None,
             reduce=training.reduce,
         )
-        if short := rows % batch_size:
+        short = rows % batch_size
+        if short and not training.drop_last:
             step.bound(short)  # from here on `step.executor` is that of the whole run
         return step
 

@@ -92,6 +92,7 @@ COMMENTS = {
     ("optimizer", "groups"): "factors of lr and weight_decay",
     ("schedule", "cosine"): "lr falls to zero over the epochs",
     ("schedule", "coslog"): "lr rises and falls in waves, each twice as long",
+    ("training", "drop_last"): "rows that do not fill a batch wait for a later epoch",
     ("training", "early_stopping"): "the best epoch's weights are kept",
 }
 """Remarks in a config, by section and key."""

@@ -374,6 +374,9 @@ class TrainingSection(Section):
     )
     epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
     batch_size: Count = Field(default=32, description="Rows per step.")
+    drop_last: bool = Field(
+        default=False, description="Whether an epoch leaves out rows that do not fill a batch."
+    )
     metrics: Annotated[list[str], NAME_OR_NAMES] = Field(
         default=[],
         description="Further metrics after every epoch: any that evaluate shows, or, of numbers, "

@@ -9,14 +9,16 @@ from mlpengine.data.dataset import Stream
 from mlpengine.data.prepared import PreparedRows, Windows
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.wording import plural
 
 
 class Batches:
     """Row numbers, in a new random order each epoch, a batch at a time.
 
     `rows` is a number of rows or an array of row numbers. The order is one int64 buffer that is
-    shuffled in place; batches are views of it, of which the last may be shorter. With `windows`,
-    which need a number of rows, rows are shuffled as those of a file.
+    shuffled in place; batches are views of it, of which the last may be shorter, or is left out
+    with `drop_last`. With `windows`, which need a number of rows, rows are shuffled as those of a
+    file.
 
     >>> batches = Batches(5, 2, shuffle=False)
     >>> [indices.tolist() for indices in batches.epoch()]
@@ -31,6 +33,7 @@ class Batches:
         seed: int | np.random.Generator = 0,
         shuffle: bool = True,
         windows: Windows | None = None,
+        drop_last: bool = False,
     ) -> None:
         if isinstance(rows, int | np.integer):
             self.order = np.arange(rows, dtype=np.int64)
@@ -40,8 +43,13 @@ class Batches:
             raise DataError(f"batches: at least one row is needed (shape {self.order.shape})")
         if batch_size < 1:
             raise DataError(f"batches: batch_size must be at least 1 ({batch_size})")
+        if drop_last and batch_size > self.order.size:
+            raise DataError(
+                f"batches: a whole batch is needed with drop_last "
+                f"({plural(self.order.size, 'row')} in batches of {batch_size})"
+            )
         self.batch_size = int(batch_size)
-        self.shuffle, self.windows = shuffle, windows
+        self.shuffle, self.windows, self.drop_last = shuffle, windows, drop_last
         self.cursor = self.n_rows
         if isinstance(seed, np.random.Generator):
             self.generator = seed
@@ -51,10 +59,11 @@ class Batches:
     @property
     def n_rows(self) -> int:
         """Rows in an epoch."""
-        return len(self.order)
+        count = len(self.order)
+        return count - count % self.batch_size if self.drop_last else count
 
     def __len__(self) -> int:
-        return -(-self.n_rows // self.batch_size)
+        return steps_of_epoch(self.order.size, self.batch_size, drop_last=self.drop_last)
 
     @property
     def is_done(self) -> bool:
@@ -96,13 +105,18 @@ class Batches:
         ):
             raise DataError(
                 f"batches: the saved order is one of other rows "
-                f"({order.size} saved, {self.n_rows} here)"
+                f"({order.size} saved, {self.order.size} here)"
             )
         if not 0 <= cursor <= self.n_rows:
             raise DataError(f"batches: the cursor must lie within the rows ({cursor})")
         self.generator.bit_generator.state = state["generator"]
         self.order[:] = order
         self.cursor = cursor
+
+
+def steps_of_epoch(rows: int, batch_size: int, *, drop_last: bool) -> int:
+    """Return the number of batches in an epoch over so many rows."""
+    return rows // batch_size if drop_last else -(-rows // batch_size)
 
 
 def gather(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> None:

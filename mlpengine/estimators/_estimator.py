@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.data import fold_rows, split_rows
+from mlpengine.data.batches import steps_of_epoch
 from mlpengine.data.numbers import smooth_clip
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
@@ -74,6 +75,7 @@ class Chosen:
     epochs: int
     patience: int
     dropout_schedule: ScheduleLike | None = None
+    drop_last: bool = False
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
@@ -340,6 +342,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             rows=rows,
             seed=np.random.Generator(np.random.PCG64([seed, 1])),  # as in configs
             callbacks=callbacks,
+            drop_last=chosen.drop_last,
         )
 
     def _fold_numbers(self, y: Array, seed: int) -> Array | None:
@@ -523,7 +526,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         sections = recipe(preset, self._kind, rows if ends else MIDDLE)
         training = sections["training"]
         batch_size = min(training["batch_size"], rows) if ends else training["batch_size"]
-        steps = training["epochs"] * -(-rows // batch_size) if ends else None
+        drop_last = training.get("drop_last", False)
+        in_epoch = steps_of_epoch(rows, batch_size, drop_last=drop_last)
+        steps = training["epochs"] * in_epoch if ends else None
         return Chosen(
             sections["model"]["hidden"],
             network_options(sections["model"]),
@@ -534,6 +539,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             training["epochs"],
             training["early_stopping"]["patience"],
             dropout_schedule(sections, steps),
+            drop_last,
         )
 
     def _fresh_learner(

@@ -15,6 +15,7 @@ from mlpengine.train.history import EpochRow, History
 from mlpengine.train.loop import Callback, Ending, Loop, Result
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.state import restoring
+from mlpengine.wording import plural
 
 SEEDS_APART = 1_000
 """Member k of a run with seed s has the seed `SEEDS_APART` s + k, so that no two runs share one."""
@@ -68,7 +69,8 @@ class EnsembleLoop:
         self.members = tuple(members)
         size = len(members) // kinds if kinds else 1
         if kinds and (size < 2 or len(members) % kinds):
-            text = f"two members or more, as many of each kind ({len(members)} of {kinds} kinds)"
+            counts = f"{len(members)} of {plural(kinds, 'kind')}"
+            text = f"two members or more, as many of each kind ({counts})"
             raise UsageError(f"ensemble: folds need {text}")
         self._groups = [self.members[k : k + size] for k in range(0, len(members), size)]
         for member in members:

@@ -134,7 +134,8 @@ class Loop(Uncopyable):
     not `early_stopping` ends training before `epochs`; without a validation part, the last.
 
     `callbacks` are called in ascending `order`; they may read the attributes below.  With `rows`,
-    their numbers, only these rows of the training part are trained on.
+    their numbers, only these rows of the training part are trained on; with `drop_last` an epoch
+    leaves out those that do not fill a batch.
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
@@ -172,6 +173,7 @@ class Loop(Uncopyable):
         seed: int | np.random.Generator = 0,
         callbacks: Sequence[Callback] = (),
         on_nonfinite: NonfiniteRule | None = None,
+        drop_last: bool = False,
     ) -> None:
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = epochs, early_stopping
@@ -179,7 +181,9 @@ class Loop(Uncopyable):
         self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks)
         used = len(train) if rows is None else rows
         windows = train.windows if rows is None else None
-        self.batches = Batches(used, step.batch_size, seed=seed, windows=windows)
+        self.batches = Batches(
+            used, step.batch_size, seed=seed, windows=windows, drop_last=drop_last
+        )
         self.batch_rows: Array = self.batches.order[:0]
         weights = train.weights if step.weighted else None
         if short := self.batches.n_rows % step.batch_size:

@@ -70,14 +70,19 @@ def _realmlp(task: str) -> dict[str, Any]:
             "weight_decay": 0.02,
             "decay_schedule": "flat_cosine",
             "groups": {
-                "embedding": {"lr": 0.1},
+                "embedding": {"lr": 0.1, "weight_decay": 1.0},
                 "scaling": {"lr": 6.0, "weight_decay": 1.0},
                 "biases": {"lr": 0.1, "weight_decay": 0.0},
                 "alphas": {"lr": 0.1, "weight_decay": 1.0},
             },
         },
         "schedule": {"name": "coslog", "cycles": 4},
-        "training": {"epochs": 256, "batch_size": 256, "early_stopping": {"patience": 256}},
+        "training": {
+            "epochs": 256,
+            "batch_size": 256,
+            "drop_last": True,
+            "early_stopping": {"patience": 256},
+        },
     }
 
 
