@@ -37,7 +37,7 @@ def reversed_scales(loop: Loop) -> None:
 
 FURTHER = {
     "exploding": corpus.broken(
-        corpus.TUNING,
+        corpus.FIRST,
         "exploding",
         "digits",
         "first layer / 100, last layer x 100",
@@ -45,7 +45,7 @@ FURTHER = {
         settings=corpus.net(64, 64),
     ),
     "nothing_learned": corpus.broken(
-        corpus.TUNING,
+        corpus.FIRST,
         "nothing_learned",
         "fares",
         "no validation rows, shuffled targets",
@@ -61,7 +61,7 @@ def setups() -> dict[str, corpus.SetUp]:
     """Return a broken set-up for each verdict."""
     first = {}
     for setup in corpus.BROKEN:
-        if setup.half == corpus.TUNING:
+        if setup.half == corpus.FIRST:
             for name in setup.reasons:
                 first.setdefault(name, setup)
     return {**first, **FURTHER}

@@ -1,8 +1,7 @@
 """Verdicts: a short form of the corpus, what they say, and the table."""
 
-import importlib.util
+import importlib
 import json
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -30,25 +29,23 @@ from mlpengine.diagnostics.yardsticks import Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
 
-PATH = Path(__file__).parents[2] / "benchmarks" / "diagnostics_corpus.py"
+PATH = Path(__file__).parents[2] / "benchmarks"
 
 
 def load_corpus():
-    spec = importlib.util.spec_from_file_location("diagnostics_corpus", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PATH)
+        return importlib.import_module("diagnostics_corpus")
 
 
 corpus = load_corpus()
-TUNING = [setup for setup in corpus.SETUPS if setup.half == corpus.TUNING]
+FIRST = [setup for setup in corpus.SETUPS if setup.half == corpus.FIRST]
 SLOW = ("full batch, sgd", "100 epochs", "200 epochs", "dropout, adamw, cosine", "eps 1")
 SETUPS = [
-    *(s for s in TUNING if s.reasons and s.name not in SLOW),
-    *[s for s in TUNING if not s.reasons and s.name not in SLOW][::3],
+    *(s for s in FIRST if s.reasons and s.name not in SLOW),
+    *[s for s in FIRST if not s.reasons and s.name not in SLOW][::3],
 ]
-"""A sample of the half on which thresholds were set, which takes seconds."""
+"""A sample of the first half, which takes seconds."""
 
 
 def check_text(verdict):
@@ -78,21 +75,29 @@ def test_verdicts_speak_when_they_should(setup):
 
 
 def test_the_corpus_is_whole():
-    halves = {half: [s for s in corpus.SETUPS if s.half == half] for half in ("tuning", "unseen")}
+    parts = ("first", "second", "unseen")
+    halves = {half: [s for s in corpus.SETUPS if s.half == half] for half in parts}
+    unseen = halves.pop("unseen")
     assert len(corpus.HEALTHY) == 40
     assert len(corpus.BROKEN) == 60
     assert not any(s.reasons for s in corpus.HEALTHY)
     kinds = {half: Counter(s.reasons for s in setups) for half, setups in halves.items()}
-    assert kinds["tuning"] == kinds["unseen"]
+    assert kinds["first"] == kinds["second"]
     for setups in halves.values():
-        assert {s.data for s in setups} == corpus.TABLES.keys()
+        assert {s.data for s in setups} == corpus.TABLES.keys() - corpus.unseen.TABLES.keys()
         assert len({str(s) for s in setups}) == len(setups) == 50
+    assert {s.data for s in unseen} == corpus.unseen.TABLES.keys()
+    assert len({str(s) for s in unseen}) == len(unseen)
+    assert sum(not s.reasons for s in unseen) >= 20
+    assert sum(bool(s.reasons) for s in unseen) >= 30
     made_up = {"exploding", "spikes", "nothing_learned"}  # are checked below
     assert frozenset().union(*(s.reasons for s in corpus.BROKEN)) | made_up == set(NAMES)
+    made_up = {"spikes", "nothing_learned"}
+    assert frozenset().union(*(s.reasons for s in unseen)) | made_up == set(NAMES)
 
 
 def test_the_judge_can_fail():
-    by_name = {str(s): s for s in TUNING}
+    by_name = {str(s): s for s in FIRST}
     broken, sound = by_name["penguins, lr x 100"], by_name["penguins, relu"]
     assert not corpus.judge(replace(broken, reasons=frozenset()))[0]
     assert not corpus.judge(replace(sound, reasons=frozenset({"dead"})))[0]
@@ -343,7 +348,7 @@ def test_no_constant_beats_the_baseline(loss, kind, weighted):
 
 
 def test_the_table_has_a_line_for_each_layer():
-    setup = corpus.healthy("tuning", "waves", "tanh", corpus.net(64, 64, activation="tanh"))
+    setup = corpus.healthy("first", "waves", "tanh", corpus.net(64, 64, activation="tanh"))
     watcher = corpus.run(replace(setup, settings={**setup.settings, "training.epochs": 2})).watcher
     lines = watcher.table().splitlines()
     assert lines[0].split()[:3] == ["layer", "units", "activation"]
