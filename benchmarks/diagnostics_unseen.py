@@ -23,7 +23,6 @@ from diagnostics_setups import (
     noisy,
     one_row,
     optimizer,
-    rare,
     scaled,
     sgd,
     shifted_biases,
@@ -33,7 +32,6 @@ from sklearn import datasets
 
 from mlpengine.data import Table
 from mlpengine.data.frames import as_table
-from mlpengine.ops import Softmax
 from mlpengine.spec import Array
 from mlpengine.train.loop import Loop
 
@@ -434,13 +432,6 @@ BROKEN = (
     broken(UNSEEN, "few_steps", "parcels", "batches of 7,000", epochs(10, 7000)),
     broken(UNSEEN, "output_clamped", "houses", "relu on the output", output="relu"),
     broken(UNSEEN, "output_clamped", "arm", "tanh on the output", output="tanh"),
-    broken(
-        UNSEEN,
-        "output_clamped",
-        "clusters",
-        "softmax before the loss",
-        output=Softmax(),
-    ),
     broken(UNSEEN, "eps_large", "arm", "eps 1", optimizer("adam", 3e-3, eps=1.0)),
     broken(
         UNSEEN,
@@ -449,16 +440,6 @@ BROKEN = (
         "no class weights",
         {"data.class_weights": "none"},
         settings=BALANCED,
-        by_class=True,
-    ),
-    broken(
-        UNSEEN,
-        "imbalance",
-        "clusters",
-        "a rare class",
-        sgd(0.01),
-        settings={**sgd(0.01), **BALANCED},
-        table=rare("kind 2", 25),
         by_class=True,
     ),
     broken(
