@@ -9,6 +9,7 @@ inside steps, medians, and what the rest of the loop costs for each step.
 import argparse
 import statistics
 import time
+from typing import Any
 
 import numpy as np
 from machine import describe, restart_clean
@@ -20,23 +21,32 @@ from mlpengine.train.step import BoundStep
 
 
 class Watch:
-    """Adds up the time inside `TrainingStep.run` while it is open."""
+    """Adds up the time inside steps while it is open: single ones, and many in one call."""
 
     def __enter__(self) -> "Watch":
-        self.seconds, self.steps, self._run = 0.0, 0, TrainingStep.run
+        self.seconds, self.steps = 0.0, 0
+        self._originals = TrainingStep.run, TrainingStep.run_fused
+        run, run_fused = self._originals
 
-        def timed(step: TrainingStep, bound: BoundStep) -> float:
+        def timed_run(step: TrainingStep, bound: BoundStep) -> float:
             start = time.perf_counter()
-            value = self._run(step, bound)
+            value = run(step, bound)
             self.seconds += time.perf_counter() - start
             self.steps += 1
             return value
 
-        TrainingStep.run = timed
+        def timed_run_fused(step: TrainingStep, *args: Any, **options: Any) -> int:
+            start = time.perf_counter()
+            done = run_fused(step, *args, **options)
+            self.seconds += time.perf_counter() - start
+            self.steps += done
+            return done
+
+        TrainingStep.run, TrainingStep.run_fused = timed_run, timed_run_fused
         return self
 
     def __exit__(self, *_: object) -> None:
-        TrainingStep.run = self._run
+        TrainingStep.run, TrainingStep.run_fused = self._originals
 
 
 def fit(x: np.ndarray, y: np.ndarray, **options: object) -> float:
