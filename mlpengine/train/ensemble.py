@@ -1,6 +1,6 @@
 """Training of several networks side by side, each by a loop of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from math import isfinite, nan
@@ -217,12 +217,11 @@ class EnsembleLoop:
 
         Raises: NumericalError of the first that fails, after the others have stopped.
         """
+        remaining = iter(members)
         if pool is None:
-            for k, member in members:
-                if not self._stop:
-                    self._run_one(k, member)
+            self._run_each(remaining)
             return
-        futures = [pool.submit(self._run_one, k, member) for k, member in members]
+        futures = [pool.submit(self._run_each, remaining) for _ in range(self.threads)]
         try:
             wait(futures)
         finally:
@@ -232,13 +231,17 @@ class EnsembleLoop:
         for future in futures:
             future.result()
 
-    def _run_one(self, number: int, member: Loop) -> None:
-        try:
-            self._named(number, member.run_epoch)
-        except NumericalError as error:
-            self.stop()
-            member.abandon(error)
-            raise
+    def _run_each(self, remaining: Iterator[tuple[int, Loop]]) -> None:
+        """Make an epoch of each member that no other thread takes before."""
+        for number, member in remaining:
+            if self._stop:
+                return
+            try:
+                self._named(number, member.run_epoch)
+            except NumericalError as error:
+                self.stop()
+                member.abandon(error)
+                raise
 
     def _named(self, number: int, work: Callable[..., Any], *arguments: Any) -> Any:
         """Return what `work` returns; add the number of the member to its error."""
