@@ -1,5 +1,6 @@
 """The processes that train over MPI, one rank each; mpi4py is imported only here."""
 
+import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mlpengine.spec import Array, Call, call
+from mlpengine.train.shared_memory import SharedBlock, map_block
 from mlpengine.train.threads import cpu_quota, usable_cores
 
 if TYPE_CHECKING:
@@ -94,12 +96,22 @@ class Ranks:
         whole = rows.reshape(-1).view(np.uint8)
         self.comm.Allgatherv(_in_place(), [whole, counts, starts, _byte()])
 
-    def reduction(self, vector: Array, tail: Array, *, fast: bool) -> Call:
+    def block(self, shape: tuple[int, int], dtype: "np.dtype[Any]") -> SharedBlock | None:
+        """Return memory for what `reduction` adds that other ranks can read, if it is large."""
+        row = shape[1] * dtype.itemsize
+        if self.size == 1 or row <= DOUBLING_BYTES or not hasattr(os, "memfd_create"):
+            return None
+        return SharedBlock(shape, dtype)
+
+    def reduction(
+        self, vector: Array, tail: Array, *, fast: bool, block: SharedBlock | None = None
+    ) -> Call:
         """Return the call that adds all ranks' `vector` and its `tail`, each into itself.
 
         The ranks' vectors are the leaves of a binary tree: every entry is added in the order of the
         tree, so that the sum does not depend on how many of its leaves are on one rank.  With
         `fast` MPI chooses the order.
+        Where `vector` is row 0 of a `block`, ranks on one machine read it in each other's memory.
         Shapes: `vector` ends with the bytes of `tail`, a view of it in float64.
         """
         body = vector[: vector.size - tail.nbytes // vector.itemsize]
@@ -110,8 +122,11 @@ class Ranks:
                 partial(self.comm.Allreduce, _in_place(), part) for part in (body, tail)
             ])  # fmt: skip
         if self.size == 2 or vector.nbytes <= DOUBLING_BYTES:
-            return partial(_run_all, self._doubling(body, vector, tail))
-        return partial(_run_all, self._halving(body, vector, tail))
+            calls = self._doubling(body, vector, tail)
+        else:
+            calls = self._halving(body, vector, tail)
+        messages = partial(_run_all, calls)
+        return messages if block is None else _SharedSum(self, body.size, block, messages)
 
     def _doubling(self, body: Array, vector: Array, tail: Array) -> list[Call]:
         """Return calls that exchange whole vectors, at level l with the rank at distance 2**l."""
@@ -159,6 +174,57 @@ class Ranks:
         exchange = partial(_exchange, MPI.Prequest.Startall, MPI.Request.Waitall, requests)
         weakref.finalize(exchange, _free, requests)
         return exchange
+
+
+class _SharedSum:
+    """The sum of row 0 of the blocks of all ranks, where they can map the blocks of all others.
+
+    Each rank adds its part of all rows, and then copies the parts of the others, which is less to
+    read and write than messages are.  The first call maps the blocks: ranks make their training
+    steps at different times.  On several machines `messages` run instead.
+    """
+
+    def __init__(self, ranks: Ranks, size: int, block: SharedBlock, messages: Call) -> None:
+        self._ranks, self._size = ranks, size
+        self._block: SharedBlock | None = block
+        self._messages = messages
+        self._calls: list[Call] = []
+
+    def __call__(self) -> None:
+        if self._block is not None:
+            self._calls = self._mapped(self._block) or [self._messages]
+            self._block = None  # which other ranks have mapped
+        _run_all(self._calls)
+
+    def _mapped(self, block: SharedBlock) -> list[Call]:
+        """Return the calls of the sum; none unless every rank has mapped all blocks."""
+        ranks, size, own = self._ranks, self._size, block.array
+        places = ranks.of_all(block.place)
+        blocks = [map_block(place, own.shape, own.dtype) for place in places]
+        rows = [one[0] for one in blocks if one is not None]
+        if not all(ranks.of_all(len(rows) == ranks.size)):
+            return []
+        rows[ranks.rank] = own[0]
+        part, tail = ranks.share(size), own[0][size:].view(np.float64)
+        _, calls = _tree([row[part] for row in rows], own[0][part])
+        tails, of_tail = _tree([row[size:].view(np.float64) for row in rows], np.empty_like(tail))
+        meet: Call = ranks.comm.Barrier
+        calls = [meet, *calls, *of_tail, meet]
+        for rank, row in enumerate(rows):
+            if rank != ranks.rank:
+                there = ranks.share(size, rank)
+                calls.append(call(np.copyto, own[0][there], row[there]))
+        return [*calls, call(np.copyto, tail, tails), meet]
+
+
+def _tree(vectors: Sequence[Array], out: Array) -> tuple[Array, list[Call]]:
+    """Return the sum of vectors, and the calls that add neighbors first and it into `out`."""
+    if len(vectors) == 1:
+        return vectors[0], []
+    middle = len(vectors) // 2
+    halves = vectors[:middle], vectors[middle:]
+    (left, first), (right, then) = (_tree(half, np.empty_like(out)) for half in halves)
+    return out, [*first, *then, call(np.add, left, right, out)]
 
 
 def _free(requests: list[Any]) -> None:

@@ -99,7 +99,9 @@ class Shards:
         itemsize = mlp.dtype.itemsize
         line = ALIGNMENT // itemsize
         body = -(-len(mlp.params) // line) * line
-        block = np.zeros((here.bit_length(), body + TAIL * 8 // itemsize), mlp.dtype)
+        shape = here.bit_length(), body + TAIL * 8 // itemsize
+        shared = ranks.block(shape, mlp.dtype) if ranks and reduce == "tree" else None
+        block = np.zeros(shape, mlp.dtype) if shared is None else shared.array
         self._block, tails = block, block[:, body:].view(np.float64)
         self._sums = [*zip(block[:, :body], tails, strict=True)]
         flats = [Flat(mlp.params.specs) for _ in block]
@@ -117,7 +119,9 @@ class Shards:
         ]
         self._reduction: Call | None = None
         if ranks is not None:
-            self._reduction = ranks.reduction(block[0], tails[0], fast=reduce == "fast")
+            self._reduction = ranks.reduction(
+                block[0], tails[0], fast=reduce == "fast", block=shared
+            )
 
     def bind(
         self,

@@ -13,19 +13,29 @@ import numpy as np
 
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import UsageError
-from mlpengine.train import run_directory
+from mlpengine.train import ranks, run_directory
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.step import TrainingStep
 from mlpengine_cli.main import run
 
 
-def bits(config: str, *threads: str) -> int:
+def apart(config: str, *threads: str) -> int:
+    """Train as ranks on several machines do, which cannot map each other's memory."""
+    plain = ranks.map_block
+    ranks.map_block = lambda *_: None
+    try:
+        return bits(config, *threads, name=f"{config}-apart")
+    finally:
+        ranks.map_block = plain
+
+
+def bits(config: str, *threads: str, name: str = "") -> int:
     """Train with these numbers of threads, which the test lets small networks take."""
     emitter.TERMS_PER_THREAD = 1
     Ranks.share_of_cores = lambda ranks: 2
     size = os.environ.get("PMI_SIZE", "1")
     return max(
-        run(["train", f"{config}.yaml", "-q", "-o", f"{config}-{size}-{n}", *override(n)])
+        run(["train", f"{config}.yaml", "-q", "-o", f"{name or config}-{size}-{n}", *override(n)])
         for n in threads
     )
 
