@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.sweep import JOURNAL, SpaceSection, SweepSection
+from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
 from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
 from mlpengine.files import writing
 from mlpengine.train.metrics import higher_is_better
@@ -243,10 +243,10 @@ class Study:
         except self._errors as error:
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
-            raise RunError(
-                f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason}); "
-                f"nothing is lost: mlpengine sweep --join {self.directory}"
-            ) from error
+            text = f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason})"
+            if (self.directory / SETTINGS).is_file():  # the sweep has begun
+                text += f"; nothing is lost: mlpengine sweep --join {self.directory}"
+            raise RunError(text) from error
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -385,6 +385,7 @@ def test_misuse(args, code, message, sweep, mlpengine, tmp_path):
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
     assert "secret" not in ran.err
+    assert "nothing is lost" not in ran.err  # there is no sweep to join
     assert not Path("runs/s").exists()
 
 
