@@ -28,7 +28,7 @@ Examples:
 def command(directory: Path, as_json: bool) -> None:
     """Remove the files that data.stream prepared in DIRECTORY (by default runs/prepared).
 
-    Runs that use them go on; the next run prepares them again. Other files stay.
+    Runs that use them continue; the next run prepares them again. Other files stay.
     """
     if not directory.is_dir() and directory != Path("runs/prepared"):
         raise UsageError(f"{directory}: there is no such directory{similar_file(directory)}")

@@ -97,7 +97,7 @@ def command(
     """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
 
     Of a config: memory and time, the loss at the start, units that are dead or saturated, the
-    gradient in float64, whether 20 rows can be learned by heart, learning rates that work, some
+    gradient in float64, whether 20 rows can be memorized, learning rates that work, some
     trial steps, and the verdicts that are certain already.  Of a run: its last sample, the
     verdicts, the weights' spectra, and the hardest rows.
     """

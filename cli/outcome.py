@@ -53,7 +53,7 @@ def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> st
     path = shortest(session.directory.path)
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
     if result.ending == "interrupted" and session.checkpointers:
-        lines.append(f"go on with: mlpengine train --resume {path}")
+        lines.append(f"resume with: mlpengine train --resume {path}")
     return "\n".join([*lines, f"{path}/model.safetensors"])
 
 

@@ -1,7 +1,7 @@
 """The study of a sweep in Optuna: its storage, and which worker runs which trial.
 
 A trial belongs to the worker that holds the lock of its run directory.  The system releases the
-lock when that process ends, however it ends; then the trial goes on in another worker, from its
+lock when that process ends, however it ends; then another worker continues the trial, from its
 newest checkpoint.
 """
 
@@ -123,7 +123,7 @@ class Study:
             if other is not None or self._study.trials:
                 raise UsageError(
                     f"{shown(self.sweep.storage)}: holds a sweep of the name "
-                    f"{self._study.study_name!r} ({other}); go on with that one by --join, or "
+                    f"{self._study.study_name!r} ({other}); resume that one by --join, or "
                     "give this one another name"
                 )
             self._study.set_user_attr("directory", str(self.directory))
@@ -168,7 +168,7 @@ class Study:
         if self.sweep.pruner == "none" or not isfinite(value):
             return False
         with self.storage_errors(), warnings.catch_warnings():
-            # a trial that goes on repeats the epochs after its checkpoint
+            # a resumed trial repeats the epochs after its checkpoint
             warnings.filterwarnings("ignore", "The reported value is ignored")
             claim.trial.report(value, epoch)
             return claim.trial.should_prune()
@@ -316,7 +316,7 @@ class Study:
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
         """Return the sampler of one trial, whose seed is that of the config and the number.
 
-        So an interrupted sweep goes on as it would have, and no two workers draw the same.
+        So a resumed sweep continues as it would have, and no two workers draw the same.
         """
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         if self.sweep.sampler == "tpe":

@@ -48,7 +48,7 @@ EPILOG = """\b
 Examples:
   mlpengine sweep sweep.yaml --workers 2
   mlpengine sweep sweep.yaml --set sweep.trials=100 --set training.epochs=50
-  mlpengine sweep --join runs/sweep                 # go on, or help from another shell
+  mlpengine sweep --join runs/sweep                 # resume, or add workers from another shell
   mlpengine train runs/sweep/best.yaml
 
 \b
@@ -72,7 +72,7 @@ A config for it has one more section:
     "--join",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="SWEEP",
-    help="Go on with a sweep, or add workers to one that runs; takes no CONFIG.",
+    help="Resume a sweep, or add workers to one that runs; takes no CONFIG.",
 )
 @click.option(
     "--workers",
@@ -105,12 +105,12 @@ def command(
     """Train the YAML file CONFIG with other values of some keys, and find the best.
 
     Each trial is an ordinary run in a directory below the sweep's. Workers may be added, stopped
-    or killed at any time: their trials go on in others, or after the next --join.
+    or killed at any time: others continue their trials, or after the next --join.
     """
     from .trials import Sweep, Worker
 
     if join is not None and (config or out or settings):
-        raise UsageError("--join: a sweep goes on as it began; give its directory alone")
+        raise UsageError("--join: a sweep keeps its settings; give its directory alone")
     with stops(quiet=worker) as state:
         if join is not None:
             sweep = Sweep.load(join)
@@ -238,7 +238,7 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
                 continue
             running.remove(process)
             if ended < 0 and not state.code:
-                say("a worker was killed; another one goes on with its trial", err=True)
+                say("a worker was killed; another one continues its trial", err=True)
                 running.append(started())
             elif ended not in (0, *EXIT_CODES.values()):
                 code = ended
@@ -338,5 +338,5 @@ def report(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
             *(str(shortest(Path(path))) for path in outcome["pictures"]),
         ]
     if states["running"] or states["waiting"] or len(trials) < study.sweep.count:
-        lines.append(f"go on with: mlpengine sweep --join {directory}")
+        lines.append(f"resume with: mlpengine sweep --join {directory}")
     return "\n".join(lines)

@@ -64,7 +64,7 @@ Examples:
     "--resume",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="RUN",
-    help="Go on with a run that was stopped or killed, bit for bit; takes no CONFIG.",
+    help="Resume a run that was stopped or killed, bit for bit; takes no CONFIG.",
 )
 @click.option(
     "--from",
@@ -123,7 +123,7 @@ def command(
     """Train a network as the YAML file CONFIG says.
 
     Progress goes to stderr, the result to stdout, and everything else into the run directory.
-    Ctrl-C ends training after the current step and saves it; --resume goes on from there.
+    Ctrl-C ends training after the current step and saves it; --resume continues from there.
     --resume RUN --epochs N continues a run to N epochs, from its last weights and optimizer state:
     from there on the learning rate is that of a run of N epochs, and early stopping counts its
     patience from 0. Under mpiexec the ranks share the networks of training.folds or training.seeds,
@@ -136,7 +136,7 @@ def command(
     def start() -> Start:
         other = (config, out, origin, seed, seeds)
         if resume is not None and (settings or dry_run or any(one is not None for one in other)):
-            raise UsageError("--resume: a run goes on as it began; give --epochs or no setting")
+            raise UsageError("--resume: a run keeps its settings; give --epochs or none")
         if resume is None and config is None and origin is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
         if ranks and (dry_run or profile or fix or refit):
@@ -205,9 +205,9 @@ def _config_of(run: Path | None) -> Path:
 class Start:
     """What a run starts from: a config, or an earlier run with its newest checkpoint, if any.
 
-    The weights are those of `model`, if there is one; `epochs` are given for a run that goes on to
-    more of them.  `directory` is that of the earlier run; None on a rank other than 0, which opens
-    none.
+    The weights are those of `model`, if there is one; `epochs` are given for a run that
+    continues to more of them.  `directory` is that of the earlier run; None on a rank other than
+    0, which opens none.
     """
 
     config: Path
@@ -220,7 +220,7 @@ class Start:
 
     @classmethod
     def of(cls, directory: RunDirectory, epochs: int | None = None) -> "Start":
-        """Return what the run in an open directory goes on from.
+        """Return what the run in an open directory continues from.
 
         Raises: RunError if it was stopped before that, or its config was edited; UsageError for
         `epochs` of a run without a checkpoint.
@@ -228,7 +228,7 @@ class Start:
         if not (directory.path / RESOLVED).is_file():
             raise RunError(
                 f"{directory.path}: was stopped before {RESOLVED} was written; there is nothing to "
-                "go on from: train again"
+                "resume: train again"
             )
         checkpoint = find_checkpoint(directory)
         check_config(directory, checkpoint)
@@ -290,7 +290,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
 def session_in(
     directory: RunDirectory, callbacks: list[Progress], epochs: int | None = None
 ) -> Session:
-    """Return the session that goes on in a directory which this process has opened."""
+    """Return the resumed session of a directory which this process has opened."""
     start = Start.of(directory, epochs)
     with ExitStack() as opened:
         return start.session(start.build(), callbacks, opened)
@@ -299,14 +299,14 @@ def session_in(
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:
-    """Return the overrides for a run that goes on to another number of epochs than its config's.
+    """Return the overrides for a run that continues to another number of epochs than its config's.
 
     Raises: UsageError if it has no checkpoint.
     """
     if checkpoint is None:
         if epochs is None:
             return []
-        raise UsageError(f"--epochs: {directory.path} holds no checkpoint to go on from")
+        raise UsageError(f"--epochs: {directory.path} holds no checkpoint to resume from")
     check_header(checkpoint)
     overrides = []
     number = epochs or checkpoint.header.get("epochs")

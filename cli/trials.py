@@ -213,7 +213,7 @@ class Worker:
             say(f"trial {claim.trial.number}: {text} ({values})", err=True)
 
     def _session(self, claim: Claim, reporter: Reporter) -> Session:
-        """Return the session of a trial, which goes on where another worker left it."""
+        """Return the session of a trial, resumed where another worker left it."""
         directory = claim.directory
         if (directory.path / RESOLVED).is_file():
             return session_in(directory, [reporter])

@@ -68,7 +68,7 @@ def _conform_union(value: Any, kinds: tuple[Any, ...], where: str) -> None:
             return conform(value, kind, where)
         except CheckpointError as error:
             problems.append(str(error))
-    # the member that went furthest before it failed says the most
+    # the member that went furthest before it failed is the closest
     raise CheckpointError(max(problems, key=lambda text: text.partition(" must be ")[0].__len__()))
 
 

@@ -263,8 +263,8 @@ def _variants(table: Table) -> dict[str, list[str]]:
 def more_features(features: int, rows: int) -> str:
     """Return the warning of a table that is wider than it is long."""
     return (
-        f"there are more features than rows ({features:,} and {rows:,}): a network can learn "
-        "them by heart; leave out columns, or expect the validation score to be poor"
+        f"there are more features than rows ({features:,} and {rows:,}): a network can "
+        "memorize them; leave out columns, or expect the validation score to be poor"
     )
 
 

@@ -11,7 +11,7 @@ from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.wording import plural
 
 SHIFT = 0.25  # healthy: up to 0.2
-"""Least distance of two distribution functions that is reported."""
+"""Minimum distance of two distribution functions that is reported."""
 CONTRADICTED = 0.17  # healthy: up to 0.13
 """Share of rows that contradict neighbors that agree."""
 SIGNAL = 0.03  # healthy: from 0.4

@@ -26,7 +26,7 @@ CHECKED_ROWS = 1024
 """Random rows on which units and losses are checked."""
 FEW, FEW_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
 """Number of rows that any sound network can memorize; steps and learning rates for it."""
-BY_HEART = 0.1
+MEMORIZED = 0.1
 """Share of the loss of a constant prediction that counts as memorized."""
 GRADIENT_ERROR = 1e-5
 HALF_WIDTH = 1e-6
@@ -142,17 +142,17 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     x, y, _ = rows.sample(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.sizes[-1])
     lowest = lowest_loss(loss, y, mlp.sizes[-1])
-    best, limit = nan, lowest + BY_HEART * max(constant - lowest, 1e-3)
+    best, limit = nan, lowest + MEMORIZED * max(constant - lowest, 1e-3)
     for rate in FEW_RATES:
-        last = _learn_by_heart(mlp, loss, x, y, rate, limit)
+        last = _memorize(mlp, loss, x, y, rate, limit)
         best = last if not best <= last else best
         if best < limit:
             break
     good = best < limit
-    text = f"{plural(len(x), 'row')} learned by heart: loss {power(best)}, from {power(constant)}"
+    text = f"{plural(len(x), 'row')} memorized: loss {power(best)}, from {power(constant)}"
     if not good:
         text = (
-            f"{plural(len(x), 'row')} cannot be learned by heart: loss {power(best)} "
+            f"{plural(len(x), 'row')} cannot be memorized: loss {power(best)} "
             f"after {FEW_STEPS} steps (wanted {power(limit)}) - "
             "look for equal rows with different targets, or for units "
             "that pass nothing on; a larger network may help"
@@ -160,7 +160,7 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     return Check("few_rows", good, text, {"loss": best, "constant": constant})
 
 
-def _learn_by_heart(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: float) -> float:
+def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: float) -> float:
     net = clone(mlp)
     scratch, grads, adam = net.scratch(len(x)), net.gradients(len(x)), Adam(net, lr=rate)
     value = nan

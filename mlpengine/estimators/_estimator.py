@@ -148,12 +148,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             importances: whether `fit` computes `feature_importances_`, by permutation of features
                 in rows that did not train; it needs `folds` or `early_stopping`.
             patience: epochs without a lower loss after which training ends.
-            min_delta: least fall of the loss that counts.
+            min_delta: minimum decrease of the loss that counts.
             standardize: whether to scale features, and the targets of a regressor, to mean 0 and
                 deviation 1; predictions are in the targets' own units either way.  Scaled features
                 are clipped smoothly to between -3 and 3, as those of configs are.
-            warm_start: whether `fit` goes on with the weights, the optimizer and the scaling of the
-                fit before, and its classes.
+            warm_start: whether `fit` continues from the weights, the optimizer, the scaling and the
+                classes of the last fit.
             verbose: whether to print a line for each epoch.
             backend: what runs the steps, as in configs: "auto" compiles where that pays, "numpy",
                 "numexpr" or "compiled".
@@ -246,7 +246,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return y
 
     def _fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
-        """Train anew on checked features and encoded targets, or go on where `warm_start` says."""
+        """Train on checked features and encoded targets, anew unless `warm_start` is set."""
         weights = self._weights(sample_weight, x.shape[0])
         weights = self._class_weighted(y, weights)
         if weights is not None:

@@ -59,7 +59,7 @@ def format_of(path: str | Path, format: str | None = None) -> str:
             f"{suggestion(chosen, FORMATS)}"
         )
     if named in FORMATS and named != chosen:
-        raise UsageError(f"{path}: ends in {suffix}, which is not {chosen}")
+        raise UsageError(f"{path}: the name must end in .{chosen}, the format (got {suffix})")
     return chosen
 
 

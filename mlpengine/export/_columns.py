@@ -123,7 +123,7 @@ def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
     """Return one feature per level, then unknown, then missing where training had gaps."""
     if category.embedded:
-        raise UsageError(f"export: column {category.column!r} is embedded, which has no ONNX form")
+        raise UsageError(f"export: an embedded column has no ONNX form ({category.column!r})")
     levels = numeric_levels(category)
     if levels is not None:
         return _one_hot_numbers(graph, category, levels)

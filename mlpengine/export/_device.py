@@ -23,6 +23,7 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Array, Spec
 from mlpengine.train.model import Model
+from mlpengine.wording import plural
 
 MAGIC, BLOB_VERSION = 0x3154504D, 1
 """The first word of a saved state, ``MPT1`` in ASCII, and the version of its layout."""
@@ -128,7 +129,10 @@ class DeviceStep:
         """The C of the optimizer."""
         update = self.optimizer.describe_update()
         if not update.is_plain:
-            raise UsageError("export: no C is known for groups of parameters or decay schedules")
+            raise UsageError(
+                f"export: an optimizer must have no groups or decay schedule to train in C "
+                f"({plural(len(self.optimizer.groups), 'group')}, {self.optimizer.decay_schedule})"
+            )
         return UpdateCode(update, f"{self.name}_state")
 
     @cached_property
@@ -203,7 +207,9 @@ class DeviceStep:
         try:
             program = StepProgram(instructions, self.batch, self.functions, fixed, given)
         except UnsupportedError as error:
-            raise UsageError(f"export: no C is known for training with {error}") from error
+            raise UsageError(
+                f"export: each part of the step needs a C form (got {error})"
+            ) from error
         weights = {address_of(views[mlp.layers[i].weight_name]): i for i in self.trained}
         factors = {weights[address]: pair for address, pair in program.factors.items()}
         places = [program.place_of(array) for array in given]

@@ -90,7 +90,7 @@ def write_activation(graph: Graph, op: GradOp | None, x: str) -> str:
     if name in STANDARD:
         return graph.node(STANDARD[name], x, **options)
     if not isinstance(op, Elementwise):
-        raise UsageError(f"export: activation {name!r} has no ONNX form")
+        raise UsageError(f"export: an activation must have an ONNX form (got {name!r})")
     return write_formula(graph, op, {"x": x})
 
 

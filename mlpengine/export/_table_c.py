@@ -199,8 +199,8 @@ def _features(preprocessor: Preprocessor, real: str) -> str:
     dates = [name for name, kind in preprocessor.kinds.items() if kind == "date"]
     if dates and real == "float":
         raise UsageError(
-            f"export: column {dates[0]!r} has dates, seconds since 1970, which a float rounds to "
-            "minutes; export real double"
+            f"export: a column of dates needs real double, as a float rounds seconds since 1970 to "
+            f"minutes ({dates[0]!r})"
         )
     tables, body = "", []
     for i, column in enumerate(preprocessor.computed):
@@ -212,7 +212,7 @@ def _features(preprocessor: Preprocessor, real: str) -> str:
     place = numbers.width
     for category in preprocessor.categories:
         if category.embedded:
-            raise UsageError(f"export: column {category.column!r} is embedded, which has no C form")
+            raise UsageError(f"export: an embedded column has no C form ({category.column!r})")
         code, levels, gaps = columns[category.column], len(category.levels), int(category.gaps)
         if category.strict:
             body.append(f"if (is_nan({code})) usable = 0;")

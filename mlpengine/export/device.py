@@ -20,6 +20,7 @@ from mlpengine.export._device_test import self_test
 from mlpengine.files import write_atomically
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import Real, real_of
+from mlpengine.nn.tensors import check_finite
 from mlpengine.ops import Loss
 from mlpengine.optim import Sgd
 from mlpengine.train.model import Model
@@ -132,23 +133,24 @@ def device_step(
             raise UsageError("export: a network alone needs a loss to train with")
         loss = model.plain_loss
     if name != identifier(name):
-        raise UsageError(f"export: the name of a C file must be an identifier (got {name!r})")
+        raise UsageError(f"export: name must be a C identifier (got {name!r})")
     if isinstance(model, Model) and model.members is not None:
         count = len(model.networks)
-        raise UsageError(f"export: a model of one network is needed to train ({count} networks)")
+        raise UsageError(f"export: a model must be one network to train (got {count})")
     if batch_size < 1:
         raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
     if mlp.front is not None or mlp.learned_activation or mlp.parametrization != "standard":
         raise UsageError(
-            "export: no C is known for training fronts, learned activations or scaled weights"
+            f"export: a network to train must have no front, learned activation or scaled weights "
+            f"(got front={mlp.front}, learned_activation={mlp.learned_activation}, "
+            f"parametrization={mlp.parametrization!r})"
         )
     plain = Mlp.from_dict({**mlp.to_dict(), "dropout": 0.0})
     plain.params.flat[...] = mlp.params.flat
     plain.freeze(mlp.frozen if freeze is None else freeze)
-    if not np.isfinite(plain.params.flat).all():
-        raise UsageError("export: parameters must be finite")
+    check_finite(plain.params.views, "export", UsageError)
     return DeviceStep(
         plain,
         model if isinstance(model, Model) else None,

@@ -168,7 +168,7 @@ def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Call
 
 
 # NumPy has no erf.  For z >= 0 the normal distribution function Phi is Phi(-z) = exp(-z**2 / 2)
-# P(u) with u = (z - 4) / (z + 4), where P is the polynomial with the least maximal error of the
+# P(u) with u = (z - 4) / (z + 4), where P is the polynomial with the smallest maximal error of the
 # product, fitted for 0 <= z <= 9 by Remez' algorithm in 40 digits; for larger z the exponential
 # dominates.  The errors of the fits are 2e-17 (float64) and 6e-10 (float32).  The substitution is
 # that of Shepherd and Laframboise 1981, Mathematics of Computation 36, p. 249.

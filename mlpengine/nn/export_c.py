@@ -16,6 +16,7 @@ from mlpengine.errors import UsageError
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.tensors import check_finite
 from mlpengine.ops import Elementwise, LearnedActivation, LogSoftmax, Softmax
 from mlpengine.wording import plural
 
@@ -92,15 +93,15 @@ def export_c(
     Raises: UsageError if `name` is no C identifier or an activation is not known here.
     """
     if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"export: the name of a C function is needed (got {name!r})")
+        raise UsageError(f"export: name must be a C identifier (got {name!r})")
     functions = functions or Functions()
     functions.names.taken.add(name)
     several = not isinstance(networks, Mlp)
     each = [networks] if isinstance(networks, Mlp) else list(networks)
     mlp, real = each[0], real or real_of(each[0])
+    for network in each:
+        check_finite(network.params.views, "export", UsageError)
     numbers = np.concatenate([network.params.flat for network in each])
-    if not np.isfinite(numbers).all():
-        raise UsageError("export: parameters must be finite")
     n, one = mlp.sizes[-1], functions.names.add("network_of") if several else name
     table = f"{name}_parameters"
     at = "parameters" if several else table
@@ -205,7 +206,7 @@ class Forward:
             op = LearnedActivation.of(op)
         rule = find_rule(op, "forward") if op else None
         if op is not None and rule is None:
-            raise UsageError(f"export: no C is known for the activation {op!r}")
+            raise UsageError(f"export: an activation must have a C form (got {op!r})")
         function = dense(
             self.functions,
             rule.limited_to(["y"]) if rule else None,

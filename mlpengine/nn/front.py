@@ -50,10 +50,10 @@ class Front:
             raise UsageError(
                 f"front: embedding must be one of {', '.join(known)} (got {self.embedding!r})"
             )
-        counts = {"frequencies": self.frequencies, "outputs": self.outputs - 1}
-        for name, value in {**counts, "embedded": self.embedded or 0}.items():
-            if value < (name in counts):
-                raise UsageError(f"front: {name} is too small ({self})")
+        for name, lowest in (("frequencies", 1), ("outputs", 2), ("embedded", 0)):
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise UsageError(f"front: {name} must be at least {lowest} (got {value})")
         if not 0 < self.sigma < float("inf"):
             raise UsageError(f"front: sigma must be above zero (got {self.sigma})")
 
@@ -68,7 +68,8 @@ class Front:
             return in_dim
         if self.embedded > in_dim:
             raise UsageError(
-                f"front: embeds more features than there are ({self.embedded} of {in_dim})"
+                f"front: embedded must not exceed the number of features "
+                f"({self.embedded} of {in_dim})"
             )
         return self.embedded
 

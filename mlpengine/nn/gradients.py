@@ -94,7 +94,10 @@ class Gradients:
     def _bind(self, scratch: Scratch) -> Backward:
         scratch.require_training()
         if scratch.mlp is not self.mlp:
-            raise TapeError("backward: the scratch and the gradients belong to different networks")
+            raise TapeError(
+                f"backward: scratch and gradients must be of one network "
+                f"(scratch of {scratch.mlp}, gradients of {self.mlp})"
+            )
         if scratch.batch_size != self.batch_size:
             raise ShapeError(
                 f"backward: batch sizes must match "
@@ -130,7 +133,7 @@ class Gradients:
         Raises: TapeError before the first backward.
         """
         if self._last is None:
-            raise TapeError("d_hidden: needs a backward first")
+            raise TapeError("d_hidden: must be read after a backward (none has run)")
         scratch, backward = self._last
         nodes, plan = scratch.recording.pre_activations, backward.plan
         return [

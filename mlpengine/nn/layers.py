@@ -89,7 +89,9 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
     if name == "identity" and not options:
         return None
     if not isinstance(name, str) or name not in REGISTRY:
-        raise UsageError(f"activation: op {name!r} is not registered; import its module first")
+        raise UsageError(
+            f"activation: op must be registered (got {name!r}); import its module first"
+        )
     kind = REGISTRY[name]
     if is_dataclass(kind):
         conform(options, kind, f"activation {name}")
@@ -97,9 +99,9 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
         op = kind(**options)
         fits = op.infer(_ROWS) == _ROWS
     except (TypeError, ValueError, IndexError) as error:
-        raise UsageError(f"activation: {name} cannot be one ({error})") from error
+        raise UsageError(f"activation: must be an op on one operand ({name}: {error})") from error
     if not fits:
-        raise UsageError(f"activation: {name} does not return the shape that it is given")
+        raise UsageError(f"activation: must return the shape that it is given ({name} does not)")
     return op
 
 

@@ -135,7 +135,7 @@ class Mlp(Network):
         """
         mask = np.asarray(kept, np.bool_)
         if MASK not in self.params.views:
-            raise UsageError("read_only: needs a front with a mask (Front(masked=True))")
+            raise UsageError(f"read_only: needs a front with masked=True (got {self.front})")
         write_into(self.params.views[MASK], mask.astype(self.dtype), "read_only: kept")
         if not mask.any():
             raise UsageError("read_only: layer 0 needs a number to read (got none)")
@@ -213,7 +213,7 @@ class Mlp(Network):
         Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
         """
         if scratch.mlp is not self:
-            raise TapeError("forward: the scratch belongs to another network")
+            raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
         if x is not scratch.input:
             write_into(scratch.input, np.asarray(x), "forward: x")
         scratch.program.run()
@@ -347,7 +347,7 @@ class Mlp(Network):
         """Return the network that `save` wrote.  Raises: CheckpointError."""
         arrays, header = read_tensors(path)
         if "mlp" not in header:
-            raise CheckpointError(f"{path}: does not describe a network")
+            raise CheckpointError(f"{path}: must describe a network (its header has no key 'mlp')")
         try:
             mlp = cls.restored(header["mlp"], arrays)
         except MlpEngineError as error:

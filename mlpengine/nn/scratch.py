@@ -106,7 +106,7 @@ class Scratch:
     def require_training(self) -> None:
         """Raise TapeError unless backward can follow this scratch's forward."""
         if not self.training:
-            raise TapeError("backward: the scratch was made with training=False")
+            raise TapeError("backward: needs a scratch with training=True (got training=False)")
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("mlp", "batch_size", "training", "backend", "rematerialization")

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mlpengine.errors import CheckpointError
+from mlpengine.errors import CheckpointError, MlpEngineError
 from mlpengine.files import checked_path, write_atomically
 from mlpengine.spec import Array
 
@@ -45,8 +45,9 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
     """
     path = checked_path(path, "save")
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    if not all(array.flags.c_contiguous for array in contiguous.values()):
-        raise CheckpointError(f"{path}: arrays must be C-contiguous")  # stored wrongly otherwise
+    scattered = [name for name, array in contiguous.items() if not array.flags.c_contiguous]
+    if scattered:  # would be stored wrongly
+        raise CheckpointError(f"{path}: arrays must be C-contiguous ({', '.join(scattered)})")
     metadata = json.dumps(
         {"header": header, "sha256": digest(contiguous, header)}, sort_keys=True, allow_nan=False
     )
@@ -68,24 +69,26 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
         metadata = json.loads(text, parse_constant=_refuse_constant)
         same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
     except _UNREADABLE as error:
-        raise CheckpointError(f"{path}: is not a readable safetensors file ({error})") from error
+        raise CheckpointError(f"{path}: must be a readable safetensors file ({error})") from error
     header: Any = metadata.get("header") if isinstance(metadata, dict) else None
     if not isinstance(header, dict) or metadata.keys() != {"header", "sha256"}:
-        raise CheckpointError(f"{path}: was not written by mlpengine")
+        raise CheckpointError(f"{path}: must be written by mlpengine (metadata without our header)")
     if not same_text or digest(arrays, header) != metadata["sha256"]:
         raise CheckpointError(f"{path}: is damaged (its SHA-256 does not match its contents)")
     return arrays, header
 
 
-def check_finite(arrays: Mapping[str, Array], where: str | Path) -> None:
-    """Check that arrays hold finite numbers.  Raises: CheckpointError naming the first other."""
+def check_finite(
+    arrays: Mapping[str, Array],
+    where: str | Path,
+    error: type[MlpEngineError] = CheckpointError,
+) -> None:
+    """Check that arrays hold finite numbers.  Raises: `error`, which names the first other one."""
     for name, array in arrays.items():
         wrong = ~np.isfinite(array)
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
-            raise CheckpointError(
-                f"{where}: {name} must be finite ({array[place]} at {list(place)})"
-            )
+            raise error(f"{where}: {name} must be finite ({array[place]} at {list(place)})")
 
 
 def _refuse_constant(text: str) -> None:

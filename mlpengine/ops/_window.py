@@ -20,7 +20,7 @@ def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
     """Return `value` for height and width; raise UsageError unless both are at least `lowest`."""
     numbers = (value, value) if isinstance(value, int) else tuple(value)
     if len(numbers) != 2 or min(numbers) < lowest:
-        raise UsageError(f"{where}: {name} must be one or two integers from {lowest} ({value})")
+        raise UsageError(f"{where}: {name} must be one or two integers from {lowest} (got {value})")
     return numbers[0], numbers[1]
 
 

@@ -215,7 +215,7 @@ class MapLookup(_Part, name="map_lookup"):
         keys = tuple(range(self.keys)) if isinstance(self.keys, int) else self.keys
         if self.key not in keys:
             listed = ", ".join(map(repr, keys))
-            raise IndexRangeError(f"map_lookup: key must be there ({self.key!r}, keys {listed})")
+            raise IndexRangeError(f"map_lookup: key must be one of {listed} (got {self.key!r})")
         return _bounds(self.name, keys.index(self.key), self.sizes or len(keys), length)
 
 
@@ -223,10 +223,10 @@ def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) ->
     """Return where part number `part` starts and stops; `parts` are the sizes or their number."""
     count = parts if isinstance(parts, int) else len(parts)
     if not 0 <= part < count:
-        raise IndexRangeError(f"{where}: part must be below their number (part {part} of {count})")
+        raise IndexRangeError(f"{where}: part must be from 0 to {count - 1} (got {part})")
     sizes = (length // count,) * count if isinstance(parts, int) else parts
     if sum(sizes) != length:
-        raise ShapeError(f"{where}: parts {parts} must fill the axis exactly (its length {length})")
+        raise ShapeError(f"{where}: parts must fill the axis (parts {parts}, length {length})")
     ends = list(accumulate(sizes, initial=0))
     return ends[part], ends[part + 1]
 

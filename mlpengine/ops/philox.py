@@ -30,7 +30,7 @@ class Philox:
     """Random bytes as a function of seed, step, stream and place, on every executor.
 
     The counter of a block is (number, stream, low and high half of step), its key is the seed.
-    Bytes of a matrix lie in rows padded to whole blocks.  Copies and pickles go on separately.
+    Bytes of a matrix lie in rows padded to whole blocks.  A copy has a state of its own.
 
     Attributes:
         seed, step: whole numbers of 64 bits.
@@ -86,7 +86,7 @@ class Philox:
         self.state[2] = row
 
     def advance(self) -> None:
-        """Go on to the next step."""
+        """Move to the next step."""
         self.state[1] += np.uint64(1)
 
     def limit(self, stream: int, rate: float) -> Array:

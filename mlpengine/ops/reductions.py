@@ -35,12 +35,12 @@ class Reduction(GradOp):
         need_floats(self.name, x=x)
         axes = self.axes(x)
         if len(set(axes)) < len(axes):
-            raise ShapeError(f"{self.name}: names an axis twice (axis {self.axis}, {listing(x=x)})")
+            raise ShapeError(f"{self.name}: axes must differ (axis {self.axis}, {listing(x=x)})")
         kept = [1 if i in axes else n for i, n in enumerate(x.shape)]
         dropped = [n for i, n in enumerate(x.shape) if i not in axes]
         y = Spec(tuple(kept if self.keepdims else dropped), x.dtype)
         if self.needs_entries and y.size and not self.count(x):
-            raise ShapeError(f"{self.name}: needs an entry to reduce ({listing(x=x)})")
+            raise ShapeError(f"{self.name}: x needs an entry to reduce ({listing(x=x)})")
         return y
 
     def axes(self, x: Spec | Array) -> tuple[int, ...]:

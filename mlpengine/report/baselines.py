@@ -18,7 +18,7 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
 """The metrics that need no more than predictions."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
-"""Training rows, evenly spaced, of a linear prediction, and the most features that it takes."""
+"""Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
 
 PASSES = 60
 RIDGE = 1.0
@@ -141,7 +141,7 @@ def _least_squares(x: Array, target: Array, weights: Array | None) -> Array:
 
 
 def _logistic(x: Array, hot: Array, weights: Array | None, *, softmax: bool) -> Array:
-    """Return the coefficients (features, outputs) of least log loss.
+    """Return the coefficients (features, outputs) of minimum log loss.
 
     Newton steps with a bound of the Hessian that is the same in each, and momentum.
     Source: Boehning 1992.

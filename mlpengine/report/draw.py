@@ -21,7 +21,7 @@ NAMED = 100
 """Left end of a chart with names beside it."""
 
 POINTS = 300
-"""Most points of a curve: about one for each unit of width."""
+"""Maximum number of points of a curve: about one for each unit of width."""
 
 LEVELS = 8
 """Shades of a heat map."""

@@ -367,29 +367,28 @@ def _target(one: Data) -> list[Markup]:
 
 
 def _calibration(known: Data) -> Markup:
-    said, share, rows = (array_of(known[key]) for key in ("probability", "share", "rows"))
     unit = axis([0.0, 1.0], margin=0)
-    of = known["of"]
-    chart = Chart(f"Calibration, {of}", unit, unit, below="mean probability of a bin",
+    chart = Chart(f"Calibration, {known['of']}", unit, unit, below="mean probability of a bin",
                   note="The observed share of each bin, with two standard errors. "
                   "On the dotted line it equals the mean probability.")  # fmt: skip
-    chart.diagonal(0.0, 1.0)
-    error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
-    chart.spans(said, np.maximum(share - error, 0), np.minimum(share + error, 1))
-    chart.line(said, share, 1, "observed share", dots=True)
-    return chart.figure()
+    values = (array_of(known[key]) for key in ("probability", "share", "rows"))
+    return _shares(chart, "observed share", *values)
 
 
 def _intervals(known: Sequence[Data]) -> Markup:
-    level, share = (array_of([one[key] for one in known]) for key in ("level", "share"))
-    rows = array_of([one["rows"] for one in known])
     unit = axis([0.4, 1.0], margin=0)
     chart = Chart("Prediction intervals", unit, unit, below="share that an interval should hold",
                   note="The share of true values inside, with two standard errors.")  # fmt: skip
-    chart.diagonal(0.4, 1.0)
+    values = (array_of([one[key] for one in known]) for key in ("level", "share", "rows"))
+    return _shares(chart, "share inside", *values)
+
+
+def _shares(chart: Chart, name: str, wanted: Array, share: Array, rows: Array) -> Markup:
+    """Draw shares of rows, with two standard errors, against those that are wanted."""
+    chart.diagonal(chart.x.low, chart.x.high)
     error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
-    chart.spans(level, np.maximum(share - error, 0), np.minimum(share + error, 1))
-    chart.line(level, share, 1, "share inside", dots=True)
+    chart.spans(wanted, np.maximum(share - error, 0), np.minimum(share + error, 1))
+    chart.line(wanted, share, 1, name, dots=True)
     return chart.figure()
 
 

@@ -15,7 +15,7 @@ from mlpengine.train.task import Classification, MultiLabel, Regression, Split, 
 from . import baselines
 
 SCORED = 10_000
-"""Most rows, evenly spaced, from which errors and pictures are computed."""
+"""Maximum number of rows, evenly spaced, from which errors and pictures are computed."""
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12

@@ -89,7 +89,7 @@ def best_shares(
 
 
 def best_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
-    """Return by which logits are divided so that their log loss is least.
+    """Return by which logits are divided so that their log loss is minimal.
 
     Source: Guo, Pleiss, Sun and Weinberger 2017, section 4.2.
     """

@@ -159,7 +159,7 @@ def first_lines(path: Path, rows: int, digest: str | None) -> bytes:
     if digest is not None and sha256(kept).hexdigest() != digest:
         raise RunError(
             f"{path}: must begin with the {plural(rows, 'line')} that it had at the checkpoint "
-            "(it was edited or damaged); restore it, or remove it to go on without"
+            "(it was edited or damaged); restore it, or remove it to continue without it"
         )
     return kept
 

@@ -489,7 +489,7 @@ class Loop(Uncopyable):
                 step.mlp.rng.seed = state["dropout"]["seed"]
             elif step.mlp.dropout:  # until 0.1 masks came from a generator with a state
                 _log.warning(
-                    "dropout: masks go on from another generator than before (the checkpoint is of "
+                    "dropout: masks come from another generator than before (the checkpoint is of "
                     "mlpengine 0.1)"
                 )
             states = (

@@ -139,10 +139,7 @@ def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) ->
     With two classes the score is the positive class's probability.  A class or label with no row,
     or with every row, has no curve and is left out; nan if none is left.
     """
-    columns = _one_against_rest(target, np.asarray(probabilities, np.float64))
-    areas = [_area(positive, score, weight) for positive, score in columns]
-    known = [area for area in areas if not np.isnan(area)]
-    return float(np.mean(known)) if known else float("nan")
+    return _mean_of_columns(_area, target, probabilities, weight)
 
 
 def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
@@ -163,10 +160,7 @@ def average_precision(target: Array, probabilities: Array, weight: Array | None 
     One class against the rest, plain mean over classes or labels; with two classes the score is the
     positive class's probability.  A class or label with no row is left out; nan if none is left.
     """
-    columns = _one_against_rest(target, np.asarray(probabilities, np.float64))
-    values = [_average_precision(positive, score, weight) for positive, score in columns]
-    known = [value for value in values if not np.isnan(value)]
-    return float(np.mean(known)) if known else float("nan")
+    return _mean_of_columns(_average_precision, target, probabilities, weight)
 
 
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:
@@ -312,6 +306,19 @@ def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Arra
     hits = np.bincount(target[right], rows[right], minlength=size).astype(np.float64)
     predictions = np.bincount(predicted, rows, minlength=size)
     return hits, predictions, np.bincount(target, rows, minlength=size)
+
+
+def _mean_of_columns(
+    measure: Callable[[Array, Array, Array | None], float],
+    target: Array,
+    probabilities: Array,
+    weight: Array | None,
+) -> float:
+    """Return the mean of a measure over the columns of `_one_against_rest`, without its NaNs."""
+    columns = _one_against_rest(target, np.asarray(probabilities, np.float64))
+    values = [measure(positive, score, weight) for positive, score in columns]
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")
 
 
 def _one_against_rest(target: Array, scores: Array) -> list[tuple[Array, Array]]:

@@ -112,7 +112,7 @@ def test_exported_gelu_is_0_at_minus_infinity(dtype, tmp_path):
 
 
 def test_softmax_over_the_rows_has_no_c_of_one_row():
-    with pytest.raises(UsageError, match=r"no C is known for the activation Softmax\(axis=0\)"):
+    with pytest.raises(UsageError, match=r"must have a C form \(got Softmax\(axis=0\)\)"):
         export_c(Mlp([2, 3], output_activation=Softmax(0)))
 
 
@@ -126,7 +126,7 @@ def test_the_name_may_be_one_of_the_file(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["2x", "a b", "é", ""])
 def test_the_name_must_be_one_of_c(name):
-    with pytest.raises(UsageError, match="name of a C function"):
+    with pytest.raises(UsageError, match="must be a C identifier"):
         export_c(Mlp([2, 1]), name=name)
 
 

@@ -17,7 +17,7 @@ def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
     before = sorted(tmp_path.iterdir())
     result = mlpengine("diagnose", config)
     assert result.code == 0, result.err
-    for text in ("loss at initialization", "learned by heart", "gradient in float64", "lr "):
+    for text in ("loss at initialization", "memorized", "gradient in float64", "lr "):
         assert text in result.out
     assert "after 200 trial steps" in result.out
     assert re.search(r"largest .* \(line \d+\)", result.out)

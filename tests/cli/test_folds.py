@@ -171,7 +171,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, mon
         patch.setattr(Loop, "_train_epoch", stopping)
         patch.setattr(train_module.Stopping, "attach", attached)
         done = mlpengine("train", "c.yaml", "--out", "stopped")
-    assert "go on with: mlpengine train --resume stopped" in done.out
+    assert "resume with: mlpengine train --resume stopped" in done.out
     checkpoint = Checkpoints(Path("stopped/checkpoints")).newest()
     cursors = [member["batches"]["cursor"] for member in checkpoint.state["members"]]
     assert 8 in cursors  # of the tenth call, after its first batch; threads stop where they are

@@ -46,7 +46,7 @@ def test_a_checkpoint_of_format_1_goes_on(mlpengine, tmp_path, caplog):
     found = mlpengine("train", "--resume", "run")
     assert found.code == 0
     assert "after 3 whole epochs" in found.err
-    assert "dropout: masks go on from another generator than before" in caplog.text
+    assert "dropout: masks come from another generator than before" in caplog.text
     now, then = (
         np.genfromtxt(folder / "metrics.csv", delimiter=",", skip_header=1)
         for folder in (tmp_path / "run", GOLDEN)

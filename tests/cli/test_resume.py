@@ -129,7 +129,7 @@ def test_what_was_stopped_too_early_cannot_go_on(mlpengine, tmp_path):
     RunDirectory.create(tmp_path / "a").close()
     found = mlpengine("train", "--resume", "a")
     assert found.code == 1
-    assert "there is nothing to go on from: train again" in found.err
+    assert "there is nothing to resume: train again" in found.err
 
 
 def test_without_checkpoints_a_run_begins_again(mlpengine, rows):
@@ -209,7 +209,7 @@ def test_a_full_disk_ends_with_one_line_and_the_run_goes_on(size, mlpengine, row
         assert len(found.err.splitlines()) == 1
         assert mounted("-o", "remount,size=4m", str(disk)).returncode == 0
         found = mlpengine("train", "--resume", disk / "run", "-q")
-        if "there is nothing to go on from" not in found.err:
+        if "there is nothing to resume" not in found.err:
             assert found.code == 0
             assert same("whole", disk / "run")
     finally:

@@ -98,7 +98,7 @@ def test_the_table_names_the_best_trial_and_where_its_weights_are(sweep, mlpengi
     assert f"the best is trial {shown[0][0]}; its weights are kept, not trained again" in ran.out
     assert f"runs/s/trials/{int(shown[0][0]):04d}/model.safetensors" in ran.out
     assert "4 trials of 4: 4 complete" in ran.out
-    assert "go on with" not in ran.out
+    assert "resume with" not in ran.out
     for name in ("history.png", "importance.png"):
         assert f"runs/s/plots/{name}" in ran.out
         assert Path("runs/s/plots", name).read_bytes().startswith(b"\x89PNG")
@@ -134,7 +134,7 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
     ran = mlpengine("sweep", "s.yaml", "-o", "part")
     assert ran.code == 130
     assert "2 trials of 3: 1 complete, 1 running\n" in ran.out
-    assert "go on with: mlpengine sweep --join part" in ran.out
+    assert "resume with: mlpengine sweep --join part" in ran.out
     ran = mlpengine("sweep", "--join", "part", "-q")
     assert (ran.code, "3 trials of 3: 3 complete" in ran.out) == (0, True)
     whole, part = trials("whole"), trials("part")
@@ -343,7 +343,7 @@ def test_a_full_disk_below_the_journal_loses_nothing(sweep, mlpengine, monkeypat
 
 MISUSE = {
     "neither": ((), 2, "sweep: give a CONFIG, or --join SWEEP"),
-    "both": (("s.yaml", "--join", "runs/s"), 2, "--join: a sweep goes on as it began"),
+    "both": (("s.yaml", "--join", "runs/s"), 2, "--join: a sweep keeps its settings"),
     "joins nothing": (("--join", "runs/none"), 2, "runs/none: there is no such sweep"),
     "joins a run": (
         ("--join", "run"),

@@ -85,7 +85,7 @@ def test_rows_that_contradict_each_other_are_found():
     rows = Rows(x, np.arange(20) % 2)
     check = check_few_rows(Mlp([6, 8, 2], seed=0), SoftmaxCrossEntropy(), rows)
     assert not check.good
-    assert "cannot be learned by heart" in check.text
+    assert "cannot be memorized" in check.text
 
 
 class Tilted:

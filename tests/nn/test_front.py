@@ -159,8 +159,8 @@ def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
 @pytest.mark.parametrize(
     ("front", "kept", "error", "message"),
     [
-        (None, [True] * 4, UsageError, "needs a front with a mask"),
-        (Front(scaling=True), [True] * 4, UsageError, "needs a front with a mask"),
+        (None, [True] * 4, UsageError, "needs a front with masked=True"),
+        (Front(scaling=True), [True] * 4, UsageError, "needs a front with masked=True"),
         (Front(masked=True), [False] * 4, UsageError, r"needs a number to read \(got none\)"),
         (Front(masked=True), [True] * 3, ShapeError, r"read_only: kept: shape must be \(4,\)"),
     ],
@@ -174,10 +174,10 @@ def test_a_mask_that_cannot_be_is_refused(front, kept, error, message):
     ("options", "message"),
     [
         ({"embedding": "wavelets"}, "embedding must be one of none, periodic, pbld"),
-        ({"frequencies": 0}, "frequencies is too small"),
-        ({"outputs": 1}, "outputs is too small"),
+        ({"frequencies": 0}, "frequencies must be at least 1"),
+        ({"outputs": 1}, "outputs must be at least 2"),
         ({"sigma": 0.0}, "sigma must be above zero"),
-        ({"embedding": "pbld", "embedded": 9}, r"embeds more features than there are \(9 of 4\)"),
+        ({"embedding": "pbld", "embedded": 9}, r"must not exceed .* \(9 of 4\)"),
     ],
 )
 def test_a_front_out_of_range_is_refused(options, message):

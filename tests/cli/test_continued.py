@@ -1,4 +1,4 @@
-"""Runs that go on: longer than their config says, and from the model of another run."""
+"""Runs that continue: longer than their config says, and from the model of another run."""
 
 import json
 
@@ -77,9 +77,9 @@ def test_early_stopping_waits_anew(mlpengine, config):
 
 WRONG = {
     "fewer epochs": (("--resume", "run", "--epochs", 3), "the run has 3 epochs already (got 3)"),
-    "another seed": (("--resume", "run", "--seed", 1), "a run goes on as it began"),
-    "other settings": (("--resume", "run", "--set", "seed=1"), "a run goes on as it began"),
-    "from and resume": (("--resume", "run", "--from", "run"), "a run goes on as it began"),
+    "another seed": (("--resume", "run", "--seed", 1), "a run keeps its settings"),
+    "other settings": (("--resume", "run", "--set", "seed=1"), "a run keeps its settings"),
+    "from and resume": (("--resume", "run", "--from", "run"), "a run keeps its settings"),
     "nothing": ((), "give a CONFIG, --resume RUN or --from RUN"),
     "from a file alone": (("--from", "run/model.safetensors"), "holds no config.resolved.yaml"),
     "from nowhere": (("--from", "rum"), "there is no such run or model file - did you mean 'run'?"),
