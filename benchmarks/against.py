@@ -21,7 +21,6 @@ from statistics import median
 from types import ModuleType
 
 import numpy as np
-from machine import restart_clean
 from threadpoolctl import threadpool_limits
 
 LIMIT = 1.03
@@ -38,6 +37,7 @@ def _ops(script: ModuleType) -> Rows:
     def make(case, elements: int, way: str) -> Run:
         operands = case.operands(script.rows_for(case, elements), "float32")
         bound = script.Bound(case.op, operands).random_dy()
+        script.replayed(bound.forward_calls)()  # backward may read what it saves
         return script.replayed(getattr(bound, f"{way}_calls"))
 
     for elements in script.SIZES:
@@ -105,13 +105,13 @@ def serve(name: str) -> None:
 
 
 class Worker:
-    """A process that times the rows of a tree."""
+    """A process that times the rows of a tree, whose scripts may lack modules of this folder."""
 
     def __init__(self, tree: Path, name: str) -> None:
-        folders = [tree, tree / "benchmarks", tree / "tests" / "ops"]
+        folders = [tree, tree / "benchmarks", tree / "tests" / "ops", Path(__file__).parent]
         path = os.pathsep.join(map(str, folders))
         self.process = subprocess.Popen(
-            [sys.executable, __file__, name],
+            [sys.executable, "-c", f"import against; against.serve({name!r})"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -137,6 +137,8 @@ def compare(name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: floa
 
     `seconds` is the length of a window.
     """
+    if hasattr(os, "sched_setaffinity"):  # one core for both: its neighbor slows both alike
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     workers = [Worker(path.resolve(), name) for path in (tree, Path(__file__).parents[1])]
     old, new = workers
     slow, count = [], 0
@@ -161,8 +163,3 @@ def compare(name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: floa
     for worker in workers:
         worker.process.stdin.close()
         worker.process.wait()
-
-
-if __name__ == "__main__":
-    restart_clean()
-    serve(sys.argv[1])

@@ -100,19 +100,15 @@ def engine_looped(work: Workload) -> Steps:
 
 
 def engine_epoch(work: Workload) -> Steps:
-    """An epoch of the training loop: shuffle, gather, step, history."""
+    """An epoch of the training loop: shuffle, gather, step, history, without the ends of a run."""
     step = make_step(work, "compiled")
     x, y = (np.concatenate([a] * (LOOPED // 4)) for a in work.data())
     outputs = work.sizes[-1]
     scale = [f"y{i}" for i in range(outputs)], [0.0] * outputs, [1.0] * outputs
     task = Regression(NumberTarget(*scale)) if work.loss == "mse" else Classification(outputs)
     loop = Loop(step, task, Split(x, y, y), epochs=0)
-
-    def epoch() -> None:
-        loop.epochs += 1
-        loop.run()
-
-    return epoch, LOOPED
+    loop.begin()
+    return loop.run_epoch, LOOPED
 
 
 def five_lines(work: Workload) -> Steps:

@@ -1,6 +1,7 @@
 """The project's own files agree with each other: packages, README commands, public names."""
 
 import doctest
+import os
 import re
 import subprocess
 import sys
@@ -116,3 +117,28 @@ def test_the_package_imports_what_is_used_when_it_is_used():
     assert mlpengine.optim.Sgd is mlpengine.Sgd
     with pytest.raises(AttributeError, match="'mlpengine' has no attribute 'nothing'"):
         _ = mlpengine.nothing
+
+
+OLD_SCRIPT = """
+from pathlib import Path
+import numpy
+WORKLOADS = (type("Workload", (), {"name": "tiny"}),)
+def by_hand(work): return lambda: numpy.zeros(9)
+def engine(work, backend): return lambda: Path("ran").touch()
+"""
+
+
+def test_another_version_is_timed_by_its_own_script(tmp_path):
+    """It may lack the modules that today's scripts share."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "step.py").write_text(OLD_SCRIPT, encoding="utf-8")
+    code = (
+        "from pathlib import Path; import against; w = against.Worker(Path(), 'step'); "
+        "print(w.rows, w.seconds('tiny, numpy', 2) > 0); w.process.communicate()"
+    )
+    path = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=path, capture_output=True, text=True
+    )
+    assert done.stdout == "['tiny, by hand', 'tiny, numpy', 'tiny, auto'] True\n", done.stderr
+    assert (tmp_path / "ran").exists()

@@ -48,8 +48,8 @@ class Linear(GradOp, name="linear"):
         y = _rows(out)
         yield call(np.dot, _rows(x), w.T, y)
         yield from self._scaled(y)
-        if b is not None:
-            yield call(np.add, y, b, y)
+        if b is not None:  # of one column as a number: 0.4 us for 32 rows, a vector 0.7 us
+            yield call(np.add, y, b.reshape(()) if b.size == 1 else b, y)
 
     def backward(self, dy: Array, x: Array, w: Array, *, out: Slots) -> Calls:
         (dx, dw, db), dy = out, _rows(dy)

@@ -15,7 +15,7 @@ from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 SHORT = 8
-"""Length up to which a row's maximum is computed column by column, in many rows."""
+"""Number of columns up to which a maximum in many rows is computed column by column."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class LogSumExp(Reduction, name="logsumexp"):
     def forward(self, x: Array, *, out: Array, terms: Array, total: Array, logs: Array) -> Calls:
         y, total, logs = (self.kept(v, x) for v in (out, total, logs))
         largest, values = float(np.finfo(x.dtype).max), y.reshape(-1)
-        maximum = [*_largest(x, self.axes(x), y)]
+        maximum = [*_largest(x, self.axes(x), y, terms)]
         logarithm: tuple[Call, ...] = (
             call(np.subtract, x, y, terms),
             call(np.exp, terms, terms),
@@ -209,23 +209,29 @@ class LogSumExp(Reduction, name="logsumexp"):
             yield call(np.multiply, terms, self.kept(share, terms), dx)
 
 
-def _largest(x: Array, axes: tuple[int, ...], out: Array) -> Calls:
+def _largest(x: Array, axes: tuple[int, ...], out: Array, workspace: Array) -> Calls:
     """Yield the maximum of `x` over `axes`, which have length 1 in `out`.
 
-    NumPy takes 20 us for 256 rows of 4 numbers, entry by entry; three calls on columns take 3.5 us.
+    `workspace` is contiguous and as large as `x`.  NumPy reduces a matrix of few columns entry by
+    entry: the maxima of 256 rows of 4 numbers take it 20 us, and by calls on whole columns 3.5 us;
+    those of the 4 columns 10 us, and of the rows of a transposed copy 4 us.
     """
-    rows, columns = out.size, x.size // max(out.size, 1)
+    lines, length = out.size, x.size // max(out.size, 1)
+    leading, top = axes == tuple(range(len(axes))), out.reshape(-1)
     trailing = axes == tuple(range(x.ndim - len(axes), x.ndim))
-    if columns == 1:
+    if length == 1:
         yield call(np.copyto, out, x)
-    elif trailing and 1 < columns <= SHORT and rows >= SHORT * columns:
-        first, *others = x.reshape(rows, columns).T
-        top = out.reshape(-1)
+    elif trailing and 1 < length <= SHORT and lines >= SHORT * length:
+        first, *others = x.reshape(lines, length).T
         yield call(np.maximum, first, others[0], out=top)
         for column in others[1:]:
             yield call(np.maximum, top, column, out=top)
-    elif trailing and columns:
-        yield call(np.maximum.reduce, x.reshape(rows, columns), 1, None, out.reshape(-1))
+    elif leading and 1 < lines <= SHORT and length >= SHORT * lines:
+        columnwise = workspace.reshape(lines, length)
+        yield call(np.copyto, columnwise, x.reshape(length, lines).T)
+        yield call(np.maximum.reduce, columnwise, 1, None, top)
+    elif trailing and length:
+        yield call(np.maximum.reduce, x.reshape(lines, length), 1, None, top)
     else:
         yield call(np.maximum.reduce, x, axes, None, out, True)
 

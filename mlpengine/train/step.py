@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
-from mlpengine.buffers import quiet_runner, replay
+from mlpengine.buffers import quiet_runner
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError, UsageError
 from mlpengine.nn.mlp import Mlp
@@ -131,6 +131,7 @@ class TrainingStep:
         self.mlp.rng.scheduled = self.dropout_schedule is not None
         self._buffers = self._make_buffers() if buffers is None else buffers
         self._quietly = quiet_runner()
+        self._draws = bool(self.mlp.dropout) or self.dropout_schedule is not None
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.runs)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
@@ -187,23 +188,26 @@ class TrainingStep:
     def _run(self, bound: BoundStep) -> float:
         if self.ranks is not None and not self._agreed:
             self._compare_ranks(self.ranks)
-        self._begin(self.optimizer.steps)
-        replay(bound.calls)
+        optimizer = self.optimizer
+        if self._draws:
+            self._begin(optimizer.steps)
+        for call in bound.calls:
+            call()
         self.loss_value = value = bound.value
         if bound.update is not None:
             bound.update.call.loss = value
             return self._make_fused(bound, bound.update)
         norm, self.clipped_norm = self._clip()
         self.grad_norm = norm
-        optimizer = self.optimizer
         update = optimizer.scheduled_lr(optimizer.steps) * self.clipped_norm
         if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
             self._raise_nonfinite(bound)
-        replay(self._update)
+        for call in self._update:
+            call()
         return value
 
     def _begin(self, steps: int) -> None:
-        """Let dropout draw what it draws after that many steps."""
+        """Let dropout draw what it draws after that many steps; called where units are dropped."""
         self.mlp.rng.step = steps
         if self.dropout_schedule is not None:
             self.mlp.rng.scale_rates(self._dropout_share(steps))
@@ -310,7 +314,8 @@ class TrainingStep:
             decays[:] = [optimizer.scheduled_decay(optimizer.steps + i) for i in range(count)]
         done = self.clipped_steps = 0
         for part in self._runs_of_one_dropout(count):
-            self._begin(optimizer.steps)
+            if self._draws:
+                self._begin(optimizer.steps)
             rows = slice(part.start * self.batch_size, part.stop * self.batch_size)
             vectors = rates[part], decays[part], losses[part], norms[part]
             made = fused.run(order[rows], data, *vectors, steps=optimizer.steps, max_norm=max_norm)
@@ -328,7 +333,8 @@ class TrainingStep:
     def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer = self.optimizer
         lr = optimizer.scheduled_lr(optimizer.steps)
-        self._begin(optimizer.steps)
+        if self._draws:
+            self._begin(optimizer.steps)
         decay = optimizer.scheduled_decay(optimizer.steps)
         loss, norm, status = fused.make_step(lr, decay, optimizer.steps)
         self.record_result(loss, norm, norm if status else fused.call.clipped)

@@ -16,6 +16,9 @@ from mlpengine.spec import Spec
 
 INF, NAN = np.inf, np.nan
 
+TALL = np.array([[1.0, INF, -INF, 0.5], [-2.0, 3.0, -INF, 0.0]] * 20)
+"""A matrix of few columns, whose maxima are computed on whole columns."""
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -75,6 +78,8 @@ EDGES = [
     Edge(ops.LogSumExp(), [[-INF, -INF]], -INF),
     Edge(ops.LogSumExp(), [[INF, 1.0]], INF),
     Edge(ops.LogSumExp(0), [[[-INF, 1.0, INF], [-INF, -INF, NAN]]], [-INF, 1, NAN]),
+    Edge(ops.LogSumExp(0), [TALL], special.logsumexp(TALL, 0)),
+    Edge(ops.LogSumExp(1), [TALL], special.logsumexp(TALL, 1)),
     Edge(ops.MeanAbsoluteError(), [[1.0, 2.0], [1.0, 4.0]], 1, [[0, -1], [0, 1]]),
     Edge(ops.Huber(1.0), [[1.0, 9.0], [0.0, 0.0]], 4.5, [[1, 1], [-1, -1]]),
     Edge(
@@ -190,10 +195,10 @@ WRONG_OPERANDS = [
     (ops.Softmax(), [f8()], ShapeError, "softmax"),
     (ops.Softmax(), [f8(2, 0)], ShapeError, "needs entries along axis -1"),
     (ops.Sum(-3), [f8(2, 3)], ShapeError, "axis -3"),
-    (ops.Sum((0, -2)), [f8(2, 3)], ShapeError, "twice"),
+    (ops.Sum((0, -2)), [f8(2, 3)], ShapeError, "axes must differ"),
     (ops.Mean(), [i8(2)], DtypeError, "mean"),
-    (ops.Max(0), [f8(0, 3)], ShapeError, "max: needs an entry"),
-    (ops.LogSumExp(1), [f8(2, 0)], ShapeError, "logsumexp: needs an entry"),
+    (ops.Max(0), [f8(0, 3)], ShapeError, "max: x needs an entry"),
+    (ops.LogSumExp(1), [f8(2, 0)], ShapeError, "logsumexp: x needs an entry"),
     (ops.MeanSquaredError(), [f8(2, 1), f8(2)], ShapeError, "mse: target must have the shape"),
     (ops.MeanSquaredError(), [f8(2), f8(2), f8(1)], ShapeError, "one entry per row"),
     (ops.MeanSquaredError(), [f8(), f8(), f8()], ShapeError, "one entry per row"),
