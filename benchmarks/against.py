@@ -28,6 +28,9 @@ LIMIT = 1.03
 
 WINDOWS = 31
 
+WINDOWS_IN_PLACE = 8
+"""Windows after which a row is made anew: where its arrays lie may change its time by a fifth."""
+
 Run = Callable[[], object]
 Rows = Iterator[tuple[str, Callable[[], Run]]]
 """Names of rows, each with the function that makes it."""
@@ -94,14 +97,14 @@ def serve(name: str) -> None:
     with threadpool_limits(1):
         for line in sys.stdin:
             count, row = line.rstrip("\n").split(" ", 1)
-            if row != made:
+            if row != made or count == "0":
                 made, run = row, makers[row]()
                 for _ in range(3):
                     run()
             start = time.process_time()
             for _ in range(int(count)):
                 run()
-            print((time.process_time() - start) / int(count), flush=True)
+            print((time.process_time() - start) / max(1, int(count)), flush=True)
 
 
 class Worker:
@@ -120,7 +123,10 @@ class Worker:
         self.rows = json.loads(self.process.stdout.readline())
 
     def seconds(self, row: str, count: int) -> float:
-        """Return the seconds of processor time of a run, in a window of `count` runs."""
+        """Return the seconds of processor time of a run, in a window of `count` runs.
+
+        With `count` 0 the row is made anew, in other memory.
+        """
         self.process.stdin.write(f"{count} {row}\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline())
@@ -149,6 +155,8 @@ def compare(name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: floa
         times = {worker: [] for worker in workers}
         for window in range(WINDOWS):
             for worker in workers if window % 2 else workers[::-1]:
+                if window % WINDOWS_IN_PLACE == 0:
+                    worker.seconds(row, 0)
                 times[worker].append(worker.seconds(row, runs))
         medians = median(times[new]) / median(times[old])
         minima = min(times[new]) / min(times[old])

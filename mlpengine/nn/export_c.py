@@ -99,8 +99,8 @@ def export_c(
     several = not isinstance(networks, Mlp)
     each = [networks] if isinstance(networks, Mlp) else list(networks)
     mlp, real = each[0], real or real_of(each[0])
-    for network in each:
-        check_finite(network.params.views, "export", UsageError)
+    for member in each:
+        check_finite(member.params.views, "export", UsageError)
     numbers = np.concatenate([network.params.flat for network in each])
     n, one = mlp.sizes[-1], functions.names.add("network_of") if several else name
     table = f"{name}_parameters"

@@ -17,6 +17,7 @@ import numpy as np
 from mlpengine.errors import IndexRangeError, ShapeError
 from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, normal_axis
 from mlpengine.ops._op import GradOp
+from mlpengine.ops.shape import Part
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 FEW = 2048
@@ -146,7 +147,7 @@ class Embedding(GradOp, name="embedding"):
             yield from _scattered_rows(dy, index, counting, places, dweight, 0)
 
 
-class _Part(GradOp):
+class _Section(Part):
     """One of several parts that are concatenated along an axis."""
 
     axis: int
@@ -160,22 +161,13 @@ class _Part(GradOp):
         """Return where the part starts and stops in a record of `length`; check that it fits."""
         raise NotImplementedError
 
-    def _view(self, x: Array) -> Array:
+    def part(self, x: Array) -> Array:
         axis = self.axis % x.ndim
         return x[(*(slice(None),) * axis, slice(*self._bounds(x.shape[axis])))]
 
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.copyto, out, self._view(x))
-
-    def backward(self, dy: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(dx.fill, 0)
-            yield call(np.copyto, self._view(dx), dy)
-
 
 @dataclass(frozen=True)
-class StructField(_Part, name="struct_field"):
+class StructField(_Section, name="struct_field"):
     """One field of a record that is stored as the concatenation of its fields.
 
     `fields` is the number of fields, all of one size, or the sizes of all fields in order.
@@ -194,7 +186,7 @@ class StructField(_Part, name="struct_field"):
 
 
 @dataclass(frozen=True)
-class MapLookup(_Part, name="map_lookup"):
+class MapLookup(_Section, name="map_lookup"):
     """One entry of an ordered mapping that is stored as the concatenation of its values.
 
     `keys` are all keys in the order of insertion, or their number; `key` is then a number too.

@@ -130,8 +130,28 @@ class Chunk(GradOp, name="chunk"):
                 yield call(np.copyto, part, dpart)
 
 
+class Part(GradOp):
+    """Base of the ops whose value is a copy of a part of x.
+
+    Backward: dx = dy in that part, 0 elsewhere.
+    """
+
+    def part(self, x: Array) -> Array:
+        """Return the part of `x`, as a view."""
+        raise NotImplementedError
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield call(np.copyto, out, self.part(x))
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield call(dx.fill, 0)
+            yield call(np.copyto, self.part(dx), dy)
+
+
 @dataclass(frozen=True)
-class Slice(GradOp, name="slice"):
+class Slice(Part, name="slice"):
     """Basic slicing, y = x[key]; integers, slices, an ellipsis and new axes (None).
 
     Shapes: x (...), y as NumPy gives it.
@@ -150,26 +170,17 @@ class Slice(GradOp, name="slice"):
                     f"index_select for arrays (got {entry!r})"
                 )
         try:
-            return Spec.of(self._view(np.broadcast_to(np.empty((), x.dtype), x.shape)))
+            return Spec.of(self.part(np.broadcast_to(np.empty((), x.dtype), x.shape)))
         except (IndexError, ValueError) as error:
             raise IndexRangeError(f"slice: {error} (key {self.key!r}, x {x})") from None
 
     def _entries(self) -> tuple[Any, ...]:
         return self.key if isinstance(self.key, tuple) else (self.key,)
 
-    def _view(self, x: Array) -> Array:
+    def part(self, x: Array) -> Array:
         """Return x[key], as a 0-d array if the key leaves no axis."""
         key = self._entries()
         return x[key if any(entry is ... for entry in key) else (*key, ...)]
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.copyto, out, self._view(x))
-
-    def backward(self, dy: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(dx.fill, 0)
-            yield call(np.copyto, self._view(dx), dy)
 
 
 def _moved(source: Array, target: Array) -> Calls:
