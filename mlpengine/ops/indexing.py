@@ -17,7 +17,7 @@ import numpy as np
 from mlpengine.errors import IndexRangeError, ShapeError
 from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, normal_axis
 from mlpengine.ops._op import GradOp
-from mlpengine.ops.shape import Part
+from mlpengine.ops._part import Part
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 FEW = 2048

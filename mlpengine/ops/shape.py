@@ -13,6 +13,7 @@ from mlpengine.buffers import address_of
 from mlpengine.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.ops._check import listing, normal_axis
 from mlpengine.ops._op import GradOp
+from mlpengine.ops._part import Part
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 Key = int | slice | EllipsisType | None
@@ -128,26 +129,6 @@ class Chunk(GradOp, name="chunk"):
         if dx is not None:
             for part, dpart in zip(np.split(dx, self.parts, self.axis), _tuple(dy), strict=True):
                 yield call(np.copyto, part, dpart)
-
-
-class Part(GradOp):
-    """Base of the ops whose value is a copy of a part of x.
-
-    Backward: dx = dy in that part, 0 elsewhere.
-    """
-
-    def part(self, x: Array) -> Array:
-        """Return the part of `x`, as a view."""
-        raise NotImplementedError
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield call(np.copyto, out, self.part(x))
-
-    def backward(self, dy: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield call(dx.fill, 0)
-            yield call(np.copyto, self.part(dx), dy)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,26 @@
+"""Base of the ops that copy a part of their operand."""
+
+import numpy as np
+
+from mlpengine.ops._op import GradOp
+from mlpengine.spec import Array, Calls, Slots, call
+
+
+class Part(GradOp):
+    """Base of the ops whose value is a copy of a part of x.
+
+    Backward: dx = dy in that part, 0 elsewhere.
+    """
+
+    def part(self, x: Array) -> Array:
+        """Return the part of `x`, as a view."""
+        raise NotImplementedError
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield call(np.copyto, out, self.part(x))
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield call(dx.fill, 0)
+            yield call(np.copyto, self.part(dx), dy)
