@@ -35,7 +35,7 @@ from mlpengine.train.checkpoint import (
     Checkpointer,
     Checkpoints,
 )
-from mlpengine.train.diagnose import DIAGNOSTICS_FILE, LoopDiagnostics
+from mlpengine.train.diagnose import DIAGNOSTICS_FILE
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Callback, Loop, Result
@@ -170,7 +170,7 @@ class Session:
             "executor": experiment.step.executor,
         }
         self.draws = uses_extra(experiment.file.config.report.run_plots, "matplotlib")
-        self.diagnostics = self._diagnostics()
+        self.diagnostics = experiment.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
         self.loop = experiment.loop(
@@ -272,14 +272,6 @@ class Session:
         rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
         return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}
-
-    def _diagnostics(self) -> LoopDiagnostics | None:
-        settings = self.experiment.file.config.diagnostics
-        path = self.directory.path / DIAGNOSTICS_FILE
-        if settings is None:
-            return None
-        every = None if settings.every == "auto" else settings.every
-        return LoopDiagnostics(path, every=every, silence=settings.silence)
 
     def _tensorboard(self) -> list[Callback]:
         setting = self.experiment.file.config.report.tensorboard

@@ -53,8 +53,16 @@ FURTHER = {
         spoil=corpus.shuffled,
         settings=corpus.net(4),
     ),
+    "spikes": corpus.broken(
+        corpus.TUNING,
+        "spikes",
+        "waves",
+        "full batch, sgd at the edge of stability",
+        corpus.epochs(200, 840),
+        settings=corpus.sgd(0.1, 0.9),
+    ),
 }
-"""Set-ups of kinds that the corpus does not have; `spikes` has no picture."""
+"""Set-ups of kinds that the corpus does not have."""
 
 
 def setups() -> dict[str, corpus.SetUp]:

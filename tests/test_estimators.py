@@ -489,3 +489,21 @@ def test_a_fit_has_verdicts_with_fixes(folds):
     (verdict,) = slow.fit(x, y).verdicts_
     assert (verdict.name, list(verdict.fix)) == ("lr_low", ["optimizer.lr"])
     assert MlpClassifier(16, lr=5e-3, epochs=40, random_state=0).fit(x, y).verdicts_ == []
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_a_fit_names_a_feature_that_tells_the_target(kind, folds):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 3))
+    y = 5 + 2 * x[:, 0] + rng.standard_normal(300)
+    leaking = np.column_stack([x, y + 0.05 * rng.standard_normal(300)])
+    target = y > 5 if kind == "classes" else y
+    estimator = MlpClassifier if kind == "classes" else MlpRegressor
+    options = {"epochs": 30, "lr": 1e-2, "folds": folds, "random_state": 0}
+    (verdict,) = estimator(8, **options).fit(leaking, target).verdicts_
+    assert (verdict.name, verdict.fix) == ("leak", {"data.drop": ["x3"]})
+    assert "column 'x3': alone it" in str(verdict)
+    assert "leave it out of X" in verdict.advice
+    assert len(str(verdict)) < 160
+    assert estimator(8, **options).fit(x, target).verdicts_ == []

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -40,6 +41,7 @@ from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals, best_shares, best_temperature
+from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.executors import choose_backend
@@ -127,6 +129,14 @@ class Experiment:
         return EnsembleLoop(
             loops, threads=self.threads, kinds=kinds, callbacks=callbacks, ranks=self.ranks
         )
+
+    def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
+        """Return what measures a run, and writes its samples to `path`; None if switched off."""
+        settings = self.file.config.diagnostics
+        if settings is None:
+            return None
+        every = None if settings.every == "auto" else settings.every
+        return LoopDiagnostics(path, every=every, silence=settings.silence)
 
     def _loop_of(self, member: Member, callbacks: Sequence[Callback]) -> Loop:
         config = self.file.config

@@ -10,7 +10,8 @@ from mlpengine.data import Leak
 from mlpengine.data.checks import CORRECT
 from mlpengine.data.leaks import ANSWER, find_leak, find_leaks
 from mlpengine.data.outliers import FAR, find_outliers
-from mlpengine.diagnostics.verdict import Verdict, brief, percent
+from mlpengine.diagnostics.leaks import described, leak_verdict
+from mlpengine.diagnostics.verdict import Verdict, brief
 
 SAMPLE_ROWS = 10_000
 """Number of evenly spaced training rows that are examined, to limit the time at a run's end."""
@@ -55,19 +56,10 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
 
 def _used(leak: Leak, drop: list[str]) -> Verdict:
     """Return the verdict on a feature; `drop` are the columns to drop with it."""
-    advice = "list it under data.drop"
-    if not leak.is_target:
-        advice += ", unless it is known when you predict"
-    finding = _described(leak, "")
-    return Verdict("leak", None, finding, leak.share, ANSWER, advice, {"data.drop": drop})
+    return leak_verdict(leak, "list it under data.drop", drop)
 
 
 def _dropped(leak: Leak) -> Verdict:
     advice, no_fix = "take it out of data.drop if it is known when you predict", "it is left out"
-    finding = _described(leak, " (left out)")
+    finding = described(leak, " (left out)")
     return Verdict("leak", None, finding, leak.share, ANSWER, advice, no_fix=no_fix)
-
-
-def _described(leak: Leak, note: str) -> str:
-    reason = f"{brief(leak.reason, 52)} (guide {percent(ANSWER)})"
-    return f"column {brief(leak.column, 20)!r}{note}: {reason}"

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from mlpengine.config.build import build
-from mlpengine.config.columns import column_verdicts
+from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.measure import measure
 from mlpengine.config.reader import Document
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.data import Table
 from mlpengine.data.frames import as_table, categorical_columns
+from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import UsageError
 from mlpengine.train.loop import Callback, Result
 from mlpengine.train.model import Model, load
@@ -38,6 +39,7 @@ class FitResult(Result):
             the mean (``one network``) and deviation over seeds.
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
+        verdicts: what is wrong with the data and the fit, but for those that a config silences.
     """
 
     metrics: dict[str, dict[str, float]]
@@ -61,6 +63,7 @@ class FitResult(Result):
         return html_table(["", *names], rows)
 
     spreads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    verdicts: Verdicts = field(default_factory=Verdicts)
 
 
 def fit(
@@ -105,7 +108,8 @@ def fit(
     fitted = model.preprocessor if model else None
     source = read_source(file, table=tables.pop("train", None), fitted=fitted)
     experiment = build(file, tables=read_tables(file, source, fitted, tables), start=model)
-    loop = experiment.loop(callbacks)
+    diagnostics = experiment.diagnostics()
+    loop = experiment.loop(callbacks, of_first=[diagnostics] if diagnostics else [])
     with pinned(experiment.blas_threads):
         result = loop.run()
         if file.config.training.refit and result.best_epoch:
@@ -113,10 +117,15 @@ def fit(
             return fit(table, target, test=test, start=start, callbacks=callbacks, **again)
         experiment = experiment.calibrated()
         measured = measure(experiment, loop)
-    verdicts = column_verdicts(experiment.file, experiment.tables)
-    remarks = [*experiment.tables.remarks, *map(str, verdicts)]
+        of_run = diagnostics.verdicts() if diagnostics else []
+    of_columns = column_verdicts(file, experiment.tables)
+    reported = [*cell_verdicts(file, experiment.tables), *of_columns, *of_run]
     return experiment.model, FitResult(
-        **vars(result), metrics=measured.metrics, spreads=measured.spreads, remarks=remarks
+        **vars(result),
+        metrics=measured.metrics,
+        spreads=measured.spreads,
+        remarks=[*experiment.tables.remarks, *map(str, of_columns)],
+        verdicts=without(reported, file.silenced),
     )
 
 

@@ -66,7 +66,8 @@ def find_leaks(
     """Return the leaks of these columns of a table into the target.
 
     `target` holds class numbers or, for regression, values. Of an exact sum of several columns, the
-    column that explains most is reported.
+    column that explains most is reported.  A column that is the only one is not expected to leave
+    anything unexplained: it is reported only if it is the target.
     """
     suspects = _suspects(table, names, target, task)
     each = (find_leak(name, table[name], target, task) for name in tracked(suspects, progress))
@@ -82,7 +83,7 @@ def find_leaks(
             reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
             leaks = [leak for leak in leaks if leak.column != chosen]
             leaks.append(Leak(chosen, shares[chosen], reason, is_target=True))
-    return leaks
+    return [leak for leak in leaks if leak.is_target or len(names) > 1]
 
 
 def _suspects(table: Table, names: Sequence[str], target: Array, task: Task) -> list[str]:

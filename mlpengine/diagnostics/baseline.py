@@ -1,5 +1,7 @@
 """Properties of losses, features and targets that are known before training."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlpengine.nn import Mlp
@@ -27,6 +29,56 @@ def feature_sizes(x: Array) -> Array:
     """
     sizes: Array = np.quantile(np.abs(x), 0.9, axis=0)
     return sizes
+
+
+class Extreme(NamedTuple):
+    """A value whose magnitude is `times` the fifth largest of its column, -1 for a target."""
+
+    row: int
+    column: int
+    times: float
+
+
+NO_EXTREME = Extreme(-1, -1, 0.0)
+FIFTH = 5
+"""Place of the magnitude that a value is compared with, so that four wrong rows do not hide."""
+
+
+def extreme_feature(x: Array, sizes: Array) -> Extreme:
+    """Return the most extreme value of features (rows, in_dim) of about unit size.
+
+    `sizes` (in_dim,) are those of `feature_sizes`; a column of smaller values counts as of size 1.
+    """
+    known = NO_EXTREME
+    if len(x) < 2 * FIFTH:
+        return known
+    peaks = np.maximum(x.max(axis=0), -x.min(axis=0))
+    usual = np.maximum(sizes, 1.0)
+    for column in np.flatnonzero(peaks > 2 * FIFTH * usual).tolist():
+        known = max(known, _extreme(np.abs(x[:, column]), usual[column], column), key=_times)
+    return known
+
+
+def extreme_target(y: Array) -> Extreme:
+    """Return the most extreme target (rows, outputs), by its distance from the median."""
+    known = NO_EXTREME
+    if len(y) < 2 * FIFTH:
+        return known
+    distances = np.abs(y - np.median(y, axis=0))
+    usual = feature_sizes(distances)
+    for distance, size in zip(distances.T, usual, strict=True):
+        known = max(known, _extreme(distance, size, -1), key=_times)
+    return known
+
+
+def _extreme(magnitudes: Array, size: float, column: int) -> Extreme:
+    row = int(np.argmax(magnitudes))
+    usual = max(size, float(np.partition(magnitudes, -FIFTH)[-FIFTH]))
+    return Extreme(row, column, float(magnitudes[row]) / usual) if usual > 0 else NO_EXTREME
+
+
+def _times(extreme: Extreme) -> float:
+    return extreme.times
 
 
 def weight_scale(mlp: Mlp) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.buffers import Uncopyable, replay
+from mlpengine.diagnostics.baseline import NO_EXTREME, Extreme
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.probes import RECTIFIERS, BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
@@ -49,6 +50,7 @@ class Diagnostics(Uncopyable):
         optimizer: the optimizer; the verdicts check its settings.
         target_range: smallest and largest target of a regression.
         weight_scale: root mean square of the initial weights, see `weight_scale`.
+        extreme: the most extreme value of features or targets.
 
     Attributes:
         first_loss: loss of step 1.
@@ -89,6 +91,7 @@ class Diagnostics(Uncopyable):
         optimizer: Optimizer | None = None,
         target_range: tuple[float, float] = (nan, nan),
         weight_scale: float | None = None,
+        extreme: Extreme = NO_EXTREME,
     ) -> None:
         self.mlp = mlp
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
@@ -98,6 +101,7 @@ class Diagnostics(Uncopyable):
         self.failure, self.skipped, self.name_row = "", 0, name_row
         self.loss, self.optimizer = loss, optimizer
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
+        self.extreme = extreme
         self.yardsticks = Yardsticks()
         self.weight_scale = _known(weight_scale)
         self.class_counts: Array = np.zeros(0)

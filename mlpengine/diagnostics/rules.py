@@ -21,7 +21,9 @@ from mlpengine.diagnostics.readings import (
     median,
     reference_loss,
     rounded,
+    start_ratio,
     stuck,
+    suited_lr_fix,
     training_share,
     worst,
     zero_logits,
@@ -34,7 +36,7 @@ GUIDE_RATIO = 1e-3
 """The update ratio of a network that learns well, to an order of magnitude."""
 
 FAST_RATIO = 0.3  # healthy: up to 0.07
-VERY_FAST_RATIO = 1.0
+VERY_FAST_RATIO = 0.5
 """An update ratio above this is reported even if the training loss falls."""
 SLOW_RATIO = 1e-4  # healthy: from 2.8e-3 in the best sample of the best layer
 STEEP = 2.0  # healthy: down to -0.8
@@ -50,6 +52,8 @@ START = 10.0  # healthy: up to 2.7
 CLIPPED, COEFFICIENT = 0.9, 0.05  # healthy: 0.1 of the steps
 OUTLIER_TIMES, OUTLIER_SHARE = 30.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
 OUTLIER_NORM = 5.0  # ... and so below the norm of the first step
+EXTREME = 50.0  # healthy: up to 10
+"""Magnitude of a value, in units of the fifth largest of its column."""
 SPIKES = 0.02  # healthy: up to 0.004
 WELL_LEARNED = 0.5
 """Share of the loss of a constant prediction below which dead units do no harm."""
@@ -165,14 +169,19 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
         return None
     number, largest = worst(ratios.max(axis=0))
     lasting = median(ratios[:, number]) > FAST_RATIO / 3
-    harmful = largest > VERY_FAST_RATIO or lasting or stuck(diagnostics) or dead(diagnostics)
-    if not (largest > FAST_RATIO and harmful):
+    harmed = stuck(diagnostics) or dead(diagnostics)
+    high = largest > FAST_RATIO and (largest > VERY_FAST_RATIO or lasting or harmed)
+    gain = 1.0 / (1.0 - getattr(diagnostics.optimizer, "momentum", 0.0))
+    driven = not high and gain * start_ratio(diagnostics) > FAST_RATIO and harmed
+    if not (high or driven):
         return None
+    times = f", {power(gain)} times over by momentum" if driven else ""
     finding = (
-        f"a step changed the weights by {power(largest)} times their norm (guide {GUIDE_RATIO})"
+        f"a step changed the weights by {power(largest)} times their norm{times} (guide "
+        f"{GUIDE_RATIO})"
     )
-    advice = f"divide lr by {power(largest / GUIDE_RATIO / 10)}, to begin with"
-    fix = lr_fix(diagnostics, 10 * GUIDE_RATIO / largest)
+    advice = f"divide lr by {power(start_ratio(diagnostics) / AIM)}, to begin with"
+    fix = suited_lr_fix(diagnostics)
     return Verdict("lr_high", number, finding, largest, FAST_RATIO, advice, fix, unknown(fix))
 
 
@@ -203,8 +212,8 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
         f"no step changed the weights by more than {power(largest)} times their norm "
         f"(guide {GUIDE_RATIO})"
     )
-    advice = f"multiply lr by {power(AIM / largest)}, to begin with"
-    fix = lr_fix(diagnostics, AIM / largest)
+    advice = f"multiply lr by {power(AIM / start_ratio(diagnostics))}, to begin with"
+    fix = suited_lr_fix(diagnostics)
     return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice, fix, unknown(fix))
 
 
@@ -260,7 +269,9 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
     """Gradients that shrink or grow from the last layer to the first."""
-    slope = median(diagnostics.series.of("depth_slope"))
+    slopes = diagnostics.series.of("depth_slope")
+    middles = median(slopes), median(slopes[:3])
+    slope = max(middles, key=lambda middle: abs(np.nan_to_num(middle)))
     if not abs(slope) > STEEP:
         return None
     times = power(10.0 ** abs(slope))
@@ -306,7 +317,7 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         if spike.times > OUTLIER_TIMES and spike.share > OUTLIER_SHARE and spike.norm > limit
     ]
     if not spikes:
-        return None
+        return extreme(diagnostics)
     largest = max(spikes, key=lambda spike: spike.times)
     finding = (
         f"step {largest.step} had {power(largest.times)} times the usual gradient norm (guide "
@@ -315,6 +326,22 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
     advice = "look at that row for a wrong value, or clip the gradients"
     fix = {"training.clip_norm": rounded(largest.norm / largest.times)}
     return Verdict("outlier", None, finding, largest.times, OUTLIER_TIMES, advice, fix)
+
+
+def extreme(diagnostics: Diagnostics) -> Verdict | None:
+    """One value of a feature or target that is far from all others of its column."""
+    row, column, times = diagnostics.extreme
+    if not times > EXTREME:
+        return None
+    name = "target" if column < 0 else f"feature {brief(diagnostics.feature_names[column], 20)!r}"
+    finding = (
+        f"{brief(diagnostics.name_row(row), 40)}: its {name} is {power(times)} times the fifth "
+        f"largest (guide up to {EXTREME:g})"
+    )
+    advice = "look for a wrong value, or clip the gradients"
+    norm = median(diagnostics.series.of("gradient_norm"))
+    fix = {"training.clip_norm": rounded(norm) if norm > 0 else 1.0}
+    return Verdict("outlier", None, finding, times, EXTREME, advice, fix)
 
 
 def unsteady(diagnostics: Diagnostics) -> Verdict | None:
@@ -368,11 +395,11 @@ RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
     (data.unrelated, SCALES | {"labels", "nonfinite", "shifted"}),
     (data.noisy_labels, frozenset({"labels"})),
     (run.overfitting, SCALES | STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"}),
-    (run.imbalance, SCALES | STEPS | BROKEN),
+    (run.imbalance, SCALES | STEPS | BROKEN - {"labels"}),
     (run.few_steps, SCALES | STEPS | BROKEN),
     (run.unfinished, SCALES | STEPS | BROKEN | STOPPED | {"few_steps"}),
     (data.underfitting, SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"}),
-    (run.noise_scale, SCALES | STEPS | BROKEN | {"few_steps"}),
+    (run.noise_scale, SCALES | STEPS | BROKEN),
 )
 """The rules, and for each the verdicts that explain what it would report."""
 

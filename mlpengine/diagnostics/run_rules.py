@@ -9,13 +9,12 @@ import numpy as np
 
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import (
-    AIM,
     LEARNED,
-    layer_ratios,
-    lr_fix,
     median,
     rounded,
+    start_ratio,
     stuck,
+    suited_lr_fix,
     total_steps,
     training_share,
     usual_lr,
@@ -28,7 +27,10 @@ from mlpengine.wording import plural
 MIN_EPOCHS = 5
 """Number of epochs below which curves are not judged."""
 CHANCE = 0.8
-"""Best validation loss, in constant predictions, that no network reaches on unrelated targets."""
+"""Validation loss, in constant predictions, that a tenth of the epochs have on related targets."""
+SIGNAL, RELATION = 0.08, 0.1  # healthy: from 0.2; shuffled: up to 0.06
+"""Share of the targets' squares that a simple model explains at least where there is a relation,
+and one that it explains only if the targets belong to the rows."""
 GAP = 0.04
 """Smallest difference of validation and training loss, in constant predictions, that shows targets
 unrelated to the features."""
@@ -39,7 +41,12 @@ BEHIND = 0.1  # healthy: up to 0.02
 RISE, RELATIVE_RISE = 0.08, 0.1  # healthy: up to 0.04
 """Rise of the validation loss over its lowest, in constant predictions and in units of the lowest,
 that counts as overfitting."""
+MEMORIZED_GAP, MEMORIZED = 0.1, 15.0  # healthy: 0.3 with 1.8, or 0.05 with 2.8
+"""Difference of validation and training loss, in constant predictions, and their ratio, of a net
+that learned its rows by heart in epochs that did not help."""
 LARGE_DROPOUT = 0.6  # healthy: 0.3
+DROPOUT_TIMES, DROPOUT_SHARE = 1.5, 0.3  # healthy: 1.1
+"""Training loss, with dropout, in units of the validation loss, without; least training loss."""
 LARGE_MOMENTUM = 0.97  # healthy: 0.9
 SWINGS = 0.1
 """Rise of the training loss over its previous minimum, in constant predictions, that is a swing."""
@@ -49,26 +56,35 @@ HUGE_DECAY = 5.0
 """Weight decay that no run needs."""
 USUAL_EPS = 1e-7
 """Greatest eps that is a default, which is not to blame where gradients are 0."""
-LARGE_EPS = 2.0  # healthy: 2e-5
-"""The optimizer's eps in units of the usual gradient of a weight."""
-RARE_SHARE, RECALL = 0.5, 0.02
-"""A class is rare below this share of the mean class, and never predicted below this recall."""
+LARGE_EPS = 1.0  # healthy: 2e-5
+"""The optimizer's eps in units of the gradient of a weight, while that is large."""
+RARE_SHARE, RECALL, COMMON_RECALL = 0.5, 0.12, 0.5  # healthy: recall from 0.6
+"""A class is rare below this share of the mean class, and hardly predicted below this recall where
+the other classes have a higher mean recall than the last number."""
 FEW_STEPS, FEW_STEPS_FALL, FEW_STEPS_SHARE = 150, 0.05, 0.6
 """Least number of steps for a run whose loss still fell by this much over its last quarter and ends
 above this share of a constant prediction's loss.  Healthy: 80 steps, 0.06, 0.5."""
+FEW_BATCHES = 3
+"""Number of steps in an epoch up to which the batch is the reason for few steps."""
 FAR_TOO_FEW_STEPS, FAR_TOO_FEW_SHARE = 40, 0.1
 """Number of steps that is too low for any run, so that it is reported before the run; after it, if
 the loss ends above this share."""
 NARROW = 8
 """Number of units of a layer up to which it is taken for too small rather than too slow."""
+SLOW_START = 3e-3  # healthy: from 0.0044
+"""Update ratio of the first step below which a run is slow because of its learning rate."""
 STILL_FALLING = 0.02
 """Fall that shows that a run ended too early where simple models do better than the network."""
 FALL, RELATIVE_FALL = 0.08, 0.22  # healthy: up to 0.12 and 0.19
 """Fall of the loss over the last quarter of the epochs, in constant predictions and in units of the
 last loss, that shows that a run ended too early."""
-LARGE_BATCH, MIN_BATCH, UNLEARNED = 25.0, 128, 0.2  # healthy: up to 15
+LARGE_BATCH, MIN_BATCH, UNLEARNED = 25.0, 128, 0.03  # healthy: up to 15
 """Batch size in units of the gradient noise scale; smallest batch that is judged, and least
 training loss, in constant predictions."""
+
+HURRIED_BATCH, MANY_STEPS, HURRIED_SHARE = 8.0, 500, 0.1  # healthy: up to 7.5
+"""Batch size, in the same units, that is too large in a run of at most so many steps whose training
+loss still falls and is above this share of a constant prediction's."""
 
 LOGITS = ("softmax_cross_entropy", "bce_with_logits")
 """Losses that take logits, so that the output needs no activation."""
@@ -133,7 +149,9 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     """Dropout is so high that the training loss stays at that of a constant prediction."""
     dropout = max(layer.dropout for layer in diagnostics.mlp.layers)
     share = training_share(diagnostics)
-    if not (dropout > LARGE_DROPOUT and (share > LEARNED or lags(diagnostics))):
+    without = validation_losses(diagnostics)[-1:] / diagnostics.validation_baseline
+    costs = share > DROPOUT_SHARE and bool((share > DROPOUT_TIMES * without).any())
+    if not (dropout > LARGE_DROPOUT and (share > LEARNED or costs or lags(diagnostics))):
         return None
     finding = (
         f"dropout of {dropout:g} (guide up to 0.5) leaves the training loss at {power(share)} "
@@ -153,7 +171,8 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     """Weight decay shrinks the weights faster than the gradient enlarges them."""
     decay = getattr(diagnostics.optimizer, "weight_decay", 0.0)
     exponent = decay * usual_lr(diagnostics) * total_steps(diagnostics)
-    if not (exponent > LARGE_DECAY and training_share(diagnostics) > FITTED):
+    unlearned = training_share(diagnostics) > FITTED or lags(diagnostics)
+    if not (exponent > LARGE_DECAY and unlearned):
         return None
     finding = (
         f"weight decay of {decay:g} alone shrinks weights to e^-{power(exponent)} over the run "
@@ -168,8 +187,9 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
 def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     """The optimizer's eps exceeds the root of the second moment, so that steps are small."""
     eps = getattr(diagnostics.optimizer, "eps", 0.0)
-    layers = range(diagnostics.columns.layers)
-    usual = max(median(diagnostics.series.of("gradient_rms", layer)) for layer in layers)
+    norms = diagnostics.series.of("gradient_norm")
+    norm = float(np.nanquantile(norms, 0.75)) if np.isfinite(norms).any() else nan
+    usual = norm / sqrt(len(diagnostics.mlp.params))
     times = eps / usual if usual > 0 else 0.0
     if not (times > LARGE_EPS and eps > USUAL_EPS):
         return None
@@ -190,7 +210,9 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     learned = training_share(diagnostics)
     share = float(np.median(losses[len(losses) // 2 :])) / constant
     lasting = min(share, float(np.median(losses[-3:])) / constant)
-    unrelated = lasting > LEARNED and losses.min() > CHANCE * constant
+    signal = diagnostics.yardsticks.signal
+    hopeless = signal < SIGNAL or float(np.quantile(losses, 0.1)) > CHANCE * constant
+    unrelated = lasting > LEARNED and hopeless and not signal > RELATION
     if not (unrelated and learned < LEARNED and share - learned > GAP):
         return None
     finding = (
@@ -211,15 +233,29 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     best = int(losses.argmin())
     lowest, final = float(losses[best]), float(np.median(losses[-3:]))
     scale = constant if constant > 0 else float(losses[0])
-    rise = final - lowest
+    rise, last = final - lowest, training_share(diagnostics)
     falls = diagnostics.epochs[-1][0] < diagnostics.epochs[best][0]
-    fitted = falls and training_share(diagnostics) < FITTED
-    if not (rise > RISE * scale and rise > RELATIVE_RISE * lowest and fitted):
-        return None
-    finding = (
-        f"the validation loss rose from {power(lowest)} in epoch {best + 1} to {power(final)} "
-        f"(guide up to {percent(RELATIVE_RISE)}) while the training loss fell"
+    rises = rise > RISE * scale and rise > RELATIVE_RISE * lowest and last < FITTED
+    half = len(losses) // 2
+    memorized = (  # of numbers; with classes the loss of wrong rows rises
+        diagnostics.target_rms > 0
+        and losses[:half].min() < (1 + RELATIVE_RISE) * final
+        and final / scale - last > MEMORIZED_GAP
+        and final / scale > MEMORIZED * last
     )
+    if not ((falls and rises) or memorized):
+        return None
+    moved = f"rose from {power(lowest)} in epoch {best + 1} to {power(final)}"
+    finding = (
+        f"the validation loss {moved} (guide up to {percent(RELATIVE_RISE)}) while the training "
+        "loss fell"
+    )
+    if not rises:
+        finding = (
+            f"since epoch {half} or before the validation loss stays near {power(final)}, "
+            f"{power(final / scale / max(last, 1e-9))} times the training loss (guide "
+            f"{MEMORIZED:g})"
+        )
     advice = "stop early, or use fewer units, dropout, decay, more rows"
     fix = {"training.early_stopping": True}
     return Verdict("overfitting", None, finding, rise / scale, RISE, advice, fix)
@@ -228,10 +264,9 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
 def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     """A rare class is hardly ever predicted."""
     counts, recalls = diagnostics.class_counts, diagnostics.recalls
-    if not counts.size or not training_share(diagnostics) < FITTED:
-        return None
-    rare = (counts < RARE_SHARE * counts.mean()) & (recalls < RECALL)
-    if not rare.any():
+    small = counts < RARE_SHARE * counts.mean() if counts.size else np.zeros(0, np.bool_)
+    rare = small & (recalls < RECALL)
+    if not rare.any() or not np.nan_to_num(recalls[~small]).mean() > COMMON_RECALL:
         return None
     number = int(np.argmax(np.where(rare, counts, -1)))
     finding = (
@@ -249,11 +284,17 @@ def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
     Before a run of `planned` steps only the number of steps counts.
     """
     steps, batch = planned or total_steps(diagnostics), diagnostics.batch_size
-    limit = FEW_STEPS_SHARE if steps >= FAR_TOO_FEW_STEPS else FAR_TOO_FEW_SHARE
-    unlearned = training_share(diagnostics) > limit
-    falls = not planned and fall(diagnostics)[0] > FEW_STEPS_FALL
-    falls = falls or (steps < FAR_TOO_FEW_STEPS and lags(diagnostics))
-    if not (planned < FAR_TOO_FEW_STEPS if planned else steps < FEW_STEPS and falls and unlearned):
+    share, falls = training_share(diagnostics), fall(diagnostics)[0]
+    if planned or steps < FAR_TOO_FEW_STEPS:
+        learning = falls > STILL_FALLING / 2 or lags(diagnostics)
+        few = planned < FAR_TOO_FEW_STEPS if planned else share > FAR_TOO_FEW_SHARE and learning
+    else:
+        whole = diagnostics.steps_per_epoch <= FEW_BATCHES
+        limit, least = (
+            (FAR_TOO_FEW_SHARE, STILL_FALLING) if whole else (FEW_STEPS_SHARE, FEW_STEPS_FALL)
+        )
+        few = steps < FEW_STEPS and share > limit and falls > least
+    if not few:
         return None
     smallest = max(1, min(8, batch // 2))
     rows = max(smallest, min(batch // 4, batch * steps // (4 * FEW_STEPS)))
@@ -268,13 +309,13 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
     falls = last > FALL and relative > RELATIVE_FALL
     lagging = last > STILL_FALLING and lags(diagnostics) and narrowest(diagnostics) > NARROW
-    if epochs < 2 * MIN_EPOCHS or not (falls or lagging):
+    faster = faster_fix(diagnostics)
+    if epochs < (MIN_EPOCHS if faster else 2 * MIN_EPOCHS) or not (falls or lagging):
         return None
     finding = (
         f"over the last quarter of {epochs} epochs the loss fell by {percent(last)} of that of a "
         f"constant prediction (guide up to {percent(STILL_FALLING)})"
     )
-    faster = faster_fix(diagnostics)
     advice = "raise lr" if faster else "train longer (training.epochs)"
     fix = faster or {"training.epochs": 3 * epochs}
     return Verdict("unfinished", None, finding, last, FALL, advice, fix)
@@ -284,24 +325,24 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     """Batches are so large that most of their rows do not improve the step."""
     scale, batch = median(diagnostics.series.of("noise_scale")), diagnostics.batch_size
     times = batch / max(scale, 1.0)
-    unlearned = training_share(diagnostics) > UNLEARNED
-    if not (times > LARGE_BATCH and batch >= MIN_BATCH and unlearned):
+    share = training_share(diagnostics)
+    hurried = total_steps(diagnostics) <= MANY_STEPS and fall(diagnostics)[0] > STILL_FALLING
+    limit = HURRIED_BATCH if hurried and share > HURRIED_SHARE else LARGE_BATCH
+    if not (times > limit and batch >= MIN_BATCH and share > UNLEARNED):
         return None
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     finding = (
         f"the batch of {batch} rows is {power(times)} times the gradient noise scale of "
-        f"{power(scale)} (guide up to {LARGE_BATCH:g})"
+        f"{power(scale)} (guide up to {limit:g})"
     )
     advice = f"use batches of {rows} rows (training.batch_size)"
     fix = {"training.batch_size": rows}
-    return Verdict("noise_scale", None, finding, times, LARGE_BATCH, advice, fix)
+    return Verdict("noise_scale", None, finding, times, limit, advice, fix)
 
 
 def faster_fix(diagnostics: Diagnostics) -> dict[str, float] | None:
     """Return the setting of a higher learning rate; None if the rate is usual."""
-    ratios = layer_ratios(diagnostics)
-    largest = float(ratios.max()) if ratios.size else nan
-    return lr_fix(diagnostics, min(5.0, AIM / largest)) if 0 < largest < AIM / 2 else None
+    return suited_lr_fix(diagnostics) if start_ratio(diagnostics) < SLOW_START else None
 
 
 def narrowest(diagnostics: Diagnostics) -> float:

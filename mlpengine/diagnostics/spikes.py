@@ -28,7 +28,8 @@ class Spikes:
 
     A step is a spike if its log norm exceeds the running mean by four running standard deviations
     and its norm is at least twice the exponential of the mean.  `update` adds all pending norms to
-    mean and deviation at once; the norm of a spike is added as if it were at the limit.
+    mean and deviation at once; the norm of a spike is added as if it were at the limit, which is
+    that of the median and the median deviation for the first norms.
 
     Source: Chen et al. 2018, arXiv 1804.09849, section 2, without the second condition.
 
@@ -57,10 +58,14 @@ class Spikes:
 
         One call for several norms, because a call for each would take 1 us in cold Python.
         """
+        if self.steps + len(self.pending) < self.WARM_UP:
+            return
         norms = np.minimum(self.pending, self.limit)
         self.pending.clear()
         norms = norms[(norms > 0.0) & (norms < inf)]
         logs = np.log(norms)
+        if self.limit == inf and logs.size:
+            logs = np.minimum(logs, _highest(logs))
         weights = self.DECAY ** np.arange(len(logs) - 1, -1, -1.0)
         self._sums *= self.DECAY ** len(logs)
         self._sums += weights.sum(), np.dot(weights, logs), np.dot(weights, logs * logs)
@@ -104,3 +109,10 @@ class Spikes:
         self.count, self.steps = int(state["count"]), int(state["steps"])
         self.limit = float(state["limit"])
         self._sums[:], self.pending[:] = state["sums"], state["pending"].tolist()
+
+
+def _highest(logs: Array) -> float:
+    """Return the limit of the first norms: one among them may be a spike itself."""
+    middle = float(np.median(logs))
+    deviation = 1.4826 * float(np.median(np.abs(logs - middle)))
+    return middle + max(DOUBLE, Spikes.DEVIATIONS * deviation)

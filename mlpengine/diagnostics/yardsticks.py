@@ -1,7 +1,7 @@
 """What simple models reach on a sample of the rows, and how far the parts of the data differ.
 
-The models are a linear one and nearest neighbors; each predicts a row from the other rows of the
-sample, so that their errors are those on new rows.
+The models are a linear one, one of random relu units and nearest neighbors; each predicts a row
+from the other rows of the sample, so that their errors are those on new rows.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,15 @@ import numpy as np
 from mlpengine.spec import Array
 
 NEIGHBORS = 10
-MIN_ROWS = 100
+MIN_ROWS = 50
 """Number of rows below which no simple model is fitted."""
 MAX_ROWS, MAX_FEATURES = 2_000, 500
 RIDGE = 1e-3
 """Penalty of the linear model, in units of the mean square of a feature."""
-AGREEING = 7
-"""Number of neighbors of one class from which they agree."""
+UNITS, PENALTIES = 128, (1e-4, 1e-3, 1e-2)
+"""Number of random units, and penalties of which the best one counts."""
+SURE_SHARE, SURE_ROWS = 0.2, 50
+"""Share of the rows, at least this many, that a model is surest of."""
 SURE = 1e-4
 """Probability of a shift reported by chance, over all features."""
 SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 450e-9
@@ -32,12 +34,14 @@ class Yardsticks:
 
     Attributes:
         error: of the network, in units of a constant prediction's: wrong classes, or squares.
-        best: the lower error of the two simple models.
-        best_name: "a linear model" or "nearest neighbors".
+        best: the lowest error of the simple models.
+        best_name: "a linear model", "random units" or "nearest neighbors".
         deviation: standard error of the difference of the two errors.
         signal: share of the squares that the better simple model explains; 0 or below if none.
-        contradicted: of the rows whose neighbors agree on a class, the share of another class.
-        contradicting_rows: these rows, numbers in the training part.
+        contradicted: of the rows that the best simple model is surest of, the share of another
+            class: about the share of wrong labels, as classes overlap elsewhere.
+        doubtful: the share of another class among all rows.
+        contradicting_rows: the sure rows of another class, numbers in the training part.
         shifts: by feature, the greatest distance of the distribution functions of the parts.
         shift_limit: the distance that chance does not reach.
     """
@@ -48,6 +52,7 @@ class Yardsticks:
     deviation: float = nan
     signal: float = nan
     contradicted: float = nan
+    doubtful: float = nan
     contradicting_rows: tuple[int, ...] = ()
     shifts: tuple[float, ...] = ()
     shift_limit: float = inf
@@ -84,20 +89,21 @@ def yardsticks(
     near = nearest(features)
     guesses = {
         "a linear model": linear_predictions(features, wide),
+        "random units": random_unit_predictions(features, wide),
         "nearest neighbors": wide[near].mean(axis=1),
     }
     squares = np.square(wide).sum()
     explained = [1 - np.square(wide - guess).sum() / squares for guess in guesses.values()]
-    explained[1] = 1 - (1 - explained[1]) / (1 + 1 / NEIGHBORS)  # their mean has an error, too
+    explained[2] = 1 - (1 - explained[2]) / (1 + 1 / NEIGHBORS)  # their mean has an error, too
     errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
     own = _own_errors(predicted, truth)
     best_name = min(errors, key=lambda name: float(errors[name].mean()))
     difference = own - errors[best_name]
     constant = _constant_error(truth, wide)
-    contradicted, contradicting = nan, rows[:0]
+    contradicted, doubtful, contradicting = nan, nan, rows[:0]
     if truth.ndim == 1:
-        contradicted, places = contradictions(truth, near)
-        contradicting = rows[places]
+        contradicted, places = contradictions(truth, guesses[best_name])
+        doubtful, contradicting = float(errors[best_name].mean()), rows[places]
     return Yardsticks(
         float(own.mean()) / constant,
         float(errors[best_name].mean()) / constant,
@@ -105,6 +111,7 @@ def yardsticks(
         float(difference.std()) / sqrt(len(x)) / constant,
         float(max(explained)),
         contradicted,
+        doubtful,
         tuple(contradicting.tolist()),
         shifts,
         limit,
@@ -146,17 +153,42 @@ def linear_predictions(features: Array, wide: Array) -> Array:
     return predictions
 
 
-def contradictions(classes: Array, near: Array) -> tuple[float, Array]:
-    """Return the share of rows of another class than neighbors that agree, and these rows.
+def random_unit_predictions(features: Array, wide: Array) -> Array:
+    """Return the prediction of each row by a ridge regression of the other rows on random units.
 
-    NaN if the neighbors of fewer than a third of the rows agree.
+    They are relu units of random planes, so that the model is not linear in the features.  The
+    penalty is the one with the lowest squared error.
     """
-    of_neighbors = classes[near]
-    votes = np.stack([(of_neighbors == k).sum(axis=1) for k in range(int(classes.max()) + 1)], 1)
-    agree = votes.max(axis=1) >= AGREEING
-    other = agree & (votes.argmax(axis=1) != classes)
-    share = float(other.sum() / agree.sum()) if agree.mean() > 1 / 3 else nan
-    return share, np.flatnonzero(other)
+    rng, (rows, size) = np.random.default_rng(0), features.shape
+    planes = rng.standard_normal((size, UNITS)) / sqrt(size)
+    units = np.maximum(features @ planes + rng.uniform(-1, 1, UNITS), 0.0)
+    units -= units.mean(axis=0)
+    sizes, vectors = np.linalg.eigh(units.T @ units / rows)
+    left = units @ vectors
+    products, squares = left.T @ wide, np.square(left)
+    best, lowest = np.zeros_like(wide), inf
+    for penalty in PENALTIES:
+        factors = 1.0 / (rows * (np.maximum(sizes, 0.0) + penalty * sizes[-1] + RIDGE * penalty))
+        leverage = np.minimum(squares @ factors + 1 / rows, 0.999)
+        residuals = (wide - left @ (factors[:, None] * products)) / (1 - leverage)[:, None]
+        error = float(np.square(residuals).sum())
+        if error < lowest:
+            best, lowest = wide - residuals, error
+    return best
+
+
+def contradictions(classes: Array, guess: Array) -> tuple[float, Array]:
+    """Return the share of rows of another class among those a model is surest of, and these rows.
+
+    `guess` (rows, classes) are its shares of the classes, less those of all rows.
+    """
+    shares = guess + np.bincount(classes, minlength=guess.shape[1]) / len(classes)
+    ordered = np.sort(shares, axis=1)
+    margins = ordered[:, -1] - ordered[:, -2]
+    count = min(len(classes), max(SURE_ROWS, round(SURE_SHARE * len(classes))))
+    sure = margins >= np.sort(margins)[-count]
+    other = sure & (shares.argmax(axis=1) != classes)
+    return float(other.sum() / sure.sum()), np.flatnonzero(other)
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:

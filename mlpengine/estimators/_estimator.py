@@ -16,9 +16,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from mlpengine.data import fold_rows, split_rows
+from mlpengine.data import Table, fold_rows, split_rows
 from mlpengine.data.batches import steps_of_epoch
+from mlpengine.data.leaks import find_leaks
 from mlpengine.data.numbers import smooth_clip
+from mlpengine.diagnostics.leaks import leak_verdict
+from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
 from mlpengine.estimators._learner import Learner, PrintEpochs
@@ -57,6 +60,10 @@ FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.flo
 
 IMPORTANCE_ROWS = 2_000
 """Rows whose features are permuted, evenly spread over those that did not train."""
+
+LEAK_ROWS, LEAK_FEATURES = 1_000, 500
+"""Greatest number of evenly spread training rows whose features are compared with the target, and
+of features."""
 
 DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
@@ -304,7 +311,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             loop = EnsembleLoop(loops, threads=self.threads, kinds=1, callbacks=tasks, ranks=ranks)
         with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
-            verdicts = diagnostics.verdicts()
+            verdicts = Verdicts([*self._leaks(x, y, train), *diagnostics.verdicts()])
             self.verdicts_ = verdicts if ranks is None else ranks.of_root(verdicts)
             self._look_back(held_out, folds)
         if watched:
@@ -315,6 +322,20 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self.best_epochs_ = loop.best_epochs
         self.loss_curve_ = [row.train_loss for row in rows]
         self.validation_loss_curve_ = [row.validation["loss"] for row in rows if row.validation]
+
+    def _leaks(self, x: Any, y: Array, rows: Array) -> list[Verdict]:
+        """Return a verdict for each feature that explains nearly all of a single target."""
+        values = y.reshape(len(y), -1)
+        if values.shape[1] != 1 or x.shape[1] > LEAK_FEATURES:
+            return []
+        rows = rows[:: -(-len(rows) // LEAK_ROWS)]
+        names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else [str(name) for name in names]
+        table = Table.from_arrays(dense(x[rows]), names=names)
+        target = values[rows, 0].astype(np.float64)
+        task = "regression" if isinstance(self._task(), Regression) else "classification"
+        leaks = find_leaks(table, table.names, target, task)
+        return [leak_verdict(leak, "leave it out of X", [leak.column]) for leak in leaks]
 
     def _so_far(self) -> dict[str, Any]:
         """Return the attributes of an estimator that predicts as of now."""

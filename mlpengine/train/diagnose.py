@@ -11,7 +11,11 @@ import numpy as np
 
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import (
+    NO_EXTREME,
+    Extreme,
     best_constant,
+    extreme_feature,
+    extreme_target,
     feature_sizes,
     loss_of_constant,
     weight_scale,
@@ -19,6 +23,7 @@ from mlpengine.diagnostics.baseline import (
 from mlpengine.diagnostics.samples import Columns
 from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_ROWS, rows_within, yardsticks
+from mlpengine.ops import Loss
 from mlpengine.spec import Array
 from mlpengine.train.history import CsvLog, EpochRow, first_lines
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
@@ -33,6 +38,10 @@ YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.03
 FEW_ROWS = 5
 """Number of rows of a class below which its recall says nothing."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
+FACT_VALUES = 1 << 24
+"""Greatest number of values among which the most extreme one is searched."""
+SQUARES = ("mse", "mae", "huber", "log_cosh")
+"""Losses of the distance from a target."""
 AT_ONCE = 20
 """Number of samples that are written in one call."""
 
@@ -219,12 +228,23 @@ def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[st
     if validation is not None:
         other, shares = _thinned(validation)
         arguments["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
-    if loss.name in ("mse", "mae", "huber", "log_cosh"):
+    if loss.name in SQUARES:
         arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
         arguments["target_range"] = float(y.min()), float(y.max())
+    arguments["extreme"] = extreme_value(loss, train, arguments["feature_sizes"])
     if train.places is not None:
         arguments |= {"feature_names": train.places.features, "name_row": train.places.rows.place}
     return arguments
+
+
+def extreme_value(loss: Loss, train: Split, sizes: Array) -> Extreme:
+    """Return the most extreme value of features in memory, or of the targets of a regression."""
+    found = NO_EXTREME
+    if isinstance(train.x, np.ndarray) and train.x.size <= FACT_VALUES:
+        found = extreme_feature(train.x, sizes)
+    if loss.name in SQUARES and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
+        found = max(found, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
+    return found
 
 
 def measure_recalls(

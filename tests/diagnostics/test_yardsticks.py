@@ -13,6 +13,7 @@ from mlpengine.diagnostics.yardsticks import (
     contradictions,
     linear_predictions,
     nearest,
+    random_unit_predictions,
     rows_within,
     shifts_between,
     standardized,
@@ -60,22 +61,39 @@ def test_shifts_are_those_of_the_two_sample_test():
         assert (shift > limit) == (result.pvalue < 1e-4 / 3)
 
 
-def test_contradictions_are_rows_of_another_class_than_neighbors_that_agree():
-    classes = SIDES.copy()
-    classes[[3, 50]] = 1 - classes[[3, 50]]
-    near = nearest(standardized(X))
-    share, rows = contradictions(classes, near)
-    agreeing, other = 0, []
-    for row in range(150):
-        counts = np.bincount(classes[near[row]], minlength=2)
-        if counts.max() >= 7:
-            agreeing += 1
-            if counts.argmax() != classes[row]:
-                other.append(row)
-    assert rows.tolist() == other
-    assert share == pytest.approx(len(other) / agreeing)
-    mixed = np.arange(150) % 5
-    assert np.isnan(contradictions(mixed, near)[0])
+def test_random_units_are_fitted_without_the_row_that_they_predict():
+    x = np.random.default_rng(0).normal(size=(400, 2))
+    xor = (np.sign(x[:, :1]) * np.sign(x[:, 1:])) - 0.0
+    wide, features = xor - xor.mean(axis=0), standardized(x)
+    predictions = random_unit_predictions(features, wide)
+    assert np.square(wide - predictions).mean() < 0.5 * np.square(wide).mean()
+    assert np.square(wide - linear_predictions(features, wide)).mean() > 0.9
+    changed = xor.copy()
+    changed[7] += 0.5  # which moves what the other rows are predicted, and not its own
+    again = random_unit_predictions(features, changed - changed.mean(axis=0))
+    moved = again + changed.mean(axis=0) - (predictions + xor.mean(axis=0))
+    assert abs(moved[7, 0]) < 1e-3 < np.abs(moved).max()
+
+
+@pytest.mark.parametrize(("overlap", "share"), [(0.0, 0.3), (0.0, 0.0), (0.7, 0.0)])
+def test_wrong_labels_contradict_where_a_model_is_sure_and_overlapping_classes_do_not(
+    overlap, share
+):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2000, 3))
+    classes = (x[:, 0] + overlap * rng.normal(size=2000) > 0).astype(np.int64)
+    wrong = rng.choice(2000, round(share * 2000), replace=False)
+    classes[wrong] = 1 - classes[wrong]
+    known = yardsticks(x, classes, classes, np.arange(2000), None)
+    assert known.contradicted == pytest.approx(share, abs=0.05)
+    assert known.doubtful > known.contradicted - 0.05
+    assert not share or np.isin(known.contradicting_rows, wrong).mean() > 0.9
+
+
+def test_contradictions_of_three_rows():
+    guess = np.array([[0.4, -0.4], [-0.4, 0.4], [0.4, -0.4]])
+    share, rows = contradictions(np.array([0, 0, 1]), guess)
+    assert (share, rows.tolist()) == (pytest.approx(2 / 3), [1, 2])
 
 
 @pytest.mark.parametrize("truth", [SIDES, LINEAR], ids=["classes", "numbers"])
@@ -99,11 +117,11 @@ def test_yardsticks_tell_a_good_network_from_a_poor_one(truth):
 def test_rows_that_say_nothing_have_no_yardsticks(case):
     x, truth = X.copy(), SIDES
     if case == "few rows":
-        x, truth = x[:50], truth[:50]
+        x, truth = x[:40], truth[:40]
     if case == "one class":
         truth = np.zeros_like(truth)
     if case == "not finite":
-        x[:80, 0] = np.nan
+        x[:110, 0] = np.nan
     assert np.isnan(yardsticks(x, truth, truth, np.arange(len(x)), None).error)
 
 

@@ -375,3 +375,20 @@ def test_an_op_that_is_defined_again_replaces_the_one_before():
             weight[...] = 1.0
         assert mlp.predict(np.ones((1, 1), "f4"))[0, 0] == factor
     del mlpengine.ops.REGISTRY["twice_in_test"]
+
+
+@pytest.mark.parametrize("silence", [[], ["leak"]])
+def test_fit_has_the_verdicts_of_a_run(silence):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(300)
+    y = x + 0.5 * rng.standard_normal(300)
+    table = {"x": x, "paid": y + 0.01 * rng.standard_normal(300), "y": y}
+    _, result = mlpengine.fit(
+        table, "y", seed=1, optimizer={"lr": 1e-8}, diagnostics={"silence": silence}
+    )
+    wanted = {"leak": {"data.drop": ["paid"]}} if not silence else {}
+    fixes = {verdict.name: verdict.fix for verdict in result.verdicts}
+    assert {**fixes, "lr_low": None} == {**wanted, "lr_low": None}
+    assert list(fixes["lr_low"]) == ["optimizer.lr"]
+    _, unwatched = mlpengine.fit(table, "y", seed=1, diagnostics=False)
+    assert [verdict.name for verdict in unwatched.verdicts] == ["leak"]

@@ -1,0 +1,20 @@
+"""The verdict on a feature that explains nearly all of the target."""
+
+from collections.abc import Sequence
+
+from mlpengine.data.leaks import ANSWER, Leak
+from mlpengine.diagnostics.verdict import Verdict, brief, percent
+
+
+def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
+    """Return the verdict on a feature; `drop` are the columns that its fix leaves out."""
+    if not leak.is_target:
+        advice += ", unless it is known when you predict"
+    finding, fix = described(leak), {"data.drop": list(drop)}
+    return Verdict("leak", None, finding, leak.share, ANSWER, advice, fix)
+
+
+def described(leak: Leak, note: str = "") -> str:
+    """Return how a column tells the target, with the guide value; `note` follows its name."""
+    reason = f"{brief(leak.reason, 52)} (guide {percent(ANSWER)})"
+    return f"column {brief(leak.column, 20)!r}{note}: {reason}"
