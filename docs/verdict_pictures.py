@@ -54,7 +54,7 @@ FURTHER = {
         settings=corpus.net(4),
     ),
     "spikes": corpus.broken(
-        corpus.TUNING,
+        corpus.FIRST,
         "spikes",
         "waves",
         "full batch, sgd at the edge of stability",

@@ -256,7 +256,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
             f"{power(final / scale / max(last, 1e-9))} times the training loss (guide "
             f"{MEMORIZED:g})"
         )
-    advice = "stop early, or use fewer units, dropout, decay, more rows"
+    advice = "stop early, or use fewer units, dropout, decay"
     fix = {"training.early_stopping": True}
     return Verdict("overfitting", None, finding, rise / scale, RISE, advice, fix)
 

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.data import Table, fold_rows, split_rows
 from mlpengine.data.batches import steps_of_epoch
+from mlpengine.data.kinds import Task as TaskKind
 from mlpengine.data.leaks import find_leaks
 from mlpengine.data.numbers import smooth_clip
 from mlpengine.diagnostics.leaks import leak_verdict
@@ -333,7 +334,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         names = None if names is None else [str(name) for name in names]
         table = Table.from_arrays(dense(x[rows]), names=names)
         target = values[rows, 0].astype(np.float64)
-        task = "regression" if isinstance(self._task(), Regression) else "classification"
+        task: TaskKind = "regression" if isinstance(self._task(), Regression) else "classification"
         leaks = find_leaks(table, table.names, target, task)
         return [leak_verdict(leak, "leave it out of X", [leak.column]) for leak in leaks]
 
@@ -446,7 +447,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             steps = -(-x.shape[0] // chosen.batch_size)
             self._learner = self._fresh_learner(x, y, self._seed(), chosen, None, steps)
             self.n_iter_ = self.best_epoch_ = 0
-            self.loss_curve_, self.validation_loss_curve_, self.verdicts_ = [], [], []
+            self.loss_curve_, self.validation_loss_curve_ = [], []
+            self.verdicts_ = Verdicts()
         self._fit_scale(x, y, weights)
         step = self._learner.step(weighted=weights is not None)
         part = self._part(x, y, weights, slice(None))

@@ -21,7 +21,13 @@ from mlpengine.diagnostics import (
     table,
     verdicts,
 )
-from mlpengine.diagnostics.baseline import lowest_loss
+from mlpengine.diagnostics.baseline import (
+    Extreme,
+    extreme_feature,
+    extreme_target,
+    feature_sizes,
+    lowest_loss,
+)
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT
 from mlpengine.diagnostics.verdict import NAMES, percent, power
@@ -54,7 +60,8 @@ def check_text(verdict):
     assert len(text) < 160, text
     assert " - " in text
     assert verdict.advice
-    assert "guide" in verdict.finding, text
+    assert "guide" in text
+    assert "... - " not in text
     assert any(c.isdigit() for c in verdict.finding), text
     assert "..." not in text.split(": ")[0], text
     assert (verdict.fix is None) == bool(verdict.no_fix), text
@@ -92,6 +99,8 @@ def test_the_corpus_is_whole():
     assert sum(bool(s.reasons) for s in unseen) >= 30
     made_up = {"exploding", "spikes", "nothing_learned"}  # are checked below
     assert frozenset().union(*(s.reasons for s in corpus.BROKEN)) | made_up == set(NAMES)
+    checked = frozenset().union(*(s.reasons for s in SETUPS))  # by check_text, as those below
+    assert checked | made_up | {"overfitting", "eps_large", "noise_scale"} == set(NAMES)
     made_up = {"spikes", "nothing_learned"}
     assert frozenset().union(*(s.reasons for s in unseen)) | made_up == set(NAMES)
 
@@ -179,6 +188,7 @@ FALLING = np.geomspace(0.9, 0.1, 20)
         (FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.77, 17)], ["overfitting"]),
         (FALLING, [0.7, 0.66, 0.64, *np.linspace(0.65, 0.69, 17)], []),
         (FALLING, FALLING / 10 + np.linspace(0, 0.01, 20), []),
+        (FALLING, 0.0123 * np.linspace(10, 80, 20), ["overfitting"]),
         (np.linspace(1, 0.97, 20), np.full(20, 1.04), ["labels"]),
         (np.linspace(1, 0.6, 20), np.linspace(0.92, 1.1, 20), ["labels"]),
         (np.linspace(1, 0.97, 20), np.linspace(1, 0.98, 20), []),
@@ -186,7 +196,70 @@ FALLING = np.geomspace(0.9, 0.1, 20)
     ],
 )
 def test_curves_of_epochs(train, validation, expected):
-    assert names(epochs(train, validation)) == expected
+    seen = epochs(train, validation)
+    assert names(seen) == expected
+    for verdict in verdicts(seen):
+        check_text(verdict)
+
+
+def test_numbers_learned_by_heart_are_overfitting():
+    seen = epochs(np.geomspace(0.9, 0.001, 20), np.maximum(np.geomspace(0.9, 0.001, 20), 0.2))
+    assert names(seen) == []  # of classes
+    seen.target_rms = 1.0
+    (verdict,) = verdicts(seen)
+    assert verdict.name == "overfitting"
+    check_text(verdict)
+
+
+@pytest.mark.parametrize(
+    ("signal", "expected"), [(0.0, ["labels"]), (0.3, ["overfitting"]), (np.nan, ["labels"])]
+)
+def test_simple_models_tell_overfitting_from_targets_of_other_rows(signal, expected):
+    seen = epochs(FALLING, np.linspace(0.95, 1.6, 20))
+    seen.yardsticks = Yardsticks(signal=signal)
+    assert names(seen) == expected
+
+
+def test_an_eps_that_hides_the_second_moment():
+    seen = seen_with(gradient_norm=1e-3)
+    seen.optimizer = Adam(seen.mlp, eps=0.01)
+    (verdict,) = verdicts(seen)
+    assert verdict.name == "eps_large"
+    check_text(verdict)
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(10.0, ["noise_scale"]), (100.0, [])])
+def test_a_batch_far_above_the_noise_scale(scale, expected):
+    seen = seen_with(noise_scale=scale)
+    seen.batch_size, seen.steps_per_epoch = 1000, 100
+    for _ in range(10):
+        seen.close_epoch(0.5, 0.5)
+    assert names(seen) == expected
+    for verdict in verdicts(seen):
+        check_text(verdict)
+
+
+@pytest.mark.parametrize("column", [-1, 1])
+def test_a_value_far_from_all_others_is_an_outlier(column):
+    seen = seen_with()
+    seen.extreme = Extreme(7, column, 400.0)
+    (verdict,) = verdicts(seen)
+    assert (verdict.name, verdict.value) == ("outlier", 400.0)
+    assert ("target" if column < 0 else "feature '1'") in verdict.finding
+    check_text(verdict)
+
+
+@pytest.mark.parametrize("column", [0, 2])
+def test_the_most_extreme_value_is_found(column):
+    x = np.random.default_rng(0).normal(size=(500, 3))
+    x[17, column] = -900.0
+    usual = np.sort(np.abs(x[:, column]))[-5]
+    found = extreme_feature(x, feature_sizes(x))
+    assert (found.row, found.column) == (17, column)
+    assert found.times == pytest.approx(900 / usual)
+    found = extreme_target(x[:, column : column + 1])
+    assert (found.row, found.column) == (17, -1)
+    assert extreme_feature(x[:5], feature_sizes(x)).times == 0
 
 
 @pytest.mark.parametrize(("batch", "rows"), [(2, 1), (16, 8), (1000, 33)])
