@@ -111,6 +111,21 @@ def test_what_lives_across_phases_keeps_its_memory():
     assert not overlap(places["panels"], places["turned"])
 
 
+def test_threads_wait_for_what_others_wrote_or_still_read():
+    def made(reads, writes, *, by_columns):
+        buffers = [*reads, *writes]
+        return Function("f", "rows", buffers, [], writes=[*writes], by_columns=by_columns)
+
+    columns = made("a", "b", by_columns=True)
+    assert made("b", "c", by_columns=False).waits_for(columns)
+    assert made("b", "c", by_columns=True).waits_for(columns)
+    assert made("c", "a", by_columns=False).waits_for(columns)
+    assert not made("a", "c", by_columns=False).waits_for(columns)  # both read
+    rows = made("a", "b", by_columns=False)
+    assert made("b", "c", by_columns=True).waits_for(rows)
+    assert not made("b", "c", by_columns=False).waits_for(rows)  # each its own rows
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c.fused][2::5], ids=lambda c: c.name)
 def test_a_program_compiles_without_warnings(case, tmp_path):
     """A buffer that a function declares and does not use would be one."""

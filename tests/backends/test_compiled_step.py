@@ -77,7 +77,11 @@ def agree_on_params(case, compiled, plain):
     assert apart.max() <= 2 * way
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+WIDE = StepCase("wide", (100, 200, 1024, 40), 72, "relu", clip=partial(PercentileClip, 40))
+"""Products of several groups of panels, of which threads divide the columns, and packed rows."""
+
+
+@pytest.mark.parametrize("case", [*CASES, WIDE], ids=lambda c: c.name)
 def test_steps_agree_with_numpy(case):
     assert (compare(case).bound(case.batch).fused is not None) == case.fused
 
@@ -114,10 +118,6 @@ def test_random_architectures_agree_with_numpy(sizes, batch, activation):
     compare(case)
 
 
-WIDE = StepCase("wide", (100, 200, 1024, 40), 72, "relu", clip=partial(PercentileClip, 40))
-"""Products of which threads divide the columns, and one that packs its rows."""
-
-
 @pytest.mark.parametrize(
     ("case", "threads"),
     [(CASES[0], 3), (CASES[11], 2), *zip(CASES[-3:], (2, 3, 2), strict=True), (WIDE, 3)],
@@ -144,6 +144,13 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
         for step in (alone, together)
     ]
     assert values[0] == values[1]
+
+
+@pytest.mark.parametrize(("batch", "share"), [(48, "part, FIRST(4), LAST(4)"), (64, "part, first")])
+def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, share, monkeypatch):
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    step = StepCase("wide layer", (100, 128, 10), batch).step("compiled", threads=2)
+    assert f"kernel_0(table, workspace, {share}" in step.emit_c()
 
 
 def test_threads_that_would_not_pay_are_not_started():

@@ -25,7 +25,12 @@ from mlpengine.backends.compiled.kernels import (
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import loss_rows
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
-from mlpengine.backends.compiled.products import map_statements, product_statements, tile_function
+from mlpengine.backends.compiled.products import (
+    group_size,
+    map_statements,
+    product_statements,
+    tile_function,
+)
 from mlpengine.backends.compiled.rows import softmax_rows
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, Statement, store
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
@@ -68,8 +73,9 @@ class Emitter:
         functions: in the order of their calls within a phase.
         chunk: number of rows that are processed together.
 
-    Threads divide the rows of the batch or, where it has fewer numbers than the weights, the
-    columns of the products, so that each reads, packs and updates its own weights only.
+    Threads divide the rows of the batch or, where the inputs of all layers have fewer numbers than
+    the weights, the columns of the products, so that each reads, packs and updates its own weights
+    only.
     """
 
     layout: Layout
@@ -99,9 +105,9 @@ class Emitter:
             elif isinstance(kernel, Embedding):
                 self._row_kernel(name, kernel, embedding_rows(kernel, self.layout))
             elif isinstance(kernel, EmbeddingSums):
-                buffers = [v.name for v in (*kernel.reads, *kernel.writes)]
+                reads, writes = _names(kernel.reads), _names(kernel.writes)
                 body = embedding_sums(kernel, self.layout)
-                self._add(name, "reduce", kernel.frequency.rows, kernel.text, body, buffers)
+                self._add(name, "reduce", kernel.frequency.rows, kernel.text, body, reads, writes)
             elif isinstance(kernel, SoftmaxRows):
                 self._row_kernel(name, kernel, softmax_rows(kernel, self.layout))
             else:
@@ -128,9 +134,8 @@ class Emitter:
         """Whether threads divide the columns of wide products."""
         products = [k for k in self.kernels if isinstance(k, Product) and k.form == "forward"]
         weights = sum(k.columns * k.depth for k in products)
-        numbers = sum(v.columns for v in self.values if v.rows == self.batch and v.stored)
-        whole = self.threads > 1 and self.chunk >= self.batch
-        return whole and weights >= self.batch * numbers
+        inputs = sum(k.rows * k.depth for k in products)
+        return self.threads > 1 and self.chunk >= self.batch and weights >= inputs
 
     def slices(self, count: int) -> list[int]:
         """Return the different lengths of the shares of `count` things, of one thread or of all."""
@@ -148,16 +153,34 @@ class Emitter:
         count: int,
         text: str,
         body: Sequence[Statement],
-        buffers: Sequence[str],
+        reads: Sequence[str],
+        writes: Sequence[str],
         tile: Function | None = None,
+        *,
+        by_columns: bool = False,
+        takes_part: bool = False,
     ) -> None:
-        if phase == "rows" and count != self.batch:
+        if phase == "rows" and count != self.batch and not by_columns:
             raise UnsupportedError(f"row count {count} in a program over {self.batch}")
         parameters = "const long first, const long last"
         if phase == "reduce":
             parameters += ", const long begin, const long end"
+        if takes_part:
+            parameters = f"const struct part part, {parameters}"
         self.functions.append(
-            Function(name, phase, buffers, body, text, parameters, count=count, tile=tile)
+            Function(
+                name,
+                phase,
+                [*reads, *(() if tile else writes)],  # a tile declares what it writes
+                body,
+                text,
+                parameters,
+                count=count,
+                tile=tile,
+                by_columns=by_columns,
+                writes=writes,
+                takes_part=takes_part,
+            )
         )
 
     def _copy(self, value: Value, phase: Phase, *, incoming: bool) -> None:
@@ -168,14 +191,16 @@ class Emitter:
         body = [f"copy_rows({to}, {origin}, {value.columns}, first, last);"]
         way = "from the caller's array" if incoming else "to the caller's array"
         text = f"{value.name} {way}"
-        self._add(name, phase, value.rows, text, body, [value.name, f"{value.name}_np"])
+        names = [f"{value.name}_np", value.name]
+        reads, writes = (names[:1], names[1:]) if incoming else (names[1:], names[:1])
+        self._add(name, phase, value.rows, text, body, reads, writes)
 
     def _row_kernel(
         self, name: str, kernel: Kernel, body: Sequence[Statement], more: Sequence[str] = ()
     ) -> None:
-        names = [v.name for v in (*kernel.reads, *kernel.writes) if v.stored]
         rows = [*kernel.writes, *kernel.reads][0].rows  # a loss may write nothing
-        self._add(name, "rows", rows, kernel.text, body, [*names, *more])
+        writes = [*_names(kernel.writes), *more]
+        self._add(name, "rows", rows, kernel.text, body, _names(kernel.reads), writes)
 
     def _loss(self, kernel: LossRows, name: str) -> None:
         self.layout.add_array("loss_value", kernel.value)
@@ -199,21 +224,20 @@ class Emitter:
         rng, width = self.layout.add_generator(kernel.op.rng), self.layout.stride(kernel.out)
         if kernel.op.layer == 0:
             step = Loop("i", "first", "last", [f"{rng}[1]++;"])
-            self._add(f"{name}_step", "prepare", 1, "The generator's next step", [step], [rng])
+            self._add(f"{name}_step", "prepare", 1, "The generator's next step", [step], [], [rng])
         span = f"before + first * {width}, before + last * {width}"
         body = [
             f"const long before = {rng}[2] * {width}; // bytes of the batch's rows before these",
             f"draw_bytes({kernel.out.name} - before, {rng}, {kernel.op.layer}, {span});",
         ]
-        buffers = [kernel.out.name, rng]
-        self._add(name, "rows", kernel.out.rows, kernel.text, body, buffers)
+        self._add(name, "rows", kernel.out.rows, kernel.text, body, [rng], [kernel.out.name])
 
     def _column_sum(self, kernel: ColumnSum, name: str) -> None:
         x, out = kernel.x, kernel.out
         matrix = f"{x.name}, {self.layout.stride(x)}, {x.columns}"
         body = [f"sum_columns({out.name}, {matrix}, first, last, begin, end);"]
         count = -(-x.columns // self.layout.lanes)
-        self._add(name, "reduce", count, kernel.text, body, [x.name, out.name])
+        self._add(name, "reduce", count, kernel.text, body, [x.name], [out.name])
 
     def _product(self, kernel: Product, name: str) -> None:
         reduce = kernel.form == "weight_gradient"
@@ -222,28 +246,34 @@ class Emitter:
         panels = -(-product.columns // (2 * self.layout.lanes))
         by_columns = self._by_columns and not reduce and panels >= self.threads
         each_packs = self.threads <= MAX_THREADS_TO_PACK or by_columns
-        often = self.chunk < self.batch or not each_packs
-        tiling = choose_tiling(product, self.layout, min(product.depth, self.chunk), often=often)
-        panel = f"{name}_panels"
+        often = (self.chunk < self.batch and not reduce) or not each_packs
+        depth = min(product.depth, self.chunk) if reduce else product.depth
+        slices = self.slices(product.rows) if reduce else self._row_slices()
+        if by_columns:
+            slices = [product.rows]
+        share = -(-(product.rows if reduce else self.chunk) // self.threads)
+        if by_columns:
+            share = product.rows
+        tiling = choose_tiling(product, self.layout, depth, share, often=often)
         buffers = [product.a.name]
-        if tiling.packing != "none" and tiling.ahead:
-            self._packing(product, tiling, name, panel)
-            buffers.append(panel)
-        else:
+        if tiling.packing != "none":
+            buffers.append(f"{name}_panels")
+            if tiling.ahead:
+                self._packing(product, tiling, name)
+            else:
+                size = group_size(product, tiling, self.layout)
+                self.layout.reserve(f"{name}_panels", size * self.threads)
+        if tiling.packing == "none" or not tiling.ahead:
             buffers.append(product.b.name)
         if tiling.pack_rows:
             copies = self.threads if by_columns else 1
             self.layout.reserve(f"{name}_rows", product.rows * tiling.depth_block * copies)
             buffers.append(f"{name}_rows")
         tile = tile_function(product, tiling, name, self.layout)
-        slices = self.slices(product.rows) if reduce else self._row_slices()
-        if by_columns:
-            slices = [product.rows]
-        body = [
-            *product_statements(
-                product, tiling, name, panel, self.layout, slices, by_columns=by_columns
-            )
-        ]
+        loops = product_statements(
+            product, tiling, name, self.layout, slices, by_columns=by_columns
+        )
+        body = ["(void)part;", *loops]
         if turned is not None:
             ld = self.layout.stride(turned.c)
             move = f"{kernel.c.name}[j * {kernel.columns} + i] = {turned.c.name}[i * {ld} + j];"
@@ -251,22 +281,19 @@ class Emitter:
             buffers += [kernel.c.name, turned.c.name]
         text = "; ".join([kernel.text, *(m.text for m in kernel.epilogue)])
         phase: Phase = "reduce" if reduce else "rows"
-        if not by_columns:
-            self._add(name, phase, product.rows, text, body, buffers, tile)
-            return
-        parameters = "const struct part part, const long first, const long last"
-        self.functions.append(
-            Function(
-                name,
-                phase,
-                buffers,
-                ["(void)part;", *body],
-                text,
-                parameters,
-                count=panels,
-                tile=tile,
-                by_columns=True,
-            )
+        count = panels if by_columns else product.rows
+        writes = _names(product.writes)
+        self._add(
+            name,
+            phase,
+            count,
+            text,
+            body,
+            buffers,
+            writes,
+            tile,
+            by_columns=by_columns,
+            takes_part=True,
         )
 
     def _turned(self, kernel: Product, name: str) -> Product | None:
@@ -280,15 +307,21 @@ class Emitter:
             "weight_gradient", kernel.b, kernel.a, c, None, kernel.text, factor=kernel.factor
         )
 
-    def _packing(self, kernel: Product, tiling: Tiling, name: str, panel: str) -> None:
+    def _packing(self, kernel: Product, tiling: Tiling, name: str) -> None:
+        panel = f"{name}_panels"
         self.layout.reserve(panel, panel_count(kernel, self.layout))
-        buffers = [kernel.b.name, panel]
+        reads, writes = [kernel.b.name], [panel]
         text = f"{kernel.b.name} in panels"
         if kernel.form == "weight_gradient":
             body = row_packing(kernel, panel, self.layout)
-            self._add(f"{name}_pack", "rows", kernel.b.rows, text, body, buffers)
+            self._add(f"{name}_pack", "rows", kernel.b.rows, text, body, reads, writes)
         else:
             vectors = -(-kernel.columns // self.layout.lanes)
             transposed = tiling.packing == "transposed"
             body = packing(kernel, panel, self.layout, transposed=transposed)
-            self._add(f"{name}_pack", "prepare", -(-vectors // 2), text, body, buffers)
+            self._add(f"{name}_pack", "prepare", -(-vectors // 2), text, body, reads, writes)
+
+
+def _names(values: Sequence[Value]) -> list[str]:
+    """Return the names of those that are in memory."""
+    return [value.name for value in values if value.stored]

@@ -47,10 +47,10 @@ def row_packing(product: Product, name: str, layout: Layout) -> Sequence[Stateme
     return loops
 
 
-def pack_panel(product: Product, tiling: Tiling, layout: Layout, wide: int) -> str:
-    """Return the statement that packs the terms k0 to k1 of one panel."""
+def pack_panel(product: Product, tiling: Tiling, layout: Layout, wide: int, panel: str) -> str:
+    """Return the statement that packs the terms k0 to k1 of the panel of column j."""
     b, ld = product.b.name, layout.stride(product.b)
     size = f"{ld}, k1 - k0, {product.columns}, j, {wide} * LANES"
     if tiling.packing == "transposed":
-        return f"pack_transposed(panel, {b} + k0, {size});"
-    return f"pack_panel(panel, {b} + k0 * {ld}, {size});"
+        return f"pack_transposed({panel}, {b} + k0, {size});"
+    return f"pack_panel({panel}, {b} + k0 * {ld}, {size});"

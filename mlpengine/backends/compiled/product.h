@@ -9,11 +9,11 @@ INLINE long tile_height(const long left, const long full) {
 }
 
 /* Pack a panel: `width` columns of a matrix, row after row, padded with zeros. */
-INLINE void pack_panel(real *restrict panel, const real *restrict b, const long ld,
+SHARED void pack_panel(real *restrict panel, const real *restrict b, const long ld,
                        const long depth, const long columns, long j, const long width) {
   const long whole = j + width <= columns;
   for (long k = 0; k < depth; k++)
-    UNROLL for (long v = 0; v < width; v += LANES) {
+    for (long v = 0; v < width; v += LANES) {
       const real *from = b + k * ld + j + v;
       store(panel + k * width + v,
             whole || j + v + LANES <= columns ? load(from)
@@ -26,6 +26,28 @@ INLINE void pack_panel(real *restrict panel, const real *restrict b, const long 
 #define TRANSPOSE_BY_EIGHT
 typedef float vec8 __attribute__((vector_size(32)));
 #define SHUFFLE __builtin_shufflevector
+
+typedef float vec4 __attribute__((vector_size(16)));
+
+/* Load 8 entries from each of 8 rows and transpose them.  The halves of a vector come from two rows,
+   because loads are cheaper than the permutations that they replace. */
+INLINE void load_transposed(vec8 to[8], const float *const row[8]) {
+  vec8 r[8], s[8];
+  UNROLL for (int i = 0; i < 8; i++) {
+    vec4 low, high;
+    memcpy(&low, row[i % 4] + i / 4 * 4, 16);
+    memcpy(&high, row[i % 4 + 4] + i / 4 * 4, 16);
+    r[i] = SHUFFLE(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+  UNROLL for (int i = 0; i < 8; i += 2) {
+    s[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    s[i + 1] = SHUFFLE(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  UNROLL for (int i = 0; i < 8; i += 4) UNROLL for (int h = 0; h < 2; h++) {
+    to[i + 2 * h] = SHUFFLE(s[i + h], s[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
+    to[i + 2 * h + 1] = SHUFFLE(s[i + h], s[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+}
 #endif
 #endif
 
@@ -33,37 +55,54 @@ typedef float vec8 __attribute__((vector_size(32)));
 SHARED void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
                             const long depth, const long columns, long j, const long width) {
 #ifdef TRANSPOSE_BY_EIGHT
+  static const float zeros[8];
   for (long k = 0; k < depth; k += 8)
     for (long v = 0; v < width; v += 8) {
-      vec8 r[8], s[8];
-      UNROLL for (int i = 0; i < 8; i++) {
-        const long n = j + v + i < columns ? MIN(8, depth - k) : 0;
-        const float *from = w + (j + v + i) * ld + k;
-        r[i] = (vec8){0};
-        if (n == 8) memcpy(&r[i], from, 32);
-        else if (n) memcpy(&r[i], from, (size_t)n * sizeof(float));
-      }
-      UNROLL for (int i = 0; i < 8; i += 2) {
-        s[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        s[i + 1] = SHUFFLE(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-      }
-      UNROLL for (int i = 0; i < 8; i += 4) UNROLL for (int h = 0; h < 2; h++) {
-        r[i + 2 * h] = SHUFFLE(s[i + h], s[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
-        r[i + 2 * h + 1] = SHUFFLE(s[i + h], s[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
-      }
-      UNROLL for (int i = 0; i < 4; i++) {
-        s[i] = SHUFFLE(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        s[i + 4] = SHUFFLE(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-      }
+      vec8 r[8];
+      float ends[8][8];
+      const float *row[8];
       const long n = MIN(8, depth - k);
+      UNROLL for (int i = 0; i < 8; i++) {
+        row[i] = j + v + i < columns ? w + (j + v + i) * ld + k : zeros;
+        if (n < 8) row[i] = memcpy(ends[i], row[i], (size_t)n * sizeof(float));
+      }
+      load_transposed(r, row);
       UNROLL for (int i = 0; i < 8; i++)
-        if (i < n) memcpy(panel + (k + i) * width + v, &s[i], 32);
+        if (i < n) memcpy(panel + (k + i) * width + v, &r[i], 32);
     }
 #else
   for (long v = 0; v < width; v++)
     for (long k = 0; k < depth; k++)
       panel[k * width + v] = j + v < columns ? w[(j + v) * ld + k] : 0;
 #endif
+}
+
+/* Pack `rows` rows of `terms` entries for a tile: the entries of a term are contiguous.  They are
+   a_row apart between rows and a_term between terms.  Vectors are stored beyond a term's entries,
+   where those of the next term follow, but not beyond the tile. */
+SHARED void pack_tile(real *restrict tile, const real *restrict a, const long a_row,
+                      const long a_term, const long rows, const long terms) {
+  long k = 0;
+  if (a_row == 1)
+    for (; (k + 1) * rows + LANES <= terms * rows; k++)
+      for (long v = 0; v < rows; v += LANES) store(tile + k * rows + v, load(a + k * a_term + v));
+#ifdef TRANSPOSE_BY_EIGHT
+  else
+    for (; (k + 8) * rows + 8 <= terms * rows; k += 8) {
+      vec8 r[2][8];
+      for (long v = 0; 8 * v < rows; v++) {
+        const float *row[8];
+        UNROLL for (int i = 0; i < 8; i++) row[i] = a + MIN(8 * v + i, rows - 1) * a_row + k;
+        load_transposed(r[v], row);
+      }
+      UNROLL for (int i = 0; i < 8; i++) {
+        memcpy(tile + (k + i) * rows, &r[0][i], 32);
+        if (rows > 8) memcpy(tile + (k + i) * rows + 8, &r[1][i], 32);
+      }
+    }
+#endif
+  for (; k < terms; k++)
+    for (long i = 0; i < rows; i++) tile[k * rows + i] = a[i * a_row + k * a_term];
 }
 
 /* Copy the rows first to last between matrices of different row lengths. */
@@ -88,7 +127,7 @@ INLINE void sum_vector(real *restrict sums, const real *restrict x, const long l
 }
 
 /* The same for all columns in the vectors first to last. */
-INLINE void sum_columns(real *restrict sums, const real *restrict x, const long ld,
+SHARED void sum_columns(real *restrict sums, const real *restrict x, const long ld,
                         const long columns, long first, long last, long begin, long end) {
   const long whole = columns / LANES;
   for (long j = first; j < MIN(last, whole); j++)

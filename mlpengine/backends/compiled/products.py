@@ -2,10 +2,10 @@
 
 A tile is up to `Tiling.height` rows by two vectors of c, held in registers for `depth_block`
 terms.  All tiles read panels (two vectors wide, with the rows of b one after another), so that b is
-read sequentially for every leading dimension.
+read sequentially for every leading dimension; a group of panels stays in the second-level cache.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mlpengine.backends.compiled.kernels import Map, Product
 from mlpengine.backends.compiled.layout import Layout
@@ -30,15 +30,13 @@ TILE_PARAMETERS = (
 )
 
 
-def heights(rows: int, block: int, tallest: int) -> set[int]:
+def heights(rows: int, tallest: int) -> set[int]:
     """Return the heights of the tiles that cover `rows` rows, as tile_height() chooses them."""
-    used = set()
-    for start in range(0, rows, block):
-        left = min(block, rows - start)
-        while left:
-            height = tallest if left % tallest == 0 else min(left, tallest - 1)
-            used.add(height)
-            left -= height
+    used, left = set(), rows
+    while left:
+        height = tallest if left % tallest == 0 else min(left, tallest - 1)
+        used.add(height)
+        left -= height
     return used
 
 
@@ -61,17 +59,21 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
         f" {v.name} += {f'i * {layout.stride(v)} + ' if v.rows > 1 else ''}j;"
         for v in _tile_matrices(product)
     )
+    passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
     body: list[Statement] = [
         f"(void)part, (void)k0, (void)i, (void)j;{moves}",
         "vec sum[TILE_ROWS][WIDE];",
         Each(["sum[r][v] = (vec){0};"]),
+        *([If("k0", [Each([f"__builtin_prefetch({at});"])])] if passes else []),
         f"add_products(sum, rows, wide, k1 - k0, {a}, {b});",
-        *_epilogue(product, layout),
     ]
-    if product.depth > tiling.depth_block:  # the sums are kept in memory between passes
-        body[2] = If("k0", [_each([f"sum[r][v] = {load(at, lanes)};"], lanes)], [body[2]])
+    if passes:
         waiting = _each([store(at, "sum[r][v]", lanes)], lanes)
-        body.insert(4, If(f"k1 < {product.depth}", [waiting, "return;"]))
+        body += [
+            If("k0", [_each([f"sum[r][v] += {load(at, lanes)};"], lanes)]),
+            If(f"k1 < {product.depth}", [waiting, "return;"]),
+        ]
+    body += _epilogue(product, layout)
     return Function(
         f"{name}_tile",
         "reduce" if across else "rows",
@@ -86,7 +88,6 @@ def product_statements(
     product: Product,
     tiling: Tiling,
     name: str,
-    panel: str,
     layout: Layout,
     slices: list[int],
     *,
@@ -94,68 +95,89 @@ def product_statements(
 ) -> Sequence[Statement]:
     """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
 
-    `slices` are the numbers of rows with which the program calls them.
+    `slices` are the numbers of rows with which the program calls them.  Panels are packed and read
+    by groups; the tiles of some rows follow each other along c, so that rows of `a` stay in the
+    first-level cache and c is written sequentially.
     """
-    used = set().union(*(heights(n, tiling.row_block, tiling.height) for n in slices))
+    used = set().union(*(heights(n, tiling.height) for n in slices))
     across = product.form == "weight_gradient"
-    a, a_ld = product.a.name, layout.stride(product.a)
-    entry = f"{a}[k * {a_ld} + i + r]" if across else f"{a}[(i + r) * {a_ld} + k]"
-    rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
+    block, b = tiling.depth_block, product.b.name
+    spans = _spans(product, layout)
+    width = tiling.group * 2 * layout.lanes
+    grouped = width < product.columns
+    bounded = grouped or by_columns
+    start = "left" if bounded else "0"
     body: list[Statement] = []
-    if tiling.pack_rows:
-        own = f" + part.index * {product.rows * tiling.depth_block}" if by_columns else ""
-        rows_at = f"{name}_rows{own} + i * {tiling.depth_block}"
-        copy = Loop("r", 0, "h", [f"tile[(k - k0) * h + r] = {entry};"])
-        pack: list[Statement] = [f"real *restrict tile = {rows_at};", Loop("k", "k0", "k1", [copy])]
-        body.append(_tiles(pack, tiling))
-    columns_at = f"{panel} + j * {product.depth}"
-    if tiling.packing == "none":
-        columns_at = f"{product.b.name} + j"
-    elif not tiling.ahead:
-        columns_at = "panel"
-    start: str | int
-    stop: str | int
-    for wide, start, stop, part in _spans(product, layout):
-        packs = [pack_panel(product, tiling, layout, wide)] if columns_at == "panel" else []
-        operands = f"i, j, k0, k1, {rows_at}, {columns_at}"
-        cases = [
-            (h, f"{name}_tile(table, workspace, {h}, {wide}, {part}, {operands});")
-            for h in sorted(used, reverse=True)
+
+    def loops(makes: Callable[[int, int], Statement]) -> list[Statement]:
+        """Return a loop over the panels of a group for each width."""
+        return [
+            Loop(
+                "j",
+                f"MAX({begin}, left)" if bounded else begin,
+                f"MIN({end}, right)" if bounded else end,
+                [makes(wide, part)],
+                step=wide * layout.lanes,
+            )
+            for wide, begin, end, part in spans
         ]
-        tiles: list[Statement] = [*packs, _tiles([Switch("h", cases)], tiling)]
-        if by_columns:
-            start, stop = f"MAX({start}, first * WIDE * LANES)", f"MIN({stop}, last * WIDE * LANES)"
-        body.append(Loop("j", start, stop, tiles, step=wide * layout.lanes))
+
+    if tiling.packing == "none":
+        columns_at = f"{b} + j"
+    elif tiling.ahead:
+        columns_at = f"{name}_panels + j * {product.depth}"
+    else:
+        own = f" + part.index * {group_size(product, tiling, layout)}"
+        columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
+        body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
+    a, a_ld = product.a.name, layout.stride(product.a)
+    rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
+    tiles: list[Statement] = [f"h = tile_height(bottom - i, {tiling.height});"]
+    if tiling.pack_rows:
+        own = f" + part.index * {product.rows * block}" if by_columns else ""
+        entries = f"{rows_at} + k0 * {a_ld}, 1, {a_ld}" if across else f"{rows_at} + k0, {a_ld}, 1"
+        rows_at = f"{name}_rows{own} + i * {block}"
+        pack = f"pack_tile({rows_at}, {entries}, h, k1 - k0);"
+        tiles.append(If("left == from", [pack]) if grouped else pack)
+    tiles += loops(
+        lambda wide, part: Switch(
+            "h",
+            [
+                (
+                    h,
+                    f"{name}_tile(table, workspace, {h}, {wide}, {part}, "
+                    f"i, j, k0, k1, {rows_at}, {columns_at});",
+                )
+                for h in sorted(used, reverse=True)
+            ],
+        )
+    )
+    body.append(Loop("i", "top, h", "bottom", tiles, step="h"))
+    if grouped:
+        body = [
+            Loop(
+                "left", "from", "to", [f"const long right = MIN(left + {width}, to);", *body], width
+            )
+        ]
     begin, end = ("begin", "end") if across else (0, product.depth)
-    top, bottom = (0, product.rows) if by_columns else ("first", "last")
-    block = f"base + {tiling.row_block}"
-    blocks = Loop(
-        "base",
-        top,
-        bottom,
-        [f"const long stop = MIN({block}, {bottom});", *body],
-        step=tiling.row_block,
-    )
     passes = Loop(
-        "k0",
-        begin,
-        end,
-        [f"const long k1 = MIN(k0 + {tiling.depth_block}, {end});", blocks],
-        step=tiling.depth_block,
+        "k0", begin, end, [f"const long k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
-    if columns_at != "panel":
-        return [passes]
-    return [
-        f"real panel[{tiling.depth_block} * WIDE * LANES] __attribute__((aligned(64)));",
-        passes,
-    ]
+    rows = f"top = 0, bottom = {product.rows}" if by_columns else "top = first, bottom = last"
+    columns = "first * WIDE * LANES", f"MIN(last * WIDE * LANES, {spans[-1][2]})"
+    if not by_columns:
+        columns = "0", f"{spans[-1][2]}"
+    names = ("from", "to") if grouped else ("left", "right")
+    head = [f"const long {rows};"]
+    if bounded:
+        head.append(f"const long {names[0]} = {columns[0]}, {names[1]} = {columns[1]};")
+    return [*head, passes]
 
 
-def _tiles(body: Sequence[Statement], tiling: Tiling) -> Loop:
-    """Return the loop over the tiles from row `base` to `stop`, of height ``h`` at row ``i``."""
-    return Loop(
-        "i", "base, h", "stop", [f"h = tile_height(stop - i, {tiling.height});", *body], step="h"
-    )
+def group_size(product: Product, tiling: Tiling, layout: Layout) -> int:
+    """Return the size of the panels of one group for one pass, in numbers."""
+    vectors = min(2 * tiling.group, -(-product.columns // layout.lanes))
+    return vectors * layout.lanes * tiling.depth_block
 
 
 def _each(body: Sequence[Statement], lanes: str) -> Each:

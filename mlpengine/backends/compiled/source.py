@@ -13,7 +13,7 @@ from mlpengine.backends.compiled.kernels import Draw, Kernel, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Phase, print_function
-from mlpengine.backends.compiled.target import MANY_ROWS, Target
+from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.buffers import address_of
@@ -103,7 +103,7 @@ def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
     if single:
         yield "#define REAL_IS_FLOAT"
     yield f"#define BYTES {target.vector_bytes}"
-    yield f"#define TILE_ROWS {target.tile_rows(MANY_ROWS)}"
+    yield f"#define TILE_ROWS {target.highest_tile}"
     yield f"#define EXP_LIMIT {float(np.floor(np.log(info.max)))!r}"
     yield f"#define LARGEST_SUM {float(info.max)!r}"
     yield f"#define CHUNK {CHUNK}"
@@ -192,10 +192,12 @@ def _phase(functions: Sequence[Function], phase: Phase) -> Function:
         "reduce": "const struct part part, const long begin, const long end",
     }[phase]
     called = [function for function in functions if function.phase == phase]
-    calls = [function.call for function in called]
-    for i in reversed(range(1, len(called))):  # what one divides by columns, others read whole
-        if phase == "rows" and (called[i].by_columns or called[i - 1].by_columns):
-            calls.insert(i, "barrier(part);")
+    calls, since = [], 0  # the first function after the last barrier
+    for i, function in enumerate(called):
+        if phase == "rows" and any(map(function.waits_for, called[since:i])):
+            calls.append("barrier(part);")
+            since = i
+        calls.append(function.call)
     text = {
         "prepare": "What is packed once a step, before the rows",
         "rows": "Forward, loss and backward of some rows",

@@ -88,11 +88,13 @@ class Function:
     Attributes:
         phase: when it is called.
         buffers: names of the arrays and of the workspace that it uses.
+        writes: those of them that it writes and other functions read.
         text: a comment.
         parameters: of the C function, beside `MEMORY`.
         count: number of things that threads divide in ``prepare`` and ``reduce``.
         tile: a function that only this one calls.
         by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
+        takes_part: whether it needs to know which thread calls it.
     """
 
     name: str
@@ -105,18 +107,28 @@ class Function:
     tile: "Function | None" = None
     by_columns: bool = False
     qualifiers: str = "static"
+    writes: Sequence[str] = ()
+    takes_part: bool = False
 
     @property
     def all_buffers(self) -> set[str]:
         """Names of the buffers that it and its tile use."""
         return {*self.buffers, *(self.tile.buffers if self.tile else ())}
 
+    def waits_for(self, other: "Function") -> bool:
+        """Return whether all threads must have called `other` before any calls this one.
+
+        They divide both by the same rows, unless one of the two is divided by columns.
+        """
+        shared = {*self.writes} & other.all_buffers | {*other.writes} & self.all_buffers
+        return bool(shared) and (self.by_columns or other.by_columns)
+
     @property
     def call(self) -> str:
         """The statement that calls it in its phase."""
+        part = "part, " if self.takes_part else ""
         if self.phase == "rows" and not self.by_columns:
-            return f"{self.name}(table, workspace, first, last);"
-        part = "part, " if self.by_columns else ""
+            return f"{self.name}(table, workspace, {part}first, last);"
         more = ", begin, end" if self.phase == "reduce" else ""
         share = f"FIRST({self.count}), LAST({self.count})"
         return f"{self.name}(table, workspace, {part}{share}{more});"

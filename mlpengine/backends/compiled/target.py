@@ -40,12 +40,14 @@ VECTORS = ((64, 32), (32, 16), (16, 32), (16, 16))
 """Bytes and number of vector registers of the supported processors."""
 
 
-MANY_ROWS = 192
-"""Rows from which the tiles of a product are as high as the registers allow.
+MANY_ROWS = 128
+FEW_TERMS = 4096
+"""Rows, and multiplications for each of them, from which the tiles of a product are as high as the
+registers allow.
 
-A step of 784-1024-1024-10 with a batch of 256 takes a tenth less time by it, one of 784-256-128-10
-with a batch of 128 the same (Xeon with AVX-512, one thread, median of nine interleaved rounds,
-November 2026)."""
+The products of 784-256-128-10 with a batch of 128 take a tenth less time by it, those of wider
+layers too (Xeon with AVX-512, one thread, interleaved, November 2026); smaller ones compile faster
+with tiles of one height."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,25 @@ class Target:
         if sizes not in VECTORS or {*map(type, sizes)} != {int} or {*map(type, texts)} != {str}:
             raise ValueError(f"target: {self} is of no processor")
 
-    def tile_rows(self, rows: int) -> int:
+    def tile_rows(self, rows: int, terms: int = FEW_TERMS) -> int:
         """Return the rows of a tile, two vectors wide, of a product with so many rows.
+
+        Each row takes `terms` multiplications.
 
         The tile leaves registers for a row of b and an entry of a.  16 sums hide the latency of any
         multiplier, and low tiles fit more shapes; with vectors of 64 bytes, higher ones read panels
-        less often than the second-level cache can deliver them.
+        less often than the second-level cache can deliver them, and one may do for all rows.
         """
-        limit = (self.registers - 4) // 2
-        return limit if self.vector_bytes == 64 and rows >= MANY_ROWS else min(8, limit)
+        limit = self.highest_tile
+        if self.vector_bytes < 64 or (rows > limit and (rows < MANY_ROWS or terms < FEW_TERMS)):
+            return min(8, limit)
+        tiles = max(1, -(-rows // limit))
+        return -(-rows // tiles)  # all tiles have these rows or one less
+
+    @property
+    def highest_tile(self) -> int:
+        """The rows of a tile that the registers allow."""
+        return (self.registers - 4) // 2
 
     @property
     def identity(self) -> str:

@@ -8,12 +8,12 @@ from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
 
 LONGEST_DEPTH = 400
-"""Maximum number of terms of one pass: with vectors of 32 bytes a panel takes 25 kB and fits into
-the first-level cache together with a tile's rows; with 64 bytes it is read from the second level,
-which is as fast."""
+"""Maximum number of terms of one pass: a tile's rows stay in the first-level cache while panels of
+25 or 50 kB are read from the second level, which is as fast."""
 
-BLOCK_BYTES = 256 * 1024
-"""Bytes of the rows of `a` for one pass over the panels: half of a second-level cache."""
+GROUP_BYTES = 256 * 1024
+"""Bytes of the panels that tiles of some rows read one after another: half of a second-level
+cache."""
 
 PACK_BYTES = 256 * 1024
 """Bytes above which a matrix that is read by columns is packed first: each row is on another page,
@@ -30,8 +30,8 @@ Packing = Literal["none", "panels", "transposed"]
 class Tiling:
     """How one product is computed, in tiles of `height` rows or less.
 
-    With `ahead`, all panels are packed first and shared by all threads and rows; otherwise each is
-    packed where it is used and stays in the caches.
+    With `ahead`, all panels are packed first and shared by all threads and rows; otherwise a group
+    of panels is packed where it is used and stays in the caches.
     """
 
     height: int
@@ -39,33 +39,38 @@ class Tiling:
     ahead: bool
     pack_rows: bool
     depth_block: int
-    row_block: int
+    group: int
 
 
-def choose_tiling(product: Product, layout: Layout, depth: int, *, often: bool) -> Tiling:
+def choose_tiling(
+    product: Product, layout: Layout, depth: int, share: int, *, often: bool
+) -> Tiling:
     """Return the tiling of sums over `depth` terms at a time; `often` if by many slices of rows.
+
+    `share` is the number of rows that each thread computes.
 
     It follows from the shapes and the target alone, so that it is the same in every run.
     """
-    size, rows = layout.itemsize, product.rows
+    size = layout.itemsize
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
-    height = layout.target.tile_rows(rows)
-    fitting = max(4, BLOCK_BYTES // max(block * size * height, 1)) * height
+    across = product.form == "weight_gradient"
+    height = layout.target.tile_rows(share, depth * product.columns)
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
-    elif not _is_panel(product, layout) and (
+    elif not (_is_panel(product, layout) or (across and share <= height)) and (
         _reads_badly(depth, layout.stride(product.b) * size)
         or (product.form == "input_gradient" and product.columns % layout.lanes)
     ):
         packing = "panels"
-    across = product.form == "weight_gradient"
     row_bytes = layout.stride(product.a) * size
-    pack_rows = depth * row_bytes > PACK_BYTES if across else row_bytes % 4096 == 0 and rows >= 64
+    pack_rows = row_bytes % 4096 == 0 and share >= 64
+    if across:
+        pack_rows = product.columns > 4 * layout.lanes and _reads_badly(depth, row_bytes, ways=8)
     thin = 2 * block * layout.target.vector_bytes < SMALLEST_PANEL
-    ahead = across or often or thin or rows * block * size > 2 * BLOCK_BYTES
-    return Tiling(height, packing, ahead, pack_rows, block, min(fitting, rows) if ahead else rows)
+    group = max(1, GROUP_BYTES // (2 * block * layout.target.vector_bytes))
+    return Tiling(height, packing, often or thin, pack_rows, block, group)
 
 
 def _is_panel(product: Product, layout: Layout) -> bool:
@@ -74,12 +79,12 @@ def _is_panel(product: Product, layout: Layout) -> bool:
     return stride % layout.lanes == 0 and stride <= 2 * layout.lanes
 
 
-def _reads_badly(depth: int, row_bytes: int) -> bool:
+def _reads_badly(depth: int, row_bytes: int, ways: int = 4) -> bool:
     """Return whether reading a column of `depth` rows misses the first-level caches.
 
     Either the rows span more pages than the translation buffer holds, or their lines map to so few
-    of the 64 sets of the first-level cache that they do not fit into half of its ways.
+    of the 64 sets of the first-level cache that they do not fit into `ways` of its ways.
     """
     lines = max(row_bytes // 64, 1)
     sets = 64 // gcd(lines, 64)
-    return depth * row_bytes > PACK_BYTES or depth > 4 * sets
+    return depth * row_bytes > PACK_BYTES or depth > ways * sets
