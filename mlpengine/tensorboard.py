@@ -18,6 +18,7 @@ from typing import Self
 
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import MissingExtraError, UsageError
+from mlpengine.files import writing
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
@@ -59,12 +60,15 @@ class EventFile:
 
     TensorBoard's own writer imports a hundred modules and starts a thread, which takes 0.1 s.
     Source: tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details".
+    Raises: RunError where the file cannot be written.
     """
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        start = f"events.out.tfevents.{time():.6f}.{platform.node()}.{os.getpid()}"
-        self._file = open(directory / start, "xb")  # noqa: SIM115
+        name = f"events.out.tfevents.{time():.6f}.{platform.node()}.{os.getpid()}"
+        self.path = directory / name
+        with writing(self.path):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = open(self.path, "xb")  # noqa: SIM115
         self._flushed = time()
         self.write(Event(file_version="brain.Event:2"))
         self.flush()
@@ -74,18 +78,21 @@ class EventFile:
         event.wall_time = now = time()
         data = event.SerializeToString()
         length = struct.pack("<Q", len(data))
-        self._file.write(b"".join([length, _masked_crc(length), data, _masked_crc(data)]))
+        with writing(self.path):
+            self._file.write(b"".join([length, _masked_crc(length), data, _masked_crc(data)]))
         if now > self._flushed + FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Give the operating system what was written."""
-        self._file.flush()
+        with writing(self.path):
+            self._file.flush()
         self._flushed = time()
 
     def close(self) -> None:
         """Write the remaining events and close the file."""
-        self._file.close()
+        with writing(self.path):
+            self._file.close()
 
 
 class TensorBoard(Callback):

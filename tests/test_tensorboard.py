@@ -10,6 +10,7 @@ from mlpengine import (
     MissingExtraError,
     Mlp,
     NumericalError,
+    RunError,
     Sgd,
     SoftmaxCrossEntropy,
     TrainingStep,
@@ -21,8 +22,9 @@ from mlpengine.train.task import Classification, Split
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
 
-from mlpengine.tensorboard import TensorBoard
+from mlpengine.tensorboard import EventFile, TensorBoard
 
 
 def make_loop(callbacks, *, epochs=3, validation=True, optimizer=Adam, **options):
@@ -140,3 +142,11 @@ def test_verdicts_are_a_text(tmp_path):
     (event,) = reader.Tensors("verdicts")
     assert event.tensor_proto.string_val[0].decode().startswith("- **lr_high**: layer ")
     assert reader.summary_metadata["verdicts"].plugin_data.plugin_name == "text"
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_event_file(tmp_path):
+    events = EventFile(tmp_path)
+    events.close()
+    events._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
+    with events._file, pytest.raises(RunError, match=r"tfevents.*cannot be written \(No space"):
+        events.write(Event())
