@@ -38,16 +38,12 @@ def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = Tru
     allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them,
     and neither are, unless `padded`, whole ones with a leading zero, which are codes.
     """
-    try:
-        if missing == MISSING:
-            values = np.fromiter(map(float, cells), np.float64, len(cells))
-        else:  # spellings of one's own may be numbers, such as -99
-            values = _filled(cells, missing)
-    except ValueError:
-        try:
-            values = _filled(cells, missing)
-        except ValueError:
-            return None
+    values = _floats(cells) if missing == MISSING else None
+    if values is None:  # spellings of one's own may be numbers, such as -99
+        cells = ["nan" if cell.strip() in missing else cell for cell in cells]
+        values = _floats(cells)
+    if values is None:
+        return None
     joined = "".join(cells)
     if "_" in joined or not joined.isascii():
         return None
@@ -59,9 +55,11 @@ def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = Tru
     return values
 
 
-def _filled(cells: Sequence[str], missing: frozenset[str]) -> Array:
-    filled = ("nan" if cell.strip() in missing else cell for cell in cells)
-    return np.fromiter(map(float, filled), np.float64, len(cells))
+def _floats(cells: Sequence[str]) -> Array | None:
+    try:
+        return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return None
 
 
 def dates(
@@ -112,15 +110,20 @@ class Codes:
     def __init__(self, missing: frozenset[str]) -> None:
         self.missing = missing
         self.known: dict[str, int] = {}
-        self.levels: dict[str, int] = {}
+        self.levels: list[str] = []
 
     def __call__(self, cells: Sequence[str]) -> Array:
         """Return the codes of these cells; new spellings get new codes."""
-        known = self.known
+        known, missing, levels = self.known, self.missing, self.levels
         for cell in set(cells).difference(known):
             text = cell.strip()
-            code = -1 if text in self.missing else self.levels.setdefault(text, len(self.levels))
-            known[cell] = code
+            if text in missing:
+                known[cell] = -1
+            elif text in known:
+                known[cell] = known[text]
+            else:
+                known[cell] = known[text] = len(levels)
+                levels.append(text)
         return np.fromiter(map(known.__getitem__, cells), np.int32, len(cells))
 
 
@@ -130,7 +133,7 @@ def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str
     rank = np.empty(len(levels) + 1, np.int32)
     rank[order] = np.arange(len(levels), dtype=np.int32)
     rank[-1] = -1
-    return rank[codes], tuple(levels[i] for i in order)
+    return rank[codes], tuple(map(levels.__getitem__, order))
 
 
 def booleans(levels: Sequence[str]) -> list[float] | None:

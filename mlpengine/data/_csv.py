@@ -7,7 +7,9 @@ the file is read again with the right kind.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -27,7 +29,7 @@ from mlpengine.data._lines import (
     record_lines,
     whole_records,
 )
-from mlpengine.data._scan import Cells, Cutter, Distinct, moments, numbers
+from mlpengine.data._scan import Cells, Cutter, Distinct, moments, native_numbers, numbers
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.stored import Segment, Spill
 from mlpengine.data.table import Column, Table
@@ -75,14 +77,55 @@ class AmbiguousError(DataError):
     """Numbers of a column can be read in two ways."""
 
 
+class _Values:
+    """An array that grows by the values of further rows, without copies of those before."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        self.chunks: list[Array] = []
+        self.chunk: Array = np.empty(0, dtype)
+        self.offered = self.chunk
+        self.count = self.filled = 0
+
+    def room(self, rows: int, further: int) -> Array:
+        """Return an array for the values of further rows, after which some more are expected."""
+        if self.filled + rows > len(self.chunk):
+            self.chunks.append(self.chunk[: self.filled])
+            size = rows + (further + further // 64 or self.count // 8)
+            self.chunk = np.empty(size, self.chunk.dtype)
+            self.filled = 0
+        self.offered = self.chunk[self.filled : self.filled + rows]
+        return self.offered
+
+    def append(self, values: Array, further: int) -> None:
+        """Store the values of further rows; nothing is copied if they are in `room`."""
+        if values is not self.offered:
+            self.room(len(values), further)[:] = values
+        self.filled += len(values)
+        self.count += len(values)
+
+    def joined(self) -> Array:
+        """Return all values, and forget them."""
+        last = self.chunk[: self.filled]
+        is_close = self.filled == self.count and len(self.chunk) - self.filled <= self.count // 16
+        values = last if is_close else np.concatenate([*self.chunks, last])
+        self.chunks.clear()  # a reader refers to itself and is freed late
+        self.chunk = self.offered = self.chunk[:0].copy()
+        return values
+
+
 class _ColumnReader:
-    """A column that is being read, as numbers, dates or text: the first that its cells allow."""
+    """A column that is being read, as numbers, dates or text: the first that its cells allow.
+
+    Attributes:
+        rows_left: about how many rows follow those that are being added, if that is known.
+    """
 
     def __init__(self, name: str, step: int, options: CsvOptions) -> None:
         self.missing = options.missing
         self.padded, self.dates = name in options.numbers, options.reading.date_pattern
         self.codes = _cells.Codes(self.missing)
         self.n_rows = 0
+        self.rows_left = 0
         self.broken = False
         self.spill: Spill | None = None
         self.segments: list[Segment] = []
@@ -91,7 +134,7 @@ class _ColumnReader:
     def _begin(self, step: int) -> None:
         self.step = step
         dtype: type[np.generic] = np.int32 if step == 2 else np.float64
-        self.values: Array = np.empty(0, dtype)
+        self.values = _Values(dtype)
         self.distinct = Distinct(self.convert, dtype)
 
     def next_step(self) -> None:
@@ -104,15 +147,11 @@ class _ColumnReader:
 
     def append(self, values: Array) -> None:
         """Store the values of further rows."""
-        end = self.n_rows + len(values)
         if self.spill is not None:
             self.segments.append(self.spill.write(values))
-            self.n_rows = end
-            return
-        if end > len(self.values):
-            self.values.resize(end + end // 8, refcheck=False)
-        self.values[self.n_rows : end] = values
-        self.n_rows = end
+        else:
+            self.values.append(values, self.rows_left)
+        self.n_rows += len(values)
 
     def add(self, cells: Sequence[str]) -> None:
         """Convert and store the cells of further rows."""
@@ -122,10 +161,21 @@ class _ColumnReader:
         if values is not None:
             self.append(values)
 
-    def of_block(self, cells: Cells, column: int) -> Array | None:
-        """Return the values of a column of a block as dates or texts, or None if it has others."""
-        values = moments(cells, column) if self.step == 1 else None
-        return self.distinct(cells, column) if values is None else values
+    def of_block(
+        self, cells: Cells, column: int, known: Mapping[int, Array | None]
+    ) -> Array | None:
+        """Return the values of a column of a block as the current step reads them, or None.
+
+        `known` are those of the columns of numbers, unless cells are converted in C.
+        """
+        if self.step == 0 and cells.loops is None:
+            return known[column]
+        out = self.values.room(cells.start.shape[1], self.rows_left)
+        if self.step == 0:
+            fits = native_numbers(cells, column, self.missing, out, padded=self.padded)
+            return out if fits else None
+        values = moments(cells, column, out) if self.step == 1 else None
+        return self.distinct(cells, column, out) if values is None else values
 
     def convert(self, cells: Sequence[str]) -> Array | None:
         """Return the values of cells as the current step reads them, None if it cannot."""
@@ -137,17 +187,15 @@ class _ColumnReader:
 
     def column(self) -> Column:
         """Return the finished column."""
-        values = self.values
-        self.values = np.empty(0, values.dtype)  # a reader is freed late, as it refers to itself
         if self.spill is not None:
-            values = self.spill.read(self.segments, values.dtype)
+            values = self.spill.read(self.segments, self.values.chunk.dtype)
         else:
-            values.resize(self.n_rows, refcheck=False)
+            values = self.values.joined()
         if self.step == 0:
             return Column(values)
         if self.step == 1:
             return Column(values, "date")
-        codes, levels = _cells.sorted_levels(values, list(self.codes.levels))
+        codes, levels = _cells.sorted_levels(values, self.codes.levels)
         return Column(codes, "text", levels)
 
 
@@ -160,7 +208,9 @@ class _Skipped(_ColumnReader):
     def add(self, cells: Sequence[str]) -> None:
         """Keep nothing."""
 
-    def of_block(self, cells: Cells, column: int) -> Array | None:
+    def of_block(
+        self, cells: Cells, column: int, known: Mapping[int, Array | None]
+    ) -> Array | None:
         """Return no values."""
         return np.empty(0, np.int32)
 
@@ -204,30 +254,59 @@ class _Pass:
 
     def _body(self, source: Source, readers: list[_ColumnReader]) -> None:
         cutter = Cutter(self.header.delimiter, len(readers))
-        while block := source.block():
-            cells = cutter.cut(block)
-            if cells is not None:
-                rows = cells.start.shape[1]
-                self.regular &= rows - line_count(block) == (block[-1:] not in b"\r\n")
-                self._add_cells(cells, readers)
-                del cells  # before the next ones are there
-                if cutter.is_fast:
-                    source.size = _FAST_BLOCK
-            else:
-                source.unread(block)
-                self._parse(source, line_count(block), readers)
+        begin = source.offset
 
-    def _add_cells(self, cells: Cells, readers: list[_ColumnReader]) -> None:
-        self.records += cells.start.shape[1]
-        numeric = [i for i, reader in enumerate(readers) if not reader.step]
-        padded = {i for i in numeric if readers[i].padded}
-        results = numbers(cells, numeric, self.options.missing, padded)
-        for i, reader in enumerate(readers):
-            values = None if reader.step or reader.broken else results[i]
-            if not reader.step and values is None:
-                reader.next_step()
+        def next_block() -> tuple[bytes, Cells | None]:
+            block = source.block()
+            return block, cutter.cut(block, source.count) if block else None
+
+        with ThreadPoolExecutor(1) as helper:  # its thread begins with its first task
+            block, cells = next_block()
+            while block:
+                if cells is None:
+                    lines = source.count
+                    source.unread(block)
+                    self._parse(source, lines, readers)
+                    block, cells = next_block()
+                    continue
+                rows = cells.start.shape[1]
+                self.records += rows
+                self.regular &= rows - source.count == (block[-1:] not in b"\r\n")
+                bytes_left = max(0, source.total - source.offset)
+                rows_left = bytes_left * self.records // (source.offset - begin)
+                for reader in readers:  # most cells have four bytes and more
+                    reader.rows_left = min(rows_left, bytes_left // (4 * len(readers)))
+                convert = partial(self._convert, cells, readers, deque(enumerate(readers)))
+                if not cutter.is_fast:
+                    convert()
+                    del cells, convert  # before the next ones are there
+                    block, cells = next_block()
+                    continue
+                source.size = _FAST_BLOCK
+                converted = helper.submit(convert)
+                try:
+                    block, cells = next_block()
+                finally:
+                    convert()
+                    converted.result()
+
+    def _convert(
+        self, cells: Cells, readers: list[_ColumnReader], left: deque[tuple[int, _ColumnReader]]
+    ) -> None:
+        """Convert the columns that are left, of which another thread may take some."""
+        known: Mapping[int, Array | None] = {}
+        if cells.loops is None:
+            numeric = [i for i, reader in left if not reader.step]
+            padded = {i for i in numeric if readers[i].padded}
+            known = numbers(cells, numeric, self.options.missing, padded)
+        while left:
+            try:
+                column, reader = left.popleft()
+            except IndexError:  # the other thread has taken it
+                break
+            values = None
             while not reader.broken and values is None:
-                values = reader.of_block(cells, i)
+                values = reader.of_block(cells, column, known)
                 if values is None:
                     reader.next_step()
             if values is not None:

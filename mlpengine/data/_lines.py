@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -27,11 +28,18 @@ class EncodingError(DataError):
 
 
 class Source:
-    """A stream of UTF-8 text, read in blocks of whole lines or line by line."""
+    """A stream of UTF-8 text, read in blocks of whole lines or line by line.
+
+    Attributes:
+        count: the number of line ends in the last block.
+        total: the size of the stream in bytes, 0 if it is not known.
+    """
 
     def __init__(self, stream: BinaryIO, where: str) -> None:
         self.stream, self.where = stream, where
         self.next_line = 1
+        self.count = 0
+        self.total = _size_of(stream)
         self.size = BLOCK
         start = stream.read(3)
         self.is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
@@ -60,7 +68,8 @@ class Source:
         block, self.buffer = content[:end], content[end:]
         if not block.isascii():
             self._check_encoding(block)
-        self.next_line += line_count(block)
+        self.count = line_count(block)
+        self.next_line += self.count
         self.offset += len(block)
         return block
 
@@ -108,6 +117,13 @@ class Source:
     def unread_lines(self) -> None:
         """Put back the lines that `lines` has read but not yielded."""
         self.unread(self.text.read().encode())
+
+
+def _size_of(stream: BinaryIO) -> int:
+    if isinstance(stream, io.BytesIO):
+        return stream.getbuffer().nbytes
+    is_file = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
+    return os.fstat(stream.fileno()).st_size if is_file else 0
 
 
 def line_count(content: bytes) -> int:

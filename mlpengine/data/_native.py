@@ -4,6 +4,7 @@ import ctypes
 import logging
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,9 +16,12 @@ _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _FUNCTIONS = {
     "scan_cut": (
         _LONG,
-        [_POINTER, _LONG, _LONG, ctypes.c_int, _LONG, _LONG, _LONG, *[_POINTER] * 4],
+        [_POINTER, _LONG, _LONG, ctypes.c_int, _LONG, _LONG, _LONG, *[_POINTER] * 2],
     ),
-    "scan_numbers": (None, [_POINTER, _LONG, *[_POINTER] * 4]),
+    "scan_numbers": (
+        _LONG,
+        [_POINTER, _LONG, *[_POINTER] * 3, _LONG, ctypes.c_int, *[_POINTER] * 2],
+    ),
     "scan_moments": (ctypes.c_int, [_POINTER, _LONG, *[_POINTER] * 3]),
     "scan_rehash": (None, [_POINTER, ctypes.c_uint64, _POINTER, _LONG]),
     "scan_texts": (
@@ -29,7 +33,7 @@ _FUNCTIONS = {
             ctypes.c_uint64,
             *[_POINTER] * 3,
             _LONG,
-            *[_POINTER] * 2,
+            _POINTER,
         ],
     ),
 }
@@ -70,33 +74,46 @@ class Texts:
         self._hashes = np.empty(0, np.uint64)
         self._ends = np.zeros(1, np.int64)
         self._arena = np.empty(0, np.uint8)
+        self._addresses: tuple[int, ...] = ()
 
-    def __call__(self, content: bytes, start: Array, stop: Array) -> tuple[Array, Array]:
-        """Return the number of each cell's text, and the rows of the texts that are new."""
-        rows = len(start)
-        self._reserve(rows, int((stop - start).sum(dtype=np.int64)))
-        numbers, fresh = np.empty(rows, np.int32), np.empty(rows, np.int64)
-        cells = (content, rows, address_of(start), address_of(stop))
-        table = (address_of(self._table), len(self._table) - 1)
-        entries = (address_of(self._hashes), address_of(self._ends), address_of(self._arena))
-        out = (address_of(numbers), address_of(fresh))
-        count = self._loops.scan_texts(*cells, *table, *entries, self.count, *out)
-        fresh = fresh[: count - self.count]
-        self.count = count
-        return numbers, fresh
+    def __call__(
+        self, content: bytes, rows: int, start: int, stop: int, size: int, numbers: int
+    ) -> None:
+        """Write the number of each cell's text to an address; the cells have `size` bytes."""
+        self._reserve(rows, size)
+        self.count = self._loops.scan_texts(
+            content, rows, start, stop, *self._addresses, self.count, numbers
+        )
+
+    def since(self, number: int, *, is_quoted: bool) -> list[str]:
+        """Return the texts from this number on; in quoted ones, quotes stand twice."""
+        ends = self._ends[number : self.count + 1]
+        content = self._arena[ends[0] : ends[-1]].tobytes()
+        places = pairwise((ends - ends[0]).tolist())
+        if content.isascii():
+            text = content.decode()
+            texts = [text[start:stop] for start, stop in places]
+        else:
+            texts = [content[start:stop].decode() for start, stop in places]
+        return [text.replace('""', '"') for text in texts] if is_quoted else texts
 
     def _reserve(self, rows: int, size: int) -> None:
-        """Make room for so many new texts of so many bytes."""
+        """Make room for so many new texts of so many bytes, and for the bytes behind them."""
         entries = self.count + rows
+        size += int(self._ends[self.count]) + 8
+        if len(self._hashes) >= entries and len(self._arena) >= size:
+            return
         if len(self._hashes) < entries:
             self._hashes = _grown(self._hashes, entries)
-            self._ends = _grown(self._ends, entries + 1)
-        if len(self._arena) < int(self._ends[self.count]) + size:
-            self._arena = _grown(self._arena, int(self._ends[self.count]) + size)
-        if len(self._table) < 2 * entries:
-            self._table = np.zeros(1 << (4 * entries - 1).bit_length(), np.int32)
+            self._ends = _grown(self._ends, len(self._hashes) + 1)
+        if len(self._arena) < size:
+            self._arena = _grown(self._arena, size)
+        if len(self._table) < 2 * len(self._hashes):
+            self._table = np.zeros(1 << (2 * len(self._hashes) - 1).bit_length(), np.int32)
             where = address_of(self._table), len(self._table) - 1
             self._loops.scan_rehash(*where, address_of(self._hashes), self.count)
+        entry = (address_of(a) for a in (self._hashes, self._ends, self._arena))
+        self._addresses = (address_of(self._table), len(self._table) - 1, *entry)
 
 
 def _grown(array: Array, size: int) -> Array:

@@ -12,7 +12,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from mlpengine.spec import Array
 
 PAD = 72
 """Bytes before and after a block, so that words near its ends lie within the buffer."""
+
+_PADDING = b"\n" * PAD
 
 _NEWLINE, _RETURN, _POINT, _MINUS, _PLUS, _QUOTE, _ZERO = b'\n\r.-+"0'
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -47,7 +49,8 @@ class Cells:
 
     `is_quoted` says whether there are quotes, of which those inside a cell still stand twice;
     `loops` is the library in C, or None. Shapes: start, stop (one behind the last
-    character), points (how many) and point (offset of the last one) are int32 (columns, rows).
+    character), points (how many) and point (offset of the last one) are int32 (columns, rows);
+    the loops in C need no points.
     """
 
     content: bytes
@@ -55,8 +58,18 @@ class Cells:
     is_quoted: bool
     start: Array
     stop: Array
-    points: Array
-    point: Array
+    points: Array | None = None
+    point: Array | None = None
+
+    @cached_property
+    def _addresses(self) -> tuple[int, int]:
+        return address_of(self.start), address_of(self.stop)
+
+    def native(self, column: int) -> tuple[bytes, int, int, int]:
+        """Return the block, the number of rows, and the addresses of a column's offsets."""
+        skipped = column * self.start.strides[0]
+        start, stop = self._addresses
+        return self.content, self.start.shape[1], start + skipped, stop + skipped
 
     @cached_property
     def words(self) -> Array:
@@ -73,11 +86,12 @@ class Cells:
 
 
 class Cutter:
-    """Cuts blocks of whole lines into cells, in buffers that all blocks share."""
+    """Cuts blocks of whole lines into cells, valid until the next block but one is cut."""
 
     def __init__(self, delimiter: str, width: int) -> None:
         self.delimiter, self.width = ord(delimiter), width
         self.masks = np.empty((2, 0), bool)
+        self.offsets = [np.empty(0, np.int32)] * 2
         self.loops: ctypes.CDLL | None = None
         self.bytes_left = 0 if _native.is_loaded() else NATIVE_BYTES
 
@@ -86,8 +100,8 @@ class Cutter:
         """Whether blocks may be large: no step takes temporary arrays for each byte."""
         return self.loops is not None
 
-    def cut(self, lines: bytes) -> Cells | None:
-        """Return the cells of whole lines, or None if the lines need a full CSV parser.
+    def cut(self, lines: bytes, line_count: int) -> Cells | None:
+        """Return the cells of so many whole lines, or None if the lines need a full CSV parser.
 
         The result is None for quotes that do not enclose a whole cell, NUL bytes, lines that end
         with only a carriage return, empty lines, cells that are too long, and lines that do not
@@ -98,11 +112,11 @@ class Cutter:
         self.bytes_left -= len(lines)
         if self.bytes_left < 0 and self.loops is None:
             self.bytes_left, self.loops = sys.maxsize, _native.library()
-        content = b"".join((b"\n" * PAD, lines, b"" if lines.endswith(b"\n") else b"\n"))
-        end = len(content)
-        content += b"\n" * PAD
+        newline = b"" if lines.endswith(b"\n") else b"\n"
+        content = b"".join((_PADDING, lines, newline, _PADDING))
+        end = len(content) - PAD
         if self.loops is not None:
-            return self._cut_fast(content, end)
+            return self._cut_fast(content, end, line_count + len(newline))
         characters = np.frombuffer(content, np.uint8)
         is_quoted = b'"' in lines
         if is_quoted and not self._encloses(characters):
@@ -139,17 +153,21 @@ class Cutter:
         ]
         return Cells(content, None, is_quoted, *columns)
 
-    def _cut_fast(self, content: bytes, end: int) -> Cells | None:
+    def _cut_fast(self, content: bytes, end: int, rows: int) -> Cells | None:
         assert self.loops is not None
-        rows = int(np.count_nonzero(np.frombuffer(content, np.uint8)[PAD:end] == _NEWLINE))
-        arrays = [np.empty((self.width, rows), np.int32) for _ in range(4)]
+        size = 2 * self.width * rows
+        offsets = self.offsets.pop(0)  # of the block before the last one
+        if len(offsets) < size:
+            offsets = np.empty(size + size // 8, np.int32)
+        self.offsets.append(offsets)
+        start, stop = offsets[:size].reshape(2, self.width, rows)
         shape = PAD, end, self.delimiter, self.width, rows, csv.field_size_limit()
-        count = self.loops.scan_cut(content, *shape, *(address_of(a) for a in arrays))
+        count = self.loops.scan_cut(content, *shape, address_of(start), address_of(stop))
         if count < 0:
             return None
         if count < rows:  # of a block with line breaks in quoted cells
-            arrays = [np.ascontiguousarray(a[:, :count]) for a in arrays]
-        return Cells(content, self.loops, b'"' in content, *arrays)
+            start, stop = (np.ascontiguousarray(a[:, :count]) for a in (start, stop))
+        return Cells(content, self.loops, b'"' in content, start, stop)
 
     def _encloses(self, characters: Array) -> bool:
         """Whether all quotes are at the ends of cells or, inside quotes, doubled."""
@@ -185,16 +203,8 @@ def numbers(
     Values are those of `_cells.numbers`, cell by cell; leading zeros are allowed in the columns
     `padded`.
     """
-    spelled = [value for text in missing if (value := _number(text)) is not None]
+    spellings = _spellings(missing)
     results: dict[int, Array | None] = {}
-    if cells.loops is not None:
-        for column in columns:
-            values, odd = _numbers_fast(cells, column)
-            for value in spelled:
-                odd |= values == value
-            whole = _complete(cells, column, values, odd, missing, column in padded)
-            results[column] = values if whole else None
-        return results
     picked = np.array(columns, np.int64)
     plain = _Plain(cells, picked)
     size = max(1, _CELLS // cells.start.shape[1])
@@ -202,7 +212,7 @@ def numbers(
         for first in range(0, len(group), size):
             places = group[first : first + size]
             values, odd = plain.read(places, whole_words, part_words)
-            for value in spelled:
+            for value in spellings.numbers:
                 odd |= values == value
             results |= dict(zip(picked[places].tolist(), values, strict=True))
             for i in np.flatnonzero(odd.any(axis=1)).tolist():
@@ -212,14 +222,39 @@ def numbers(
     return results
 
 
-def _numbers_fast(cells: Cells, column: int) -> tuple[Array, Array]:
-    """Return what `_Plain.read` does for a column."""
-    start, stop = cells.start[column], cells.stop[column]
-    values, odd = np.empty(len(start)), np.empty(len(start), bool)
-    arrays = (start, stop, values, odd)
+def native_numbers(
+    cells: Cells, column: int, missing: frozenset[str], out: Array, *, padded: bool
+) -> bool:
+    """Write what `numbers` returns for a column; return False where that is None."""
+    spellings = _spellings(missing)
+    odd = np.empty(len(out), bool)
+    words = address_of(spellings.words), len(spellings.words), bool(spellings.numbers)
     assert cells.loops is not None
-    cells.loops.scan_numbers(cells.content, len(start), *(address_of(a) for a in arrays))
-    return values, odd
+    count = cells.loops.scan_numbers(
+        *cells.native(column), *words, address_of(out), address_of(odd)
+    )
+    for value in spellings.numbers:
+        equal = out == value
+        count += int(np.count_nonzero(equal))
+        odd |= equal
+    return not count or _complete(cells, column, out, odd, missing, padded)
+
+
+@dataclass(frozen=True)
+class _Spellings:
+    """Spellings of missing cells: those that are numbers, and the short ones as words of bytes."""
+
+    numbers: list[float]
+    words: Array
+
+
+@lru_cache
+def _spellings(missing: frozenset[str]) -> _Spellings:
+    values = [_number(text) for text in missing]
+    numbers = [value for value in values if value is not None and value == value]
+    encoded = [text.encode() for text in sorted(missing) if not {*text} & {'"', "\0"}]
+    words = [int.from_bytes(text, "little") for text in encoded if 0 < len(text) <= 8]
+    return _Spellings(numbers, np.array(words, np.uint64))
 
 
 def _number(text: str) -> float | None:
@@ -255,6 +290,8 @@ class _Plain:
     def __init__(self, cells: Cells, columns: Array) -> None:
         self.words = cells.words
         self.start, self.stop = cells.start[columns], cells.stop[columns]
+        assert cells.points is not None
+        assert cells.point is not None
         self.points = cells.points[columns]
         self.whole_stop = np.where(self.points == 1, cells.point[columns], self.stop)
         self.part_count = np.maximum(self.stop - self.whole_stop - 1, 0)
@@ -368,17 +405,15 @@ def _halves(a: Array) -> tuple[Array, Array]:
     return upper, a - upper
 
 
-def moments(cells: Cells, column: int) -> Array | None:
+def moments(cells: Cells, column: int, out: Array) -> Array | None:
     """Return a column's dates as seconds since 1970, or None if a cell has another form.
 
-    The forms are 2020-01-02, 2020-01-02T03:04:05, the same with a blank, and empty (NaN).
+    The forms are 2020-01-02, 2020-01-02T03:04:05, the same with a blank, and empty (NaN). The
+    result may be `out`.
     """
-    start = cells.start[column]
     if cells.loops is not None:
-        values = np.empty(len(start))
-        arrays = (start, cells.stop[column], values)
-        addresses = (address_of(a) for a in arrays)
-        return values if cells.loops.scan_moments(cells.content, len(start), *addresses) else None
+        return out if cells.loops.scan_moments(*cells.native(column), address_of(out)) else None
+    start = cells.start[column]
     length = cells.stop[column] - start
     has_time = length == len("2020-01-02T03:04:05")
     empty = length == 0
@@ -430,10 +465,10 @@ class Distinct:
         self.values = np.empty(0, dtype)
         self.texts: _native.Texts | None = None
 
-    def __call__(self, cells: Cells, column: int) -> Array | None:
-        """Return the values of a column's cells, or None if one cannot be converted."""
+    def __call__(self, cells: Cells, column: int, out: Array) -> Array | None:
+        """Return the values of a column's cells, perhaps in `out`, None if one is unlike others."""
         if cells.loops is not None:
-            return self._fast(cells, column)
+            return self._fast(cells, column, out)
         start = cells.start[column]
         length = cells.stop[column] - start
         count = -(-int(length.max()) // 8)
@@ -468,18 +503,21 @@ class Distinct:
             self._add(keys[firsts], length[firsts], words[:, firsts], values)
         return result
 
-    def _fast(self, cells: Cells, column: int) -> Array | None:
+    def _fast(self, cells: Cells, column: int, out: Array) -> Array | None:
         assert cells.loops is not None
         if self.texts is None or self.texts.count > self.MAX_KNOWN_FAST:
             self.texts = _native.Texts(cells.loops)
             self.values = self.values[:0]
-        numbers, fresh = self.texts(cells.content, cells.start[column], cells.stop[column])
-        if len(fresh):
-            values = self.convert(cells.texts(column, fresh))
+        known = self.texts.count
+        size = int((cells.stop[column] - cells.start[column]).sum(dtype=np.int64))
+        numbers = np.empty(len(out), np.int32)
+        self.texts(*cells.native(column), size, address_of(numbers))
+        if self.texts.count > known:
+            values = self.convert(self.texts.since(known, is_quoted=cells.is_quoted))
             if values is None:
                 return None
             self.values = np.concatenate([self.values, values])
-        return self.values[numbers]
+        return self.values.take(numbers, out=out, mode="clip")
 
     def _look_up(self, keys: Array, length: Array, words: Array, result: Array) -> Array:
         """Write the values of known cells into `result`; return the rows of all others."""

@@ -1,161 +1,285 @@
 /* The loops of `_scan.py` over the bytes of a block; NumPy's there define what they do.
  *
  * Arrays of cells are (columns, rows); offsets are those of bytes in the block, which has bytes to
- * spare before and after it.
+ * spare before and after it.  Eight bytes are read as a word whose lowest byte is the first.
  */
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
+#define BYTES(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+enum { STRIP = 256, LARGEST_POWER = 22 };
+
+static const int64_t EXACT = INT64_C(1) << 53; /* whole numbers below it are exact in float64 */
+
 static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-enum { PLAIN = 0, ENDS = 1, POINT = 2, QUOTE = 4, RETURN = 8 };
+static uint64_t word_at(const void *at) {
+    uint64_t word;
+    memcpy(&word, at, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+/* Return the first `count` bytes, at most eight, and zeros behind them. */
+static uint64_t bytes_at(const uint8_t *at, long count) {
+    return count < 8 ? word_at(at) & ~(~UINT64_C(0) << (8 * count)) : word_at(at);
+}
+
+typedef uint8_t vector __attribute__((vector_size(64)));
+
+/* Return a bit for each of 64 bytes: whether a cell may end there, or a quote stands there. */
+static uint64_t marks_at(const uint8_t *at, uint8_t delimiter) {
+    vector bytes;
+    memcpy(&bytes, at, 64);
+    bytes = (vector)((bytes == delimiter) | (bytes == '\n') | (bytes == '"') | (bytes == '\r')) & 1;
+    uint64_t marks = 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < 64; i += 8) /* the product gathers the eight bits in the highest byte */
+        marks |= ((word_at((uint8_t *)&bytes + i) * UINT64_C(0x0102040810204080)) >> 56) << i;
+    return marks;
+}
 
 /* Cut the lines from `begin` to `end`, whose last byte is a newline, into at most `rows` rows of
  * `width` cells.  Return the number of rows, or -1 if the lines need a full parser. */
 long scan_cut(const uint8_t *text, long begin, long end, int delimiter, long width, long rows,
-              long limit, int32_t *start, int32_t *stop, int32_t *points, int32_t *point) {
-    uint8_t kind[256] = {PLAIN};
-    kind['\n'] = kind[delimiter] = ENDS;
-    kind['.'] = POINT;
-    kind['"'] = QUOTE;
-    kind['\r'] = RETURN;
-    long row = 0, column = 0, at = begin;
-    while (at < end) {
-        if (row == rows)
-            return -1;
-        long first = at, last, count = 0, place = 0;
-        const int quoted = text[at] == '"';
-        if (quoted) {
-            for (at++;; at++) {
-                if (text[at] == '.') {
-                    count++;
-                    place = at;
-                } else if (text[at] == '\r' || at >= end) {
+              long limit, int32_t *start, int32_t *stop) {
+    const long last_column = (width - 1) * rows;
+    long row = 0, cell = 0, first = begin; /* cell is column * rows + row */
+    int is_quoted = 0;
+    for (long base = begin, next; base < end; base = next) {
+        uint64_t marks = marks_at(text + base, (uint8_t)delimiter);
+        next = base + 64;
+        if (next > end)
+            marks &= ~(~UINT64_C(0) << (end - base));
+        for (; marks; marks &= marks - 1) {
+            long at = base + __builtin_ctzll(marks), last = at;
+            const int is_end = text[at] == '\n';
+            if (is_end) {
+                last -= text[at - 1] == '\r';
+                if (cell - row != last_column || row == rows || (width == 1 && last == first))
                     return -1;
-                } else if (text[at] == '"') {
-                    if (text[at + 1] != '"')
-                        break;
-                    at++;
+            } else if (text[at] == delimiter) {
+                if (cell - row == last_column)
+                    return -1;
+            } else if (text[at] == '"') {
+                if (at != first)
+                    return -1;
+                for (at++; text[at] != '"' || text[at + 1] == '"'; at++) {
+                    if (text[at] == '\r' || at >= end)
+                        return -1;
+                    at += text[at] == '"';
                 }
-            }
-            at++; /* behind the closing quote */
-            if (text[at] != delimiter && text[at] != '\n' && text[at] != '\r')
-                return -1;
-        }
-        for (;; at++) {
-            const uint8_t k = kind[text[at]];
-            if (k == PLAIN)
-                continue;
-            if (k == POINT) {
-                count++;
-                place = at;
-            } else {
+                is_quoted = 1;
+                next = at + 1;
                 break;
+            } else if (text[at + 1] == '\n') {
+                continue;
+            } else {
+                return -1;
             }
-        }
-        last = at;
-        if (text[at] == '\r')
-            at++;
-        const int is_end = text[at] == '\n';
-        if (kind[text[at]] != ENDS || (last < at && !is_end) || is_end != (column == width - 1))
-            return -1;
-        if (last - first > limit || (width == 1 && last == first))
-            return -1;
-        const long cell = column * rows + row;
-        start[cell] = (int32_t)(first + quoted);
-        stop[cell] = (int32_t)(last - quoted);
-        points[cell] = (int32_t)count;
-        point[cell] = (int32_t)place;
-        at++;
-        column++;
-        if (is_end) {
-            column = 0;
-            row++;
+            if (last - first > limit || (is_quoted && text[last - 1] != '"'))
+                return -1;
+            start[cell] = (int32_t)(first + is_quoted);
+            stop[cell] = (int32_t)(last - is_quoted);
+            first = at + 1;
+            is_quoted = 0;
+            cell = is_end ? ++row : cell + rows;
         }
     }
-    return column ? -1 : row;
+    return cell != row || first != end ? -1 : row;
 }
 
-/* Write the values of plain decimal numbers, NaN for empty cells, and which cells are others. */
-void scan_numbers(const uint8_t *text, long rows, const int32_t *start, const int32_t *stop,
-                  double *values, uint8_t *odd) {
-    for (long row = 0; row < rows; row++) {
-        const uint8_t *at = text + start[row], *const end = text + stop[row];
-        values[row] = NAN;
-        odd[row] = 0;
-        if (at == end)
-            continue;
-        const int padded = *at == '0', negative = *at == '-';
-        at += negative || *at == '+';
-        uint64_t digits = 0;
-        long whole = 0, part = 0;
-        int wrong = 0;
-        for (; at < end && (uint8_t)(*at - '0') < 10; at++, whole++) {
-            wrong |= digits > 400000000000000000u;
-            digits = digits * 10 + (*at - '0');
-        }
-        const int has_point = at < end && *at == '.';
-        if (has_point)
-            for (at++; at < end && (uint8_t)(*at - '0') < 10; at++, part++) {
-                wrong |= digits > 400000000000000000u;
-                digits = digits * 10 + (*at - '0');
-            }
-        wrong |= at < end || whole + part == 0 || part > 22;
-        if (!has_point)
-            wrong |= digits >= 1ull << 53 || (padded && whole > 1);
-        double value = 0;
-        if (!wrong) {
-            const double power = POWERS[part], upper = (double)digits;
-            value = upper / power;
-            if (digits >= 1ull << 53) { /* Dekker: a quotient of doubled precision, if it decides */
-                const double lower = (double)((int64_t)digits - (int64_t)upper);
-                const double rest = (fma(-value, power, upper) + lower) / power;
-                const double high = value + rest * (1 + 0x1p-48);
-                wrong = high != value + rest * (1 - 0x1p-48);
-                value = high;
-            }
-        }
-        odd[row] = (uint8_t)wrong;
-        values[row] = negative ? -value : value;
+/* Return whether one of eight values is not a digit. */
+static uint64_t others_in(uint64_t digits) {
+    return ((digits + BYTES(0x76)) | digits) & BYTES(0x80);
+}
+
+/* Return in each byte the number that this digit and the next one write. */
+static uint64_t pairs_of(uint64_t digits) { return digits * 10 + (digits >> 8); }
+
+/* Return the number that eight digits write.
+ *
+ * Source: Langdale and Lemire 2019, eight digits of a word in three products. */
+static uint64_t number_of(uint64_t digits) {
+    const uint64_t pairs = pairs_of(digits), even = UINT64_C(0x000000FF000000FF);
+    return ((pairs & even) * UINT64_C(0x000F424000000064) +
+            ((pairs >> 16) & even) * UINT64_C(0x0000271000000001)) >> 32;
+}
+
+/* A number as digits * factor / divisor; the digits are exact, and below 2**53 if multiplied. */
+struct parts {
+    int64_t digits;
+    double factor, divisor;
+};
+
+/* Read digits and at most one point in up to eight bytes; return whether they are nothing else. */
+static int read_short(const uint8_t *at, const uint8_t *end, int padded, struct parts *parts) {
+    const int unused = 64 - 8 * (int)(end - at);
+    uint64_t word = (word_at(end - 8) ^ BYTES('0')) >> unused << unused;
+    const uint64_t others = word ^ BYTES('.' ^ '0');
+    const uint64_t points = (others - BYTES(1)) & ~others & BYTES(0x80); /* the lowest is one */
+    if (points) {
+        const int place = __builtin_ctzll(points) & ~7;
+        const uint64_t upper = ~UINT64_C(0) << place;
+        word = (word & upper << 8) | (word & ~upper) << 8;
+        parts->divisor = POWERS[7 - place / 8];
+    }
+    parts->digits = (int64_t)number_of(word);
+    return !others_in(word) && end - at > (points != 0) && (points || !padded || end - at == 1);
+}
+
+/* Append the digits from `at` on to a number; return the byte behind them. */
+static const uint8_t *read_digits(const uint8_t *at, uint64_t *number, int *wrong) {
+    static const uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    static const uint64_t limits[] = {
+        UINT64_C(4000000000000000000), 400000000000000000, 40000000000000000, 4000000000000000,
+        400000000000000, 40000000000000, 4000000000000, 400000000000, 40000000000};
+    for (;;) {
+        const uint64_t word = word_at(at) ^ BYTES('0'), others = others_in(word);
+        const int count = others ? __builtin_ctzll(others) >> 3 : 8;
+        *wrong |= *number >= limits[count];
+        *number = *number * tens[count] + number_of(others ? word << (56 - 8 * count) << 8 : word);
+        at += count;
+        if (others)
+            return at;
     }
 }
 
-static int number(const uint8_t *at, int count, long *value) {
-    *value = 0;
-    for (int i = 0; i < count; i++) {
-        const uint8_t digit = (uint8_t)(at[i] - '0');
-        if (digit > 9)
-            return 0;
-        *value = *value * 10 + digit;
+/* Read digits, a point and an exponent; return whether it is a number that is rounded here. */
+static int read_long(const uint8_t *at, const uint8_t *end, int padded, struct parts *parts) {
+    uint64_t digits = 0;
+    int wrong = 0;
+    const uint8_t *behind = read_digits(at, &digits, &wrong);
+    long count = behind - at, exponent = 0;
+    if (*behind == '.') {
+        at = behind + 1;
+        behind = read_digits(at, &digits, &wrong);
+        count += behind - at;
+        exponent -= behind - at;
+    } else if (behind == end) { /* whole numbers that are codes, or not exact in float64 */
+        wrong |= digits >= (uint64_t)EXACT || (padded && count > 1);
     }
+    if (behind != end) {
+        uint64_t size = 0;
+        wrong |= (*behind | 0x20) != 'e';
+        const int negative = behind[1] == '-';
+        at = behind + (negative || behind[1] == '+' ? 2 : 1);
+        behind = read_digits(at, &size, &wrong);
+        wrong |= behind == at || size > 1000;
+        exponent += negative ? -(long)size : (long)size;
+    }
+    wrong |= behind != end || count == 0 || exponent < -LARGEST_POWER || exponent > LARGEST_POWER;
+    wrong |= exponent > 0 && digits >= (uint64_t)EXACT;
+    if (wrong)
+        return 0;
+    parts->digits = (int64_t)digits;
+    parts->factor *= exponent > 0 ? POWERS[exponent] : 1;
+    parts->divisor = exponent < 0 ? POWERS[-exponent] : 1;
     return 1;
 }
+
+/* Write the nearest float64 of each number; mark those that this arithmetic does not decide.
+ *
+ * Source: Dekker 1971, a quotient of doubled precision. */
+static void round_long(const struct parts *parts, int count, double *values, uint8_t *odd) {
+    for (int i = 0; i < count; i++) {
+        const double factor = parts[i].factor, divisor = parts[i].divisor;
+        const double digits = (double)parts[i].digits, upper = digits * factor;
+        const double lower = (double)(parts[i].digits - (int64_t)digits) * factor;
+        const double value = upper / divisor;
+        const double rest = (fma(-value, divisor, upper) + lower) / divisor;
+        values[i] = value + rest * (1 + 0x1p-48);
+        odd[i] |= value == value && values[i] != value + rest * (1 - 0x1p-48);
+    }
+}
+
+static int is_among(const uint64_t *words, long count, const uint8_t *at, const uint8_t *end) {
+    if (end - at > 8)
+        return 0;
+    const uint64_t word = bytes_at(at, end - at);
+    for (long i = 0; i < count; i++)
+        if (words[i] == word)
+            return 1;
+    return 0;
+}
+
+/* Write the values of numbers, NaN for empty cells and those that hold one of the words (up to
+ * eight bytes, zeros behind them), and which cells are others; return how many those are.  The
+ * words may be numbers if `is_word_first`. */
+long scan_numbers(const uint8_t *text, long rows, const int32_t *start, const int32_t *stop,
+                  const uint64_t *words, long word_count, int is_word_first, double *values,
+                  uint8_t *odd) {
+    struct parts parts[STRIP];
+    long odd_count = 0;
+    for (long row = 0; row < rows; row += STRIP) {
+        const int count = rows - row < STRIP ? (int)(rows - row) : STRIP;
+        int64_t largest = 0;
+        for (int i = 0; i < count; i++) {
+            const uint8_t *const begin = text + start[row + i], *const end = text + stop[row + i];
+            const int is_negative = *begin == '-', is_padded = *begin == '0';
+            const uint8_t *const at = begin + (is_negative || *begin == '+');
+            const long length = end - at;
+            parts[i] = (struct parts){0, is_negative ? -1 : 1, 1};
+            odd[row + i] = 0;
+            if (begin == end || (is_word_first && is_among(words, word_count, begin, end)))
+                parts[i].factor = NAN;
+            else if ((length > 0 && length <= 8 && read_short(at, end, is_padded, parts + i)) ||
+                     read_long(at, end, is_padded, parts + i))
+                largest = parts[i].digits > largest ? parts[i].digits : largest;
+            else {
+                parts[i] = (struct parts){0, NAN, 1};
+                odd[row + i] = (uint8_t)!is_among(words, word_count, begin, end);
+            }
+        }
+        if (largest < EXACT)
+            for (int i = 0; i < count; i++)
+                values[row + i] = (double)parts[i].digits * parts[i].factor / parts[i].divisor;
+        else
+            round_long(parts, count, values + row, odd + row);
+        for (int i = 0; i < count; i++)
+            odd_count += odd[row + i];
+    }
+    return odd_count;
+}
+
+static long byte_of(uint64_t word, int place) { return word >> (8 * place) & 0xFF; }
 
 /* Write dates as seconds since 1970, NaN for empty cells; return whether all cells are such. */
 int scan_moments(const uint8_t *text, long rows, const int32_t *start, const int32_t *stop,
                  double *values) {
-    static const long before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
+    static const short before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
     for (long row = 0; row < rows; row++) {
-        const uint8_t *at = text + start[row];
+        const uint8_t *const at = text + start[row];
         const long length = stop[row] - start[row];
         if (length == 0) {
             values[row] = NAN;
             continue;
         }
-        long year, month, day, hour = 0, minute = 0, second = 0;
-        if ((length != 10 && length != 19) || at[4] != '-' || at[7] != '-' ||
-            !number(at, 4, &year) || !number(at + 5, 2, &month) || !number(at + 8, 2, &day))
+        if (length != 10 && length != 19)
             return 0;
-        if (length == 19 &&
-            ((at[10] != 'T' && at[10] != ' ') || at[13] != ':' || at[16] != ':' ||
-             !number(at + 11, 2, &hour) || !number(at + 14, 2, &minute) ||
-             !number(at + 17, 2, &second)))
-            return 0;
-        if (year < 1 || month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 ||
+        /* digits, and zeros where the marks are those of 0000-00-00T00:00:00 */
+        uint64_t months = word_at(at) ^ word_at("0000-00-");
+        uint64_t minutes = word_at(at + 8) ^ word_at("00T00:00");
+        uint64_t seconds = bytes_at(at + 16, 3) ^ word_at(":00\0\0\0\0");
+        if (at[10] == ' ')
+            minutes ^= (uint64_t)(' ' ^ 'T') << 16;
+        if (length == 10)
+            minutes &= 0xFFFF, seconds = 0;
+        uint64_t wrong = others_in(months) | others_in(minutes) | others_in(seconds);
+        wrong |= months & UINT64_C(0xFF0000FF00000000);
+        wrong |= (minutes & UINT64_C(0x0000FF0000FF0000)) | (seconds & 0xFF);
+        months = pairs_of(months), minutes = pairs_of(minutes), seconds = pairs_of(seconds);
+        const long year = byte_of(months, 0) * 100 + byte_of(months, 2), month = byte_of(months, 5);
+        const long day = byte_of(minutes, 0), hour = byte_of(minutes, 3);
+        const long minute = byte_of(minutes, 6), second = byte_of(seconds, 1);
+        if (wrong || year < 1 || month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 ||
             second > 59)
             return 0;
         const int leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -169,17 +293,20 @@ int scan_moments(const uint8_t *text, long rows, const int32_t *start, const int
     return 1;
 }
 
+/* The lowest bits, which choose a place in a table, depend on all bytes. */
 static uint64_t hash_of(const uint8_t *at, long length) {
-    uint64_t hash = (uint64_t)length * 0x9E3779B97F4A7C15u, word;
-    for (; length > 8; at += 8, length -= 8) {
-        memcpy(&word, at, 8);
-        hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
-        hash ^= hash >> 32;
-    }
-    word = 0;
-    memcpy(&word, at, (size_t)length);
-    hash = (hash ^ word) * 0xFF51AFD7ED558CCDu;
-    return hash ^ (hash >> 29);
+    uint64_t hash = (uint64_t)length * 0x9E3779B97F4A7C15u;
+    for (; length > 8; at += 8, length -= 8)
+        hash = __builtin_bswap64((hash ^ word_at(at)) * 0xFF51AFD7ED558CCDu);
+    hash = __builtin_bswap64((hash ^ bytes_at(at, length)) * 0xFF51AFD7ED558CCDu) * 0xC4CEB9FE1A85EC53u;
+    return hash ^ hash >> 32;
+}
+
+static int are_equal(const uint8_t *a, const uint8_t *b, long length) {
+    for (; length > 8; a += 8, b += 8, length -= 8)
+        if (word_at(a) != word_at(b))
+            return 0;
+    return bytes_at(a, length) == bytes_at(b, length);
 }
 
 /* Put the entries into an empty table of `mask + 1` places; 0 is free, else a number from 1. */
@@ -192,14 +319,13 @@ void scan_rehash(int32_t *table, uint64_t mask, const uint64_t *hashes, long cou
     }
 }
 
-/* Write the number of each cell's text; texts that are new get the next numbers, and `fresh` has
- * the row of each.  There must be room for all cells to be new.  Return the number of texts. */
+/* Write the number of each cell's text; texts that are new get the next numbers.  There must be
+ * room for all cells to be new, and for eight bytes more.  Return the number of texts. */
 long scan_texts(const uint8_t *text, long rows, const int32_t *start, const int32_t *stop,
                 int32_t *table, uint64_t mask, uint64_t *hashes, int64_t *ends, uint8_t *arena,
-                long count, int32_t *numbers, int64_t *fresh) {
-    const long known = count;
+                long count, int32_t *numbers) {
     for (long row = 0; row < rows; row++) {
-        const uint8_t *at = text + start[row];
+        const uint8_t *const at = text + start[row];
         const long length = stop[row] - start[row];
         const uint64_t hash = hash_of(at, length);
         uint64_t place = hash & mask;
@@ -207,7 +333,7 @@ long scan_texts(const uint8_t *text, long rows, const int32_t *start, const int3
         while ((entry = table[place])) {
             const int64_t from = ends[entry - 1];
             if (hashes[entry - 1] == hash && ends[entry] - from == length &&
-                memcmp(arena + from, at, (size_t)length) == 0)
+                are_equal(arena + from, at, length))
                 break;
             place = (place + 1) & mask;
         }
@@ -215,7 +341,6 @@ long scan_texts(const uint8_t *text, long rows, const int32_t *start, const int3
             memcpy(arena + ends[count], at, (size_t)length);
             ends[count + 1] = ends[count] + length;
             hashes[count] = hash;
-            fresh[count - known] = row;
             table[place] = entry = (int32_t)++count;
         }
         numbers[row] = entry - 1;

@@ -20,6 +20,9 @@ PLAIN_AND_ODD = """
 +Infinity nan NaN -nan 1.7976931348623157e308 99999999999999999999.5 0.00000000000000000001
 0.000000000000000000000001 12345678901234567.8 5e-1 1_0 0x10 1,5 - + . +. -. 1.2.3 1..2 ++1
 1- 1e 1d5 --1 NA N/A ? null None 9007199254740993 99999999999999999999 abc
+1e22 1e23 1e-22 1e-23 123456789e-20 9007199254740993e1 9007199254740991e3 0e500 -0e5 1e+05 00e1 5.e2
+.5e1 .e1 1e+ 1e- e5 1e1000 1e0000000000000000000000001 1.5e3.2 12345678 123456789 -12345678 1234567.
+.12345678 12345678.9 99999999.5e-3 0.000012345678901234567 4000000000000000000.5 -.e 7e 1E5 2.5E+2
 """
 BLANKS = ["", " 1", "1 ", " 2.5 ", "\t3", "1\u00a0", "\u0661", "1 2", "  ", '4"', "- 1"]
 NUMBERS = [*PLAIN_AND_ODD.split(), *BLANKS]
@@ -82,6 +85,28 @@ def test_a_cell_is_the_number_that_float_reads(cell):
             assert column.kind == "number"
             assert column.values.tobytes() == truth.tobytes() or np.isnan(expected)
             np.testing.assert_array_equal(column.values, truth)
+
+
+def test_random_decimals_with_exponents_are_those_of_float():
+    generator = np.random.default_rng(3)
+    cells = []
+    for _ in range(20_000):
+        digits = "".join(map(str, generator.integers(0, 10, generator.integers(1, 22)).tolist()))
+        place = int(generator.integers(0, len(digits) + 1))
+        exponent = int(generator.integers(-40, 40))
+        form = ("{}.{}", "{}.{}e{}", "{}.{}E+{}")[generator.integers(3)]
+        cells.append(form.format(digits[:place], digits[place:], exponent).replace("+-", "-"))
+    column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells))["a"]
+    assert column.values.tobytes() == np.array(list(map(float, cells))).tobytes()
+
+
+@pytest.mark.parametrize("gap", ["not_known", "k\u00e9in", "00", "-9", "-999999999.5", '""', "x"])
+def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap):
+    cells = [gap, "2.5", "-9.0", "", "1e3", f" {gap}", "-8", "123456789012.5"]
+    column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells), na_values=[gap])["a"]
+    truth = [np.nan, 2.5, -9.0, np.nan, 1e3, np.nan, -8.0, 123456789012.5]
+    assert column.kind == "number"
+    np.testing.assert_array_equal(column.values, truth)
 
 
 @pytest.mark.parametrize("digits", range(1, 20))
@@ -171,8 +196,8 @@ def test_blocks_and_the_csv_module_read_the_same(monkeypatch):
     generator = np.random.default_rng(0)
     cut, used = _scan.Cutter.cut, [0, 0]
 
-    def counted(self, lines):
-        cells = cut(self, lines)
+    def counted(self, lines, count):
+        cells = cut(self, lines, count)
         used[cells is None] += 1
         return cells
 
@@ -183,7 +208,7 @@ def test_blocks_and_the_csv_module_read_the_same(monkeypatch):
             patch.setattr(_scan.Cutter, "cut", counted)
             by_blocks = outcome(content)
         with monkeypatch.context() as patch:
-            patch.setattr(_scan.Cutter, "cut", lambda self, lines: None)
+            patch.setattr(_scan.Cutter, "cut", lambda self, lines, count: None)
             by_parser = outcome(content)
         assert by_blocks == by_parser, f"table {number}: {content!r}"
     assert min(used) > 100
