@@ -199,18 +199,19 @@ def record_lines(source: Source, delimiter: str) -> list[int]:
 
 def whole_records(source: Source, delimiter: str, size: int) -> bytes:
     """Return the next lines, about `size` bytes, up to where a record ends; empty at the end."""
-    content = b""
+    parts, length = [], 0
     while block := source.block():
-        content += block
-        if len(content) < size:
+        parts.append(block)
+        length += len(block)
+        if length < size:
             continue
-        if b'"' not in content:
-            break
-        end = _end_of_records(content, delimiter)
+        content = b"".join(parts)
+        end = _end_of_records(content, delimiter) if b'"' in content else length
         if end:
             source.unread(content[end:])
             return content[:end]
-    return content
+        parts = [content]
+    return b"".join(parts)
 
 
 def _end_of_records(content: bytes, delimiter: str) -> int:
