@@ -89,7 +89,8 @@ class _Values:
     def room(self, rows: int, further: int) -> Array:
         """Return an array for the values of further rows, after which some more are expected."""
         if self.filled + rows > len(self.chunk):
-            self.chunks.append(self.chunk[: self.filled])
+            if self.filled:
+                self.chunks.append(self.chunk[: self.filled])
             size = rows + (further + further // 64 or self.count // 8)
             self.chunk = np.empty(size, self.chunk.dtype)
             self.filled = 0
@@ -272,23 +273,31 @@ class _Pass:
                 rows = cells.start.shape[1]
                 self.records += rows
                 self.regular &= rows - source.count == (block[-1:] not in b"\r\n")
-                bytes_left = max(0, source.total - source.offset)
-                rows_left = bytes_left * self.records // (source.offset - begin)
-                for reader in readers:  # most cells have four bytes and more
-                    reader.rows_left = min(rows_left, bytes_left // (4 * len(readers)))
+                self._expect(source, source.offset - begin, readers)
                 convert = partial(self._convert, cells, readers, deque(enumerate(readers)))
-                if not cutter.is_fast:
+                if cutter.is_fast:
+                    source.size = _FAST_BLOCK
+                if not cutter.is_fast or self.spill is not None:
                     convert()
                     del cells, convert  # before the next ones are there
                     block, cells = next_block()
                     continue
-                source.size = _FAST_BLOCK
+                # a thread takes address space, of which there is little where rows go to a file
                 converted = helper.submit(convert)
                 try:
                     block, cells = next_block()
                 finally:
                     convert()
                     converted.result()
+
+    def _expect(self, source: Source, size: int, readers: list[_ColumnReader]) -> None:
+        """Tell the columns how many rows follow those so far, which take so many bytes."""
+        if self.spill is not None:  # which keeps rows in a file
+            return
+        bytes_left = max(0, source.total - source.offset)
+        rows_left = bytes_left * self.records // size
+        for reader in readers:  # most cells have four bytes and more
+            reader.rows_left = min(rows_left, bytes_left // (4 * len(readers)))
 
     def _convert(
         self, cells: Cells, readers: list[_ColumnReader], left: deque[tuple[int, _ColumnReader]]

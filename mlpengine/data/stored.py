@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeAlias
 from weakref import finalize
 
@@ -101,7 +100,6 @@ class Spill:
     def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
         self.path, self.skipped = path, skipped
         self._values, self._columns = -1, -1
-        self._lock = Lock()
         with writing(path):
             self._columns = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._end, self.rows = 0, 0
@@ -120,10 +118,10 @@ class Spill:
     def write(self, values: Array) -> Segment:
         """Write values of a column; return where they are."""
         data = np.ascontiguousarray(values).view(np.uint8).data
-        with self._lock, writing(self.path):
+        with writing(self.path):
             write_all(self._values, data)
-            segment = self._written, len(data)
-            self._written += len(data)
+        segment = self._written, len(data)
+        self._written += len(data)
         return segment
 
     def read(self, segments: Sequence[Segment], dtype: np.dtype[Any]) -> Array:
