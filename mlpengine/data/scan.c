@@ -195,8 +195,9 @@ static void round_long(const struct parts *parts, int count, double *values, uin
         const double lower = (double)(parts[i].digits - (int64_t)digits) * factor;
         const double value = upper / divisor;
         const double rest = (fma(-value, divisor, upper) + lower) / divisor;
-        values[i] = value + rest * (1 + 0x1p-48);
-        odd[i] |= value == value && values[i] != value + rest * (1 - 0x1p-48);
+        const double nearest = value + rest * (1 + 0x1p-48);
+        values[i] = copysign(nearest, factor); /* of -0 plus 0 the sign is lost */
+        odd[i] |= value == value && nearest != value + rest * (1 - 0x1p-48);
     }
 }
 

@@ -109,6 +109,12 @@ def test_numbers_beside_a_spelling_of_missing_cells_stay_numbers(gap):
     np.testing.assert_array_equal(column.values, truth)
 
 
+def test_negative_zeros_beside_long_numbers_keep_their_sign():
+    cells = ["0.12345678901234567", "-0.0", "-0", "0.0", "-0e5", "98765.432109876543"]
+    column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells))["a"]
+    assert column.values.tobytes() == np.array(list(map(float, cells))).tobytes()
+
+
 @pytest.mark.parametrize("digits", range(1, 20))
 @pytest.mark.parametrize("missing", [None, ["-7", "unknown"]])
 def test_decimals_round_as_float_does(digits, missing):
