@@ -290,10 +290,10 @@ def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
         few = planned < FAR_TOO_FEW_STEPS if planned else share > FAR_TOO_FEW_SHARE and learning
     else:
         whole = diagnostics.steps_per_epoch <= FEW_BATCHES
-        limit, least = (
+        limit, fallen = (
             (FAR_TOO_FEW_SHARE, STILL_FALLING) if whole else (FEW_STEPS_SHARE, FEW_STEPS_FALL)
         )
-        few = steps < FEW_STEPS and share > limit and falls > least
+        few = steps < FEW_STEPS and share > limit and falls > fallen
     if not few:
         return None
     smallest = max(1, min(8, batch // 2))

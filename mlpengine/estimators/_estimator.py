@@ -332,7 +332,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         rows = rows[:: -(-len(rows) // LEAK_ROWS)]
         names = getattr(self, "feature_names_in_", None)
         names = None if names is None else [str(name) for name in names]
-        table = Table.from_arrays(dense(x[rows]), names=names)
+        table = Table.from_arrays(dense(x[rows]).astype(np.float64), names=names)
         target = values[rows, 0].astype(np.float64)
         task: TaskKind = "regression" if isinstance(self._task(), Regression) else "classification"
         leaks = find_leaks(table, table.names, target, task)

@@ -239,12 +239,12 @@ def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[st
 
 def extreme_value(loss: Loss, train: Split, sizes: Array) -> Extreme:
     """Return the most extreme value of features in memory, or of the targets of a regression."""
-    found = NO_EXTREME
+    known = NO_EXTREME
     if isinstance(train.x, np.ndarray) and train.x.size <= FACT_VALUES:
-        found = extreme_feature(train.x, sizes)
+        known = extreme_feature(train.x, sizes)
     if loss.name in SQUARES and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
-        found = max(found, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
-    return found
+        known = max(known, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
+    return known
 
 
 def measure_recalls(
