@@ -9,7 +9,8 @@ about as good as boosted trees.
 
 The 100 set-ups of this file are in the halves `first` and `second`, which have the same kinds of
 breakages and the same data sets.  Thresholds are set by looking at them (``--half seen``).  The
-figures to quote are those of diagnostics_unseen.py, which has other data sets.
+figures to quote are those of diagnostics_unseen.py, which has other data sets, and the false alarms
+of diagnostics_healthy.py (``--half healthy``), which has healthy set-ups only.
 """
 
 import argparse
@@ -25,12 +26,14 @@ from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
+import diagnostics_healthy as unseen_healthy
 import diagnostics_unseen as unseen
 import numpy as np
 from diagnostics_setups import (
     COSINE,
     FIRST,
     SECOND,
+    SOUND,
     TARGETS,
     UNSEEN,
     Alter,
@@ -130,8 +133,9 @@ TABLES: dict[str, Callable[[], Table]] = {
     "fares": fares,
     "clinic": clinic,
     **unseen.TABLES,
+    **unseen_healthy.TABLES,
 }
-NUMBERS = ("diabetes", "friedman", "fares", *unseen.NUMBERS)
+NUMBERS = ("diabetes", "friedman", "fares", *unseen.NUMBERS, *unseen_healthy.NUMBERS)
 """Data sets whose target is a number."""
 
 BASES: dict[str, dict[str, Any]] = {
@@ -145,6 +149,7 @@ BASES: dict[str, dict[str, Any]] = {
     "fares": {"model.hidden": [32], "optimizer.lr": 3e-3, "training.epochs": 15},
     "clinic": {"model.hidden": [8], "optimizer.lr": 2e-3, "training.epochs": 15},
     **unseen.BASES,
+    **unseen_healthy.BASES,
 }
 """Sound settings of each data set, beside the defaults of configs."""
 SMALL_BATCHES = ("penguins", "wine", "cancer")
@@ -475,7 +480,7 @@ BROKEN = (
 )
 """Pairs of one kind: the first of each pair is in the half `first`, the other one in `second`."""
 
-SETUPS = (*HEALTHY, *BROKEN, *unseen.SETUPS)
+SETUPS = (*HEALTHY, *BROKEN, *unseen.SETUPS, *unseen_healthy.SETUPS)
 HALVES = {"seen": (FIRST, SECOND)}
 
 
@@ -665,8 +670,9 @@ def judge_all(tasks: list[tuple[int, int, bool, bool]], jobs: int) -> bool:
     named, alarms = [one.right for one in broken], [not one.right for one in quiet]
     fixed = [one.cured for one in broken if one.cured is not None]
     harmed = sum(one.cured is False for one in quiet)
-    print(f"broken: {sum(named)} of {len(named)} named right ({share(named):.1%}), ", end="")
-    print(f"{share([one.first for one in broken]):.1%} by the first verdict")
+    if broken:
+        print(f"broken: {sum(named)} of {len(named)} named right ({share(named):.1%}), ", end="")
+        print(f"{share([one.first for one in broken]):.1%} by the first verdict")
     print(f"healthy: {sum(alarms)} false alarms in {len(alarms)} runs ({share(alarms, 0):.1%})")
     if fixed:
         print(f"fixes: {sum(fixed)} of {len(fixed)} cured ({share(fixed):.1%})")
@@ -737,7 +743,7 @@ def share(values: list[bool], of_none: float = 1.0) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--half", choices=("seen", FIRST, SECOND, UNSEEN), default="seen")
+    parser.add_argument("--half", choices=("seen", FIRST, SECOND, UNSEEN, SOUND), default="seen")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--only", help="part of the names of the set-ups to run")
     parser.add_argument("--fixes", action="store_true", help="also carry out the fixes")

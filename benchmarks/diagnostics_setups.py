@@ -1,4 +1,4 @@
-"""What the set-ups of diagnostics_corpus.py and diagnostics_unseen.py are made of."""
+"""What the set-ups of the corpus of diagnostics are made of."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,12 @@ import numpy as np
 
 from mlpengine.data import Table
 from mlpengine.nn.layers import Activation
+from mlpengine.spec import Array
 from mlpengine.train.loop import Loop
 
-FIRST, SECOND, UNSEEN = "first", "second", "unseen"
-"""Halves of the corpus on which thresholds were set, and set-ups that nobody had measured then."""
+FIRST, SECOND, UNSEEN, SOUND = "first", "second", "unseen", "healthy"
+"""Halves of the corpus on which thresholds were set, set-ups that nobody had measured then, and
+healthy ones of which the same is true."""
 
 Spoil = Callable[[Loop], None]
 Alter = Callable[[Table], Table]
@@ -138,6 +140,12 @@ def rare(value: str, every: int) -> Alter:
 def first_rows(count: int) -> Alter:
     """Return what keeps the first rows."""
     return lambda table: table.rows(np.arange(count))
+
+
+def gaps(values: Array, share: float, rng: np.random.Generator) -> list[Any]:
+    """Return values as a list of cells, a share of which is missing."""
+    missing = rng.random(len(values)) < share
+    return [None if gap else v for v, gap in zip(values.tolist(), missing, strict=True)]
 
 
 def sgd(lr: float, momentum: float = 0.0) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from diagnostics_setups import (
     SetUp,
     broken,
     epochs,
+    gaps,
     healthy,
     leaking,
     moved,
@@ -32,7 +33,6 @@ from sklearn import datasets
 
 from mlpengine.data import Table
 from mlpengine.data.frames import as_table
-from mlpengine.spec import Array
 from mlpengine.train.loop import Loop
 
 
@@ -97,12 +97,6 @@ def arm() -> Table:
     hand = (lengths * np.cos(sums)).sum(axis=1), (lengths * np.sin(sums)).sum(axis=1)
     distance = np.hypot(hand[0] - 1, hand[1] - 1) + rng.normal(0, 0.02, 5000)
     return Table.from_arrays(np.hstack([angles, lengths]), distance)
-
-
-def gaps(values: Array, share: float, rng: np.random.Generator) -> list[Any]:
-    """Return values as a list of cells, a share of which is missing."""
-    missing = rng.random(len(values)) < share
-    return [None if gap else v for v, gap in zip(values.tolist(), missing, strict=True)]
 
 
 def houses() -> Table:

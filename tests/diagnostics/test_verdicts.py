@@ -82,16 +82,21 @@ def test_verdicts_speak_when_they_should(setup):
 
 
 def test_the_corpus_is_whole():
-    parts = ("first", "second", "unseen")
+    parts = ("first", "second", "unseen", "healthy")
     halves = {half: [s for s in corpus.SETUPS if s.half == half] for half in parts}
-    unseen = halves.pop("unseen")
+    sound, unseen = halves.pop("healthy"), halves.pop("unseen")
     assert len(corpus.HEALTHY) == 40
     assert len(corpus.BROKEN) == 60
     assert not any(s.reasons for s in corpus.HEALTHY)
+    assert {s.data for s in sound} == corpus.unseen_healthy.TABLES.keys()
+    assert len({str(s) for s in sound}) == len(sound) == 30
+    assert not any(s.reasons for s in sound)
+    new = corpus.unseen.TABLES.keys() | corpus.unseen_healthy.TABLES.keys()
+    assert len(corpus.TABLES) == 9 + len(corpus.unseen.TABLES) + len(corpus.unseen_healthy.TABLES)
     kinds = {half: Counter(s.reasons for s in setups) for half, setups in halves.items()}
     assert kinds["first"] == kinds["second"]
     for setups in halves.values():
-        assert {s.data for s in setups} == corpus.TABLES.keys() - corpus.unseen.TABLES.keys()
+        assert {s.data for s in setups} == corpus.TABLES.keys() - new
         assert len({str(s) for s in setups}) == len(setups) == 50
     assert {s.data for s in unseen} == corpus.unseen.TABLES.keys()
     assert len({str(s) for s in unseen}) == len(unseen)
