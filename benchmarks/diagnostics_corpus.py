@@ -9,8 +9,8 @@ about as good as boosted trees.
 
 The 100 set-ups of this file are in the halves `first` and `second`, which have the same kinds of
 breakages and the same data sets.  Thresholds are set by looking at them (``--half seen``).  The
-figures to quote are those of diagnostics_unseen.py, which has other data sets, and the false alarms
-of diagnostics_healthy.py (``--half healthy``), which has healthy set-ups only.
+figures to quote are those of diagnostics_held_out.py, which has other data sets, and the false
+alarms of diagnostics_healthy.py (``--half healthy``), which has healthy set-ups only.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
-import diagnostics_healthy as unseen_healthy
-import diagnostics_unseen as unseen
+import diagnostics_healthy as further
+import diagnostics_held_out as held_out
 import numpy as np
 from diagnostics_setups import (
     COSINE,
@@ -132,10 +132,10 @@ TABLES: dict[str, Callable[[], Table]] = {
     "friedman": friedman,
     "fares": fares,
     "clinic": clinic,
-    **unseen.TABLES,
-    **unseen_healthy.TABLES,
+    **held_out.TABLES,
+    **further.TABLES,
 }
-NUMBERS = ("diabetes", "friedman", "fares", *unseen.NUMBERS, *unseen_healthy.NUMBERS)
+NUMBERS = ("diabetes", "friedman", "fares", *held_out.NUMBERS, *further.NUMBERS)
 """Data sets whose target is a number."""
 
 BASES: dict[str, dict[str, Any]] = {
@@ -148,8 +148,8 @@ BASES: dict[str, dict[str, Any]] = {
     "friedman": {"model.hidden": [32], "optimizer.lr": 5e-3, "training.epochs": 40},
     "fares": {"model.hidden": [32], "optimizer.lr": 3e-3, "training.epochs": 15},
     "clinic": {"model.hidden": [8], "optimizer.lr": 2e-3, "training.epochs": 15},
-    **unseen.BASES,
-    **unseen_healthy.BASES,
+    **held_out.BASES,
+    **further.BASES,
 }
 """Sound settings of each data set, beside the defaults of configs."""
 SMALL_BATCHES = ("penguins", "wine", "cancer")
@@ -480,7 +480,7 @@ BROKEN = (
 )
 """Pairs of one kind: the first of each pair is in the half `first`, the other one in `second`."""
 
-SETUPS = (*HEALTHY, *BROKEN, *unseen.SETUPS, *unseen_healthy.SETUPS)
+SETUPS = (*HEALTHY, *BROKEN, *held_out.SETUPS, *further.SETUPS)
 HALVES = {"seen": (FIRST, SECOND)}
 
 
@@ -685,15 +685,15 @@ def boosted_trees(setup: SetUp, seed: int) -> float:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     parts = experiment_of(setup, seed, is_broken=False).parts
-    train, held_out = parts["train"], parts["validation"]
+    train, validation = parts["train"], parts["validation"]
     if setup.data in NUMBERS:
         trees = HistGradientBoostingRegressor(random_state=0)
     else:
         weights = "balanced" if setup.by_class else None
         trees = HistGradientBoostingClassifier(random_state=0, class_weight=weights)
     trees.fit(train.x, train.truth.ravel())
-    predicted = trees.predict(held_out.x).reshape(held_out.truth.shape)
-    return error_of(setup, predicted, held_out.truth)
+    predicted = trees.predict(validation.x).reshape(validation.truth.shape)
+    return error_of(setup, predicted, validation.truth)
 
 
 def compare_scores(task: tuple[int, int]) -> tuple[bool, str]:

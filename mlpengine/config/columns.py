@@ -45,9 +45,12 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
     values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
     sample = tables.preprocessor.with_computed(sample)
-    used = find_leaks(sample, list(tables.preprocessor.kinds), values, task or "regression")
+    features = {name: sample[name] for name in tables.preprocessor.kinds}
+    used = find_leaks(sample, list(features), values, task or "regression")
     drop = file.config.data.drop
-    dropped = [find_leak(name, sample[name], values, task or "regression") for name in drop]
+    dropped = [
+        find_leak(name, sample[name], values, task or "regression", features) for name in drop
+    ]
     return [
         *(_used(leak, [*drop, leak.column]) for leak in used),
         *(_dropped(leak) for leak in dropped if leak and not leak.is_target),

@@ -22,10 +22,22 @@ column is reported and kept.
 """
 
 PART = 0.9
-"""Between this and ANSWER a column is reported only if it may be a total that contains the target,
-or a summand of it: almost never below (or above) the target, and of similar size."""
+"""Between this and ANSWER a column is reported only if it is a total that contains the target, or a
+summand of it: of similar size, almost never below (or above) it, and the difference is an amount of
+its own.  Minimum and mean of a thing follow its maximum from below, too, as height follows the span
+of the arms, and are honest predictors."""
 
 PART_ROWS = 0.999
+SAME = 0.1
+"""Share of rows with exactly the same difference, mostly 0, from which column and target are taken
+for a sum and its summand: rides without a tip, invoices that are paid in full."""
+
+BY_CHANCE = 3.0
+"""The same share, in units of that of equal differences of numbers rounded like these."""
+
+SUMMED, HALVED = 0.95, 0.5
+"""Share of the difference's variance that other columns, added or subtracted, make up; largest part
+of the variance that each of them may leave."""
 MIN_ROWS = 20
 FEW_VALUES = 100
 NEIGHBORS = 10
@@ -70,14 +82,17 @@ def find_leaks(
     anything unexplained: it is reported only if it is the target.
     """
     suspects = _suspects(table, names, target, task)
-    each = (find_leak(name, table[name], target, task) for name in tracked(suspects, progress))
+    columns = {name: table[name] for name in names}
+    each = (
+        find_leak(name, columns[name], target, task, columns)
+        for name in tracked(suspects, progress)
+    )
     leaks = [leak for leak in each if leak]
     if task == "regression":
         known = {leak.column for leak in leaks if leak.is_target}
-        columns = {name: table[name] for name in names if name not in known}
-        signs = exact_sum(columns, target)
+        signs = exact_sum({n: c for n, c in columns.items() if n not in known}, target)
         if signs:
-            shares = {name: _share_of_column(table[name], target) for name in signs}
+            shares = {name: _share_of_column(columns[name], target) for name in signs}
             chosen = max(shares, key=shares.__getitem__)
             terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
             reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
@@ -132,8 +147,16 @@ def _is_suspect(values: Array, target: Array, task: Task) -> Array:
     return result
 
 
-def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | None:
+def find_leak(
+    name: str,
+    column: Column,
+    target: Array,
+    task: Task,
+    others: Mapping[str, Column] | None = None,
+) -> Leak | None:
     """Return the leak of a column into the target, or None.
+
+    `others` are columns that may add up to the target together with this one.
 
     The share explained is the part of the error of the best constant prediction (wrong classes, or
     squared error) that the best prediction from this column alone removes. A prediction comes from
@@ -159,8 +182,10 @@ def find_leak(name: str, column: Column, target: Array, task: Task) -> Leak | No
         values, known = column.values[present].astype(np.float64), target[present]
         line = share_of_line(values, known) if present.mean() > 0.5 else 0.0
         share = max(share, line)
-        if PART <= line < ANSWER and (side := beside(values, known)):
-            return Leak(name, line, f"it is never {side} the target and follows it (R2 {line:.3f})")
+        if PART <= line < ANSWER and is_beside(values, known):
+            terms = {n: other for n, other in (others or {}).items() if n != name}
+            if reason := summand(values, known, terms, np.flatnonzero(present)):
+                return Leak(name, line, reason)
     reason = f"alone it explains {_percent(share)} of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
 
@@ -348,18 +373,75 @@ def share_of_line(values: Array, target: Array) -> float:
     return float((values @ target) ** 2 / ((values @ values) * (target @ target)))
 
 
-def beside(values: Array, target: Array) -> str:
-    """Return "below" if a column may be a sum with the target, "above" if a summand of it, or "".
+def is_beside(values: Array, target: Array) -> bool:
+    """Return whether almost all values are on one side of the target and of similar size.
 
-    It is the side of the target on which almost no values are, if they are of similar size.
+    Only such a column can be a sum of positive amounts that contains the target, or one of them.
     """
     size = np.median(np.abs(target))
     if not size or not 0.5 <= np.median(np.abs(values)) / size <= 2:
+        return False
+    slack = EXACT * np.abs(target).max()
+    above, below = values >= target - slack, values <= target + slack
+    return bool(max(above.mean(), below.mean()) >= PART_ROWS)
+
+
+def summand(values: Array, target: Array, others: Mapping[str, Column], rows: Array) -> str:
+    """Return why a column is a sum that contains the target or a summand of it; "" if it is not.
+
+    In many rows their difference is exactly the same, or it is the sum of other columns, each added
+    or subtracted as it is, but for a small remainder or one that is the same in many rows.  `rows`
+    are the rows of `others` to which values and target belong.
+    """
+    step, slack = min(_step(values), _step(target)), EXACT * float(np.abs(target).max())
+    if amount := repeated(target - values, step, slack):
+        return f"target = column {amount}"
+    gap = max(1, len(rows) // (4 * MAX_SUMMANDS))
+    numeric = {name: _numeric(column.take(rows[::gap])) for name, column in others.items()}
+    usable = {name: v for name, v in numeric.items() if v is not None}
+    if not usable:
         return ""
-    slack = 1e-9 * np.abs(target).max()
-    if (values >= target - slack).mean() >= PART_ROWS:
-        return "below"
-    return "above" if (values <= target + slack).mean() >= PART_ROWS else ""
+    names, matrix = list(usable), np.stack([*usable.values()])
+    matrix -= matrix.mean(axis=1, keepdims=True)
+    remainder = difference = (target - values)[::gap]
+    terms, used = [], np.zeros(len(names), np.bool_)
+    while not used.all():
+        products = matrix @ (remainder - remainder.mean()) / len(remainder)
+        left = remainder.var() + matrix.var(axis=1) - 2 * np.abs(products)
+        chosen = int(np.where(used, np.inf, left).argmin())
+        if not left[chosen] < HALVED * remainder.var():
+            break
+        sign = np.sign(products[chosen])
+        remainder = remainder - sign * usable[names[chosen]]
+        terms.append(f"{'+' if sign > 0 else '-'} {names[chosen]}")
+        used[chosen] = True
+    amount = repeated(remainder, step, slack) if terms else ""
+    if amount or remainder.var() <= (1 - SUMMED) * difference.var():
+        return f"target = column {' '.join(terms)} {amount or '+ little'}"
+    return ""
+
+
+def repeated(values: Array, step: float, slack: float) -> str:
+    """Return the value that many rows have, as a term with its share of rows; "" if none do.
+
+    `step` is the usual distance of the numbers of which these are differences, `slack` that of
+    values that are equal but for rounding.
+    """
+    ordered = np.sort(values)
+    starts = np.flatnonzero(np.diff(ordered, prepend=-np.inf) > slack)
+    counts = np.diff(starts, append=len(ordered))
+    largest = int(counts.argmax())
+    value, share = float(ordered[starts[largest]]), float(counts[largest] / len(ordered))
+    spread = float(np.abs(ordered - value).mean())
+    if not share * spread >= max(SAME * spread, BY_CHANCE * step) > 0:
+        return ""
+    term = "" if abs(value) <= slack else f"{'+' if value > 0 else '-'} {abs(value):.4g} "
+    return f"{term}in {_percent(share)} of rows"
+
+
+def _step(values: Array) -> float:
+    """Return the usual distance of neighboring values, which is that of rounding if many repeat."""
+    return float(np.median(np.diff(np.unique(values))))
 
 
 def _percent(share: float) -> str:

@@ -395,7 +395,7 @@ RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
     (data.unrelated, SCALES | {"labels", "nonfinite", "shifted"}),
     (data.noisy_labels, frozenset({"labels"})),
     (run.overfitting, SCALES | STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"}),
-    (run.imbalance, SCALES | STEPS | BROKEN - {"labels"}),
+    (run.imbalance, SCALES | STEPS | BROKEN),
     (run.few_steps, SCALES | STEPS | BROKEN),
     (run.unfinished, SCALES | STEPS | BROKEN | STOPPED | {"few_steps"}),
     (data.underfitting, SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"}),

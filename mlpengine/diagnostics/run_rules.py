@@ -262,7 +262,9 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def imbalance(diagnostics: Diagnostics) -> Verdict | None:
-    """A rare class is hardly ever predicted."""
+    """A rare class is hardly ever predicted, although something is learned."""
+    if stuck(diagnostics):
+        return None
     counts, recalls = diagnostics.class_counts, diagnostics.recalls
     small = counts < RARE_SHARE * counts.mean() if counts.size else np.zeros(0, np.bool_)
     rare = small & (recalls < RECALL)

@@ -57,7 +57,7 @@ RECODED = {
 SUSPECTS = {
     "noisy copy": (Column(Y + G.normal(0, 0.5, N)), Y, "regression"),
     "whole numbers": (Column(np.round(Y)), Y, "regression"),
-    "total": (Column(Y * (1 + G.exponential(0.1, N)) + G.exponential(1, N)), Y, "regression"),
+    "total": (Column(Y + G.exponential(2.0, N) * (G.random(N) < 0.6)), Y, "regression"),
     "one cause": (Column(SPEED), SPEED**3 + G.normal(0, 1.0, N), "regression"),
     "score": (Column(CLASSES + G.random(N) * 0.9), CLASSES, "classification"),
     "code with errors": (text(np.where(np.arange(N) < 3, 1, CLASSES)), CLASSES, "classification"),

@@ -88,17 +88,17 @@ def test_the_corpus_is_whole():
     assert len(corpus.HEALTHY) == 40
     assert len(corpus.BROKEN) == 60
     assert not any(s.reasons for s in corpus.HEALTHY)
-    assert {s.data for s in sound} == corpus.unseen_healthy.TABLES.keys()
+    assert {s.data for s in sound} == corpus.further.TABLES.keys()
     assert len({str(s) for s in sound}) == len(sound) == 30
     assert not any(s.reasons for s in sound)
-    new = corpus.unseen.TABLES.keys() | corpus.unseen_healthy.TABLES.keys()
-    assert len(corpus.TABLES) == 9 + len(corpus.unseen.TABLES) + len(corpus.unseen_healthy.TABLES)
+    new = corpus.held_out.TABLES.keys() | corpus.further.TABLES.keys()
+    assert len(corpus.TABLES) == 9 + len(corpus.held_out.TABLES) + len(corpus.further.TABLES)
     kinds = {half: Counter(s.reasons for s in setups) for half, setups in halves.items()}
     assert kinds["first"] == kinds["second"]
     for setups in halves.values():
         assert {s.data for s in setups} == corpus.TABLES.keys() - new
         assert len({str(s) for s in setups}) == len(setups) == 50
-    assert {s.data for s in unseen} == corpus.unseen.TABLES.keys()
+    assert {s.data for s in unseen} == corpus.held_out.TABLES.keys()
     assert len({str(s) for s in unseen}) == len(unseen)
     assert sum(not s.reasons for s in unseen) >= 20
     assert sum(bool(s.reasons) for s in unseen) >= 30
@@ -221,6 +221,24 @@ def test_numbers_learned_by_heart_are_overfitting():
 )
 def test_simple_models_tell_overfitting_from_targets_of_other_rows(signal, expected):
     seen = epochs(FALLING, np.linspace(0.95, 1.6, 20))
+    seen.yardsticks = Yardsticks(signal=signal)
+    assert names(seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "signal", "expected"),
+    [
+        (FALLING, np.maximum(FALLING, 0.4), 0.5, ["imbalance"]),
+        (np.linspace(1, 0.97, 20), np.full(20, 1.04), 0.0, ["labels"]),
+        (np.linspace(1, 0.985, 20), np.linspace(1, 0.99, 20), 0.0, ["labels"]),
+        (np.full(20, 1.0), np.full(20, 1.0), np.nan, ["nothing_learned"]),
+    ],
+)
+def test_a_rare_class_is_missed_only_where_something_is_learned(
+    train, validation, signal, expected
+):
+    seen = epochs(train, validation)
+    seen.class_counts, seen.recalls = np.array([900, 60]), np.array([1.0, 0.0])
     seen.yardsticks = Yardsticks(signal=signal)
     assert names(seen) == expected
 
