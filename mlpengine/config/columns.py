@@ -8,9 +8,9 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.data import Leak
 from mlpengine.data.checks import CORRECT
-from mlpengine.data.leaks import ANSWER, find_leak, find_leaks
+from mlpengine.data.leaks import find_leak, find_leaks
 from mlpengine.data.outliers import FAR, find_outliers
-from mlpengine.diagnostics.leaks import described, leak_verdict
+from mlpengine.diagnostics.leaks import described, guide, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
 
 SAMPLE_ROWS = 10_000
@@ -65,4 +65,4 @@ def _used(leak: Leak, drop: list[str]) -> Verdict:
 def _dropped(leak: Leak) -> Verdict:
     advice, no_fix = "take it out of data.drop if it is known when you predict", "it is left out"
     finding = described(leak, " (left out)")
-    return Verdict("leak", None, finding, leak.share, ANSWER, advice, no_fix=no_fix)
+    return Verdict("leak", None, finding, leak.share, guide(leak), advice, no_fix=no_fix)

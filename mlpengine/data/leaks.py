@@ -185,7 +185,7 @@ def find_leak(
         if PART <= line < ANSWER and is_beside(values, known):
             terms = {n: other for n, other in (others or {}).items() if n != name}
             if reason := summand(values, known, terms, np.flatnonzero(present)):
-                return Leak(name, line, reason)
+                return Leak(name, line, f"R2 {line:.3f}, {reason}")
     reason = f"alone it explains {_percent(share)} of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
 

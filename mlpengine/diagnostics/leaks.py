@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mlpengine.data.leaks import ANSWER, Leak
+from mlpengine.data.leaks import ANSWER, PART, Leak
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
 
 
@@ -11,10 +11,15 @@ def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
     if not leak.is_target:
         advice += ", unless it is known when you predict"
     finding, fix = described(leak), {"data.drop": list(drop)}
-    return Verdict("leak", None, finding, leak.share, ANSWER, advice, fix)
+    return Verdict("leak", None, finding, leak.share, guide(leak), advice, fix)
 
 
 def described(leak: Leak, note: str = "") -> str:
     """Return how a column tells the target, with the guide value; `note` follows its name."""
-    reason = f"{brief(leak.reason, 52)} (guide {percent(ANSWER)})"
+    reason = f"{brief(leak.reason, 52)} (guide {percent(guide(leak))})"
     return f"column {brief(leak.column, 20)!r}{note}: {reason}"
+
+
+def guide(leak: Leak) -> float:
+    """Return the explained share from which such a column is reported."""
+    return PART if PART <= leak.share < ANSWER and not leak.is_target else ANSWER

@@ -5,6 +5,8 @@ import pytest
 
 from mlpengine.data.frames import as_table
 from mlpengine.data.leaks import ANSWER, PART, find_leaks, share_of_line
+from mlpengine.diagnostics.leaks import leak_verdict
+from mlpengine.diagnostics.verdict import percent
 
 N = 1500
 G = np.random.default_rng(7)
@@ -86,7 +88,7 @@ LEAKING = {
 def leaks_of(column, target, others):
     columns = {"column": column, "weekday": G.integers(0, 7, N), **others}
     task = "classification" if target is SURVIVED else "regression"
-    return [leak.column for leak in find_leaks(as_table(columns), [*columns], target, task)]
+    return find_leaks(as_table(columns), [*columns], target, task)
 
 
 @pytest.mark.parametrize("case", HONEST)
@@ -99,4 +101,8 @@ def test_a_bound_that_follows_the_target_is_no_leak(case):
 
 @pytest.mark.parametrize("case", LEAKING)
 def test_sums_with_the_target_and_other_spellings_of_it_are_leaks(case):
-    assert leaks_of(*LEAKING[case]) == ["column"]
+    (leak,) = leaks_of(*LEAKING[case])
+    verdict = leak_verdict(leak, "leave it out", [leak.column])
+    assert leak.column == "column"
+    assert verdict.value >= verdict.threshold
+    assert f"(guide {percent(verdict.threshold)})" in verdict.finding
