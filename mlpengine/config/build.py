@@ -256,9 +256,7 @@ def build(
     equal = (1 / count,) * count if count > 1 else ()
     model = Model(mlp, tables.preprocessor, loss.name, options, population, shares=equal)
     if start is not None:
-        trained = [one for one in start.networks if not one.is_linear] or start.networks
-        for k, network in enumerate(model.networks):
-            _copy_weights(file, trained[k % len(trained)], network)
+        _start_from(file, start.networks, model.networks)
     given = config.training.threads
     threads = min(cores(), len(seeds)) if given == "auto" else given
     if ranks is not None:
@@ -448,6 +446,26 @@ def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:
             learned_activation=model.learned_activation,
             parametrization=model.parametrization,
         )
+
+
+def _start_from(file: ConfigFile, starts: Sequence[Mlp], networks: Sequence[Mlp]) -> None:
+    """Copy the weights of a model's networks into those that read the same inputs."""
+    starts = [one for one in starts if not one.is_linear]
+    alone = 0
+    for k, network in enumerate(networks):
+        same = [one for one in starts if np.array_equal(_mask(one), _mask(network))]
+        if same or len(networks) == 1 == len(starts):
+            _copy_weights(file, (same or starts)[k % len(same or starts)], network)
+        else:
+            alone += 1
+    if alone:
+        text = "have initial weights: the model that training starts from has none of their kind"
+        _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
+
+
+def _mask(mlp: Mlp) -> Array:
+    """Return which inputs of layer 0 a network reads, as 0 and 1; (0,) if it reads all."""
+    return mlp.params.views.get("front.mask", np.zeros(0))
 
 
 def _copy_weights(file: ConfigFile, start: Mlp, mlp: Mlp) -> None:

@@ -86,7 +86,7 @@ class _Values:
         self.offered = self.chunk
         self.count = self.filled = 0
 
-    def room(self, rows: int, further: int) -> Array:
+    def reserve(self, rows: int, further: int) -> Array:
         """Return an array for the values of further rows, after which some more are expected."""
         if self.filled + rows > len(self.chunk):
             if self.filled:
@@ -98,9 +98,9 @@ class _Values:
         return self.offered
 
     def append(self, values: Array, further: int) -> None:
-        """Store the values of further rows; nothing is copied if they are in `room`."""
+        """Store the values of further rows; nothing is copied if they are in `reserve`."""
         if values is not self.offered:
-            self.room(len(values), further)[:] = values
+            self.reserve(len(values), further)[:] = values
         self.filled += len(values)
         self.count += len(values)
 
@@ -171,7 +171,7 @@ class _ColumnReader:
         """
         if self.step == 0 and cells.loops is None:
             return known[column]
-        out = self.values.room(cells.start.shape[1], self.rows_left)
+        out = self.values.reserve(cells.start.shape[1], self.rows_left)
         if self.step == 0:
             fits = native_numbers(cells, column, self.missing, out, padded=self.padded)
             return out if fits else None

@@ -329,7 +329,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         values = y.reshape(len(y), -1)
         if values.shape[1] != 1 or x.shape[1] > LEAK_FEATURES:
             return []
-        rows = rows[:: -(-len(rows) // LEAK_ROWS)]
+        rows = rows[:: -(-len(rows) // min(LEAK_ROWS, self._chunk(x)))]
         names = getattr(self, "feature_names_in_", None)
         names = None if names is None else [str(name) for name in names]
         table = Table.from_arrays(dense(x[rows]).astype(np.float64), names=names)

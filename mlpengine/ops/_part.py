@@ -6,7 +6,7 @@ from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, call
 
 
-class Part(GradOp):
+class CopiedEntries(GradOp):
     """Base of the ops whose value is a copy of a part of x.
 
     Backward: dx = dy in that part, 0 elsewhere.

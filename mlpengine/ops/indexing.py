@@ -17,7 +17,7 @@ import numpy as np
 from mlpengine.errors import IndexRangeError, ShapeError
 from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, normal_axis
 from mlpengine.ops._op import GradOp
-from mlpengine.ops._part import Part
+from mlpengine.ops._part import CopiedEntries
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 FEW = 2048
@@ -147,7 +147,7 @@ class Embedding(GradOp, name="embedding"):
             yield from _scattered_rows(dy, index, counting, places, dweight, 0)
 
 
-class _Section(Part):
+class _Section(CopiedEntries):
     """One of several parts that are concatenated along an axis."""
 
     axis: int

@@ -13,7 +13,7 @@ from mlpengine.buffers import address_of
 from mlpengine.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.ops._check import listing, normal_axis
 from mlpengine.ops._op import GradOp
-from mlpengine.ops._part import Part
+from mlpengine.ops._part import CopiedEntries
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 Key = int | slice | EllipsisType | None
@@ -132,7 +132,7 @@ class Chunk(GradOp, name="chunk"):
 
 
 @dataclass(frozen=True)
-class Slice(Part, name="slice"):
+class Slice(CopiedEntries, name="slice"):
     """Basic slicing, y = x[key]; integers, slices, an ellipsis and new axes (None).
 
     Shapes: x (...), y as NumPy gives it.

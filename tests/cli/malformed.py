@@ -88,7 +88,7 @@ COMMANDS = {
         "none: there is no such run or model file",
     ),
     "predict an empty directory": (["predict", ".", "rows.csv"], "holds no model"),
-    "predict with a CSV as model": (["predict", "rows.csv", "rows.csv"], "not a readable"),
+    "predict with a CSV as model": (["predict", "rows.csv", "rows.csv"], "must be a readable"),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),
     "predict text for a number": (["predict", "run", "text.csv"], "text.csv"),
     "predict a file that is not there": (["predict", "run", "none.csv"], "none.csv"),

@@ -127,7 +127,7 @@ class Emitter:
         if self.batch * row_bytes <= STREAM_BYTES or not small:
             return max(self.batch, 1)
         rows = min(self.batch, CHUNK_BYTES // row_bytes)
-        return max(rows, self.layout.target.tile_rows(rows))
+        return max(rows, min(self.batch, 8))  # a product of fewer rows reads weights too often
 
     @cached_property
     def _by_columns(self) -> bool:
