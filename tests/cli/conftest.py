@@ -11,11 +11,21 @@ from mlpengine_cli.main import run
 from mlpengine_cli.stopping import EXIT_CODES
 
 
+@pytest.fixture(autouse=True)
+def _signals():
+    """Let a hangup end a test's command also where the tests run under nohup."""
+    handlers = {number: signal.getsignal(number) for number in EXIT_CODES}
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def mlpengine(capsys, tmp_path, monkeypatch) -> Callable[..., SimpleNamespace]:
     """Call as ``mlpengine("train", ...)`` in an empty directory; gives code, out, err."""
     monkeypatch.chdir(tmp_path)
-    handlers = {number: signal.getsignal(number) for number in EXIT_CODES}
 
     def call(*args):
         capsys.readouterr()
@@ -23,9 +33,7 @@ def mlpengine(capsys, tmp_path, monkeypatch) -> Callable[..., SimpleNamespace]:
         out, err = capsys.readouterr()
         return SimpleNamespace(code=code, out=out, err=err)
 
-    yield call
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    return call
 
 
 @pytest.fixture
