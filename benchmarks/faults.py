@@ -42,7 +42,7 @@ SECONDS = 60
 
 SMOKE_CASES, SMOKE_STRACES = 50, 2
 NOTHING_SAVED = re.compile(
-    "there is nothing to go on from|is not the directory of a run|there is no such run"
+    "there is nothing to resume|is not the directory of a run|there is no such run"
 )
 
 CONFIG = """\
