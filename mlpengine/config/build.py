@@ -419,7 +419,7 @@ def _set_kinds(
             mlp.like(learned_activation=True)  # whose activations must be element-wise
     for k, network in enumerate(networks if kinds else ()):
         kind = kinds[k * len(kinds) // len(networks)]
-        network.read_only(_inputs(preprocessor, mlp.layers[0].in_dim, kind))
+        network.select_inputs(_inputs(preprocessor, mlp.layers[0].in_dim, kind))
 
 
 def _inputs(preprocessor: Preprocessor, in_dim: int, kind: str) -> Array:

@@ -29,8 +29,8 @@ class Front:
         outputs: numbers that stand for a feature with ``pbld``, itself included.
         sigma: deviation of the initial frequencies, normal numbers in periods per unit.
         scaling: whether all numbers are then multiplied by learned factors, which start at 1.
-        masked: whether all numbers are then multiplied by 0 or 1, which `Mlp.read_only` sets and
-            training does not change.
+        masked: whether all numbers are then multiplied by 0 or 1, which `Mlp.select_inputs` sets
+            and training does not change.
 
     Raises: UsageError for values out of range.
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.

@@ -205,7 +205,7 @@ class Gradients:
 
     def _repr_html_(self) -> str:
         """Return the norm and the largest magnitude of each gradient as a table, for notebooks."""
-        with np.errstate(all="ignore"):  # whatever was computed is shown
+        with np.errstate(all="ignore"):  # numbers that are not finite are shown, too
             rows = [
                 (
                     name,

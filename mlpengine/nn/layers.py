@@ -220,10 +220,10 @@ class Network:
     def freeze(self, layers: Iterable[int]) -> None:
         """Keep the parameters of these layers as they are, and train all others.
 
-        Layers count from 0, or from -1 backwards; the front counts to layer 0; none unfreezes all.
-        No executor computes the
-        gradients of frozen layers, which are zero, and no optimizer moves or decays them. Call
-        this before making gradients, optimizer and training step.
+        Layers count from 0, or from -1 backwards; the front belongs to layer 0; an empty list
+        unfreezes all.  No executor computes the gradients of frozen layers, which are zero, and no
+        optimizer moves or decays them.  Call this before making gradients, optimizer and training
+        step.
 
         >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
         >>> mlp = Mlp([4, 8, 8, 1])

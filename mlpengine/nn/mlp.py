@@ -126,7 +126,7 @@ class Mlp(Network):
             front.initialize(self.params.views, weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
 
-    def read_only(self, kept: ArrayLike) -> None:
+    def select_inputs(self, kept: ArrayLike) -> None:
         """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
 
         The weights of layer 0, which must be new, are rescaled to as many inputs.
@@ -135,10 +135,10 @@ class Mlp(Network):
         """
         mask = np.asarray(kept, np.bool_)
         if MASK not in self.params.views:
-            raise UsageError(f"read_only: needs a front with masked=True (got {self.front})")
-        write_into(self.params.views[MASK], mask.astype(self.dtype), "read_only: kept")
+            raise UsageError(f"select_inputs: needs a front with masked=True (got {self.front})")
+        write_into(self.params.views[MASK], mask.astype(self.dtype), "select_inputs: kept")
         if not mask.any():
-            raise UsageError("read_only: layer 0 needs a number to read (got none)")
+            raise UsageError("select_inputs: layer 0 needs a number to read (got none)")
         self.weights[0] *= (mask.size / mask.sum()) ** 0.5
 
     @property

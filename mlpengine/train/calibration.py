@@ -1,4 +1,4 @@
-"""How sure predictions are: prediction intervals, and probabilities that mean what they say."""
+"""Calibration: prediction intervals from errors out of fold, and calibrated probabilities."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

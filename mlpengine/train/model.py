@@ -307,7 +307,7 @@ class Model:
         return as_table(data, names=self.columns, source="predict", **how)
 
     def _facts(self) -> dict[str, str]:
-        """Return what a person wants to know first, by title."""
+        """Return the main properties, by title, as `repr` and notebooks show them."""
         count = len(self.networks)
         network = repr(self.mlp) if count == 1 else f"{count} of {self.mlp!r}"
         columns = self.columns
