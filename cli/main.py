@@ -1,9 +1,11 @@
 """The command `mlpengine`: imports its subcommands when they are called, and ends cleanly."""
 
+import gc
+import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from errno import ENOSPC
 from importlib import import_module
 from types import FrameType
@@ -49,6 +51,20 @@ CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""
 
 
+@contextmanager
+def suppress_collections() -> Iterator[None]:
+    """Import modules without searching them for garbage, then or later: they stay.
+
+    That takes a fifth of the time of the imports.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 class LazyGroup(click.Group):
     """Imports the module of a subcommand when the subcommand is called, not when it is listed."""
 
@@ -60,7 +76,9 @@ class LazyGroup(click.Group):
         """Import and return a subcommand."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f".{cmd_name}", __package__).command
+        module = f"{__package__}.{cmd_name}"
+        with suppress_collections() if module not in sys.modules else nullcontext():
+            command: click.Command = import_module(module).command
         return command
 
     def resolve_command(
@@ -116,10 +134,13 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
+    # pydantic would read the metadata of every installed package, for plugins: 20 ms.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     keep_streams()
     code = run(list(sys.argv[1:] if args is None else args))
     for number in EXIT_CODES:
         signal.signal(number, signal.SIG_IGN)  # the result is complete: its exit code stands
+    gc.freeze()  # the process ends: no search for garbage in all that is loaded
     sys.exit(code)
 
 

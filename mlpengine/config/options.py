@@ -28,7 +28,12 @@ class Section(BaseModel):
     """A mapping of a config: no unknown keys, no silent conversions, no infinities."""
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, validate_default=True
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        defer_build=True,  # of `Config` only, with those below it, when it reads a config
     )
 
 
@@ -36,6 +41,18 @@ Positive: TypeAlias = Annotated[float, Field(gt=0)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
+
+
+def section(kind: Callable[[], Section], description: str) -> Any:
+    """Return a field whose default is an empty mapping, which stands for all defaults of `kind`.
+
+    An instance as default would build the validators of `kind` on its own, beside those of `Config`.
+    """
+
+    def add_default(schema: dict[str, Any]) -> None:
+        schema["default"] = kind().model_dump(mode="json")
+
+    return Field(default_factory=dict, description=description, json_schema_extra=add_default)
 
 
 def rule(text: str, *at: str) -> PydanticCustomError:

@@ -7,6 +7,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from mlpengine.config.options import Named
 from mlpengine.config.reader import Document, KeyPath, dotted
 from mlpengine.wording import suggestion
 
@@ -124,7 +125,8 @@ def _fields(model: type[BaseModel], path: KeyPath, data: Any) -> Iterator[str]:
             for m in _members(field.annotation)
             if "name" in m.model_fields
         }
-        name = data.get("name", getattr(field.default, "name", None))
+        default = next((one.default for one in field.metadata if isinstance(one, Named)), None)
+        name = data.get("name", default)
         model = members[name] if name in members else next(_members(field.annotation))
     yield from model.model_fields
 

@@ -22,6 +22,7 @@ from mlpengine.config.options import (
     Short,
     read_formula,
     rule,
+    section,
 )
 from mlpengine.config.sweep import SweepSection
 from mlpengine.diagnostics.verdict import NAMES as VERDICTS
@@ -175,7 +176,7 @@ class DataSection(Section):
     class_weights: Literal["none", "balanced"] = Field(
         default="none", description="balanced: rare classes count more in the loss."
     )
-    split: SplitSection = Field(default=SplitSection(), description="Shares of rows.")
+    split: SplitSection = section(SplitSection, "Shares of rows.")
     standardize: Annotated[Literal["standard", "minmax", "robust", "none"], SWITCH] = Field(
         default="standard", description="Scaling of features, fitted on the training rows."
     )
@@ -260,9 +261,7 @@ class ModelSection(Section):
     learned_activation: bool = Field(
         default=False, description="x + alpha (f(x) - x) for f, one learned alpha for each unit."
     )
-    front: FrontSection = Field(
-        default=FrontSection(), description="Embedding of numbers, and a scaling layer."
-    )
+    front: FrontSection = section(FrontSection, "Embedding of numbers, and a scaling layer.")
     parametrization: Literal["standard", "neural_tangent"] = Field(
         default="standard",
         description="neural_tangent: products are divided by the root of a layer's inputs.",
@@ -405,8 +404,8 @@ class TrainingSection(Section):
     early_stopping: Annotated[EarlyStoppingSection | None, OFF_OR_DEFAULTS] = Field(
         default=None, description="false, true, or its settings."
     )
-    checkpoint: Annotated[CheckpointSection | None, OFF_OR_DEFAULTS] = Field(
-        default=CheckpointSection(), description="When to save, for --resume; false: never."
+    checkpoint: Annotated[CheckpointSection | None, OFF_OR_DEFAULTS] = section(
+        CheckpointSection, "When to save, for --resume; false: never."
     )
     threads: Literal["auto"] | Count = Field(
         default="auto",
@@ -481,18 +480,16 @@ class Config(Section):
         description="Seed of the split, the initial weights, the order of rows and dropout.",
     )
     data: DataSection = Field(description="Where the rows come from.")
-    model: ModelSection = Field(default=ModelSection(), description="The network.")
-    loss: Loss = Field(default=AutoLoss(), description="What training minimizes.")
-    optimizer: Optimizer = Field(default=AdamOptimizer(), description="How weights change.")
-    schedule: Schedule = Field(default=ConstantSchedule(), description="How lr changes.")
-    training: TrainingSection = Field(
-        default=TrainingSection(), description="Length and details of training."
+    model: ModelSection = section(ModelSection, "The network.")
+    loss: Loss = section(AutoLoss, "What training minimizes.")
+    optimizer: Optimizer = section(AdamOptimizer, "How weights change.")
+    schedule: Schedule = section(ConstantSchedule, "How lr changes.")
+    training: TrainingSection = section(TrainingSection, "Length and details of training.")
+    diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = section(
+        DiagnosticsSection, "false, true, or its settings."
     )
-    diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = Field(
-        default=DiagnosticsSection(), description="false, true, or its settings."
-    )
-    report: Annotated[ReportSection, ALL_OR_NOTHING] = Field(
-        default=ReportSection(), description="A page, pictures and event files; false: none."
+    report: Annotated[ReportSection, ALL_OR_NOTHING] = section(
+        ReportSection, "A page, pictures and event files; false: none."
     )
 
     sweep: SweepSection | None = Field(
