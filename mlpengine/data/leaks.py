@@ -133,11 +133,14 @@ def _is_suspect(values: Array, target: Array, task: Task) -> Array:
     steps = np.diff(target[order], axis=1)
     has_order = (steps > 0).all(axis=1) | (steps < 0).all(axis=1)
     result |= (count == len(np.unique(target))) & ((count < len(target)) | has_order)
-    near = _nearest(order)
-    if task == "classification":
-        result |= share_of_classes(near, target) >= ANSWER - MARGIN
+    others = np.flatnonzero(~result)
+    if not len(others):
         return result
-    result |= share_of_squares(near, target) >= ANSWER - MARGIN
+    near = _nearest(order[others])
+    if task == "classification":
+        result[others] = share_of_classes(near, target) >= ANSWER - MARGIN
+        return result
+    result[others] = share_of_squares(near, target) >= ANSWER - MARGIN
     centered, known = values - values.mean(axis=1, keepdims=True), target - target.mean()
     size = np.abs(centered).max(axis=1, keepdims=True)
     centered /= np.where(size > 0, size, 1)
@@ -171,12 +174,14 @@ def find_leak(
     if recodes(column, codes, len(distinct), target):
         reason = "it is the target in another coding, value for value"
         return Leak(name, 1.0, reason, is_target=True)
-    near = neighbors(column, codes, len(distinct))
     if task == "classification":
-        share = float(share_of_classes(near, target))
+        if has_groups(column, len(distinct)):
+            share = share_of_groups(codes, target)
+        else:
+            share = float(share_of_classes(neighbors(column, codes, len(distinct)), target))
         reason = f"alone it avoids {_percent(share)} of the errors of guessing"
         return Leak(name, share, reason) if share >= ANSWER else None
-    share = float(share_of_squares(near, target))
+    share = float(share_of_squares(neighbors(column, codes, len(distinct)), target))
     if column.kind == "number":
         present &= np.abs(column.values) <= LIMIT
         values, known = column.values[present].astype(np.float64), target[present]
@@ -311,6 +316,11 @@ class Neighbors:
         return result
 
 
+def has_groups(column: Column, count: int) -> bool:
+    """Whether the neighbors by a column of `count` values are the rows of equal value."""
+    return column.kind == "text" or count <= FEW_VALUES
+
+
 def neighbors(column: Column, codes: Array, count: int) -> Neighbors:
     """Return the neighbors by a column: rows of equal value or, for many numbers, the nearest.
 
@@ -319,7 +329,7 @@ def neighbors(column: Column, codes: Array, count: int) -> Neighbors:
     codes = np.where(codes < 0, np.iinfo(np.int32).max, codes)
     order = _shuffled(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
-    if column.kind == "text" or count <= FEW_VALUES:
+    if has_groups(column, count):
         ordered = codes[order]
         start = np.searchsorted(ordered, ordered, "left")
         return Neighbors(order, start, np.searchsorted(ordered, ordered, "right"))
@@ -353,6 +363,26 @@ def share_of_classes(near: Neighbors, target: Array) -> Array:
     right = (guess == classes[near.order]).sum(axis=-1)
     share: Array = (right - counts[base]) / (len(target) - counts[base])
     return share
+
+
+def share_of_groups(codes: Array, target: Array) -> float:
+    """Return `share_of_classes` for neighbors of equal code, from how often code and class meet.
+
+    A row is predicted correctly only if its class is the largest of its group, and it still is
+    without that row; of classes of equal size the first is the largest.
+    """
+    _, classes, counts = np.unique(target, return_inverse=True, return_counts=True)
+    base, kinds = int(counts.argmax()), len(counts)
+    cells = (codes.astype(np.int64) + 1) * kinds + classes
+    table = np.bincount(cells, minlength=(int(codes.max()) + 2) * kinds).reshape(-1, kinds)
+    groups, largest = np.arange(len(table)), table.argmax(axis=1)
+    size = table[groups, largest]
+    table[groups, largest] = 0
+    second = table.argmax(axis=1)
+    next_size = table[groups, second]
+    stays = np.where(largest < second, next_size <= size - 1, next_size < size - 1)
+    stays = np.where(size == 1, (next_size == 0) & (largest == base), stays)
+    return float((size[stays].sum() - counts[base]) / (len(target) - counts[base]))
 
 
 def share_of_squares(near: Neighbors, target: Array) -> Array:

@@ -107,7 +107,9 @@ def f1(
     if average == "weighted":
         return float(np.average(scores, weights=actual)) if actual.any() else 0.0
     if target.ndim == 1:
-        scores = scores[np.union1d(target, predicted)]
+        known = np.zeros(len(scores), bool)
+        known[target] = known[predicted] = True
+        scores = scores[known]
     return float(scores.mean())
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -242,7 +242,7 @@ class Classification(Task):
         return shifted
 
     def _own_metrics(self) -> dict[str, Metric]:
-        return _class_metrics(self.labels)
+        return _class_metrics(tuple(self.labels)).copy()
 
 
 class BinaryClassification(Classification):
@@ -279,7 +279,7 @@ class MultiLabel(Task):
         return _logistic(output)
 
     def _own_metrics(self) -> dict[str, Metric]:
-        known = _class_metrics(self.labels)
+        known = _class_metrics(tuple(self.labels)).copy()
         del known["balanced_accuracy"]
         return known
 
@@ -479,7 +479,8 @@ def _logistic(logits: Array) -> Array:
     return np.where(wide >= 0, 1.0, small) / (1.0 + small)
 
 
-def _class_metrics(labels: Sequence[str]) -> dict[str, Metric]:
+@lru_cache(maxsize=8)  # an epoch asks for them, and each column and repetition of `importances`
+def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
     """Return the metrics of classes or labels by name, those of single ones if they are few."""
     known: dict[str, Metric] = {
         "accuracy": _on_predictions(metrics.accuracy),

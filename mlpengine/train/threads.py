@@ -128,6 +128,9 @@ _one = _OneBlasThread()
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread; any number of threads may be in such a block at once."""
+    if _pinned.get() == 1:  # limited already; doing so again takes 0.1 ms
+        yield
+        return
     _one.enter()
     try:
         yield

@@ -11,6 +11,7 @@ from mlpengine.data.leaks import (
     find_leaks,
     neighbors,
     share_of_classes,
+    share_of_groups,
     share_of_squares,
 )
 from mlpengine.data.outliers import find_outliers
@@ -176,6 +177,18 @@ def test_shares_match_their_definition(many):
     assert share_of_classes(near, target) == pytest.approx((right - base) / (400 - base))
     spread = ((values - values.mean()) ** 2).sum()
     assert share_of_squares(near, values) == pytest.approx(1 - errors / spread)
+
+
+@pytest.mark.parametrize(("groups", "classes"), [(1, 2), (8, 3), (150, 2), (300, 5), (400, 30)])
+def test_shares_of_groups_match_those_of_neighbors(groups, classes):
+    for trial in range(20):
+        rng = np.random.default_rng(trial)
+        values, target = rng.integers(-1, groups, 400), rng.integers(0, classes, 400) ** 2
+        target[values < groups // 2] = 0
+        column = text(values)
+        codes, count = coded(column)
+        expected = share_of_classes(neighbors(column, codes, count), target)
+        assert share_of_groups(codes, target) == pytest.approx(float(expected), abs=1e-12)
 
 
 def test_values_are_compared_without_being_spelled_out(monkeypatch):
