@@ -1,6 +1,7 @@
 """The project's own files agree with each other: packages, README commands, public names."""
 
 import doctest
+import json
 import os
 import re
 import subprocess
@@ -117,6 +118,28 @@ def test_the_package_imports_what_is_used_when_it_is_used():
     assert mlpengine.optim.Sgd is mlpengine.Sgd
     with pytest.raises(AttributeError, match="'mlpengine' has no attribute 'nothing'"):
         _ = mlpengine.nothing
+
+
+START = """
+import gc, json, sys
+import click
+from mlpengine_cli.main import group
+group.get_command(click.Context(group), "train")
+from mlpengine.config.schema import Config
+names = {name.partition(".")[0] for name in sys.modules} | set(sys.modules)
+built = [str(s) for s in (Config, *Config.__base__.__subclasses__()) if s.__pydantic_complete__]
+print(json.dumps([sorted(names & set(json.loads(sys.argv[1]))), built,
+    gc.isenabled(), gc.get_freeze_count() > len(sys.modules)]))
+"""
+
+
+def test_a_command_starts_with_what_it_needs():
+    """No optional package, no validators before a config, no search for garbage in modules."""
+    unused = ["google", "matplotlib", "mlpengine.report", "numexpr", "pandas", "scipy", "sklearn",
+              "tensorboard", "torch"]  # fmt: skip
+    command = [sys.executable, "-c", START, json.dumps(unused)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [[], [], True, True]
 
 
 OLD_SCRIPT = """

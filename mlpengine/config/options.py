@@ -46,7 +46,7 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 def section(kind: Callable[[], Section], description: str) -> Any:
     """Return a field whose default is an empty mapping, which stands for all defaults of `kind`.
 
-    An instance as default would build the validators of `kind` on its own, beside those of `Config`.
+    With an instance as default, the validators of `kind` would be built twice.
     """
 
     def add_default(schema: dict[str, Any]) -> None:
