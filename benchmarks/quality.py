@@ -22,7 +22,7 @@ os.environ.update(ONE)  # before NumPy is imported
 import numpy as np  # noqa: E402
 from machine import restart_clean  # noqa: E402
 from quality_methods import ABLATION, Method, ablation, methods  # noqa: E402
-from quality_tables import Problem, problems  # noqa: E402
+from quality_tables import Problem, linear_truths, problems  # noqa: E402
 from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
 
@@ -166,12 +166,16 @@ def main() -> None:
     parser.add_argument(
         "--ablation", action="store_true", help="the realmlp preset without each of its parts"
     )
+    parser.add_argument(
+        "--linear", action="store_true", help="generated tables that are linear, in place of all"
+    )
     parser.add_argument("--results", type=Path, help="file of results to write and go on with")
     parser.add_argument("--show", action="store_true", help="measure nothing")
     args = parser.parse_args()
     known = ablation() if args.ablation else methods()
     names = args.methods or list(known)
-    chosen = [one for one in problems() if not args.tables or one.name in args.tables]
+    tables_of = linear_truths if args.linear else problems
+    chosen = [one for one in tables_of() if not args.tables or one.name in args.tables]
     if args.smoke:
         names = ["mlpengine", "linear", "HistGradientBoosting"]
         chosen = [one for one in chosen if one.name in ("penguins", "hull")]

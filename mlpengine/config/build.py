@@ -184,9 +184,8 @@ class Experiment:
 
             kinds, linear = model.out_of_fold_by_kind(train.x, folds), list[Mlp]()
             if LINEAR in config.kinds:
-                columns = _inputs(model.preprocessor, model.preprocessor.n_features, "plain")
                 linear, output = linear_networks(
-                    model.mlp, self.loss, train, folds, columns, mean_loss
+                    model.mlp, self.loss, train, folds, _readings(model.preprocessor), mean_loss
                 )
                 kinds = np.concatenate([kinds, output[None]])
             best = best_shares(task, kinds, mean_loss)
@@ -429,6 +428,26 @@ def _inputs(preprocessor: Preprocessor, in_dim: int, kind: str) -> Array:
     read[first : first + preprocessor.n_components] = kind == "piecewise"
     read[preprocessor.n_features :] = kind == "periodic"
     return read
+
+
+def _readings(preprocessor: Preprocessor) -> list[Array]:
+    """Return which columns (n_features, columns) linear networks may read.
+
+    The first reading is that of the plain kind.  Where numbers are clipped smoothly, which bends
+    them, the second takes them from the components of their bins, times the widths of the bins:
+    they are straight up to one bin beyond the range of the training rows, and constant from there.
+    """
+    count, numbers = preprocessor.n_features, preprocessor.numbers
+    assert numbers is not None
+    clipped = np.eye(count)[:, _inputs(preprocessor, count, "plain")]
+    bins, first = numbers.bins, preprocessor.n_numbers
+    if not (numbers.clip and len(bins)):
+        return [clipped]
+    straight = clipped.copy()
+    straight[bins.columns, bins.columns] = 0
+    components = np.arange(first, first + len(bins))
+    straight[components, bins.columns] = bins.width * numbers.factor[bins.columns]
+    return [clipped, straight]
 
 
 def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -22,30 +23,43 @@ def linear_networks(
     loss: Loss,
     train: Split,
     folds: Array,
-    columns: Array,
+    readings: Sequence[Array],
     mean_loss: Callable[[Array], float],
 ) -> tuple[list[Mlp], Array]:
     """Return a linear network for each fold, and their outputs out of fold.
 
-    Each has the architecture of `mlp` with learned activations that are left out, and reads the
-    features `columns`.  The penalty of all is the one with the lowest `mean_loss` of outputs
-    (rows, outputs) out of fold.
+    Each has the architecture of `mlp` with learned activations that are left out.  A reading
+    (features, columns) makes the columns x @ reading of a linear model.  The reading and the
+    penalty of all are those with the lowest `mean_loss` of outputs (rows, outputs) out of fold.
     """
-    fits: list[list[tuple[Array, Array]]] = []
-    outputs = np.zeros((len(PENALTIES), len(train), mlp.sizes[-1]))
-    features = train.x[:, columns].astype(np.float64)
+    each = []
+    for reading in readings:
+        columns = train.x.astype(np.float64) @ reading
+        fits, outputs = _fits(loss, columns, train, folds, mlp.sizes[-1])
+        losses = [mean_loss(output) for output in outputs]
+        k = int(np.argmin(losses))
+        each.append((losses[k], reading, [fit[k] for fit in fits], outputs[k]))
+    _, reading, best, output = min(each, key=itemgetter(0))
+    return [linear_network(mlp, reading, *one) for one in best], output
+
+
+def _fits(
+    loss: Loss, columns: Array, train: Split, folds: Array, outputs: int
+) -> tuple[list[list[tuple[Array, Array]]], Array]:
+    """Return the models of each fold and penalty, and outputs (penalties, rows, outputs)."""
+    fits = []
+    held_out = np.zeros((len(PENALTIES), len(train), outputs))
     for k in range(int(folds.max()) + 1):
         held, rows = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
         weights = None if train.weights is None else train.weights[rows]
-        fits.append(list(fit_linear(loss, features[rows], train.y[rows], weights, mlp.sizes[-1])))
-        for output, (weight, bias) in zip(outputs, fits[-1], strict=True):
-            output[held] = features[held] @ weight.T + bias
-    best = int(np.argmin([mean_loss(output) for output in outputs]))
-    return [linear_network(mlp, columns, *fit[best]) for fit in fits], outputs[best]
+        fits.append(list(fit_linear(loss, columns[rows], train.y[rows], weights, outputs)))
+        for output, (weight, bias) in zip(held_out, fits[-1], strict=True):
+            output[held] = columns[held] @ weight.T + bias
+    return fits, held_out
 
 
-def linear_network(mlp: Mlp, columns: Array, weight: Array, bias: Array) -> Mlp:
-    """Return the network of the architecture of `mlp` that computes x[columns] @ weight.T + bias.
+def linear_network(mlp: Mlp, reading: Array, weight: Array, bias: Array) -> Mlp:
+    """Return the network of the architecture of `mlp` that computes x @ reading @ weight.T + bias.
 
     Its activations are learned ones with an alpha of 0.  A hidden layer that is narrower than the
     output has the best approximation of so low a rank.
@@ -56,13 +70,13 @@ def linear_network(mlp: Mlp, columns: Array, weight: Array, bias: Array) -> Mlp:
     for name in linear.groups["alphas"]:
         linear.params.views[name][...] = 0
     weights, factors = linear.weights, [layer.factor for layer in linear.layers]
-    read = np.flatnonzero(columns)
+    first = weights[0][:, : len(reading)]
     if len(weights) == 1:
-        weights[0][:, read] = weight / factors[0]
+        first[...] = weight @ reading.T / factors[0]
     else:
         left, sizes, right = np.linalg.svd(weight, full_matrices=False)
         rank = min(len(sizes), *mlp.sizes[1:-1])
-        weights[0][:rank, read] = (sizes[:, None] * right)[:rank] / factors[0]
+        first[:rank] = (sizes[:, None] * right)[:rank] @ reading.T / factors[0]
         for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
             middle[np.arange(rank), np.arange(rank)] = 1 / factor
         weights[-1][:, :rank] = left[:, :rank] / factors[-1]

@@ -1,9 +1,12 @@
 """Linear models of least loss, against scikit-learn; the networks that hold them."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
+from mlpengine import fit
 from mlpengine.nn import Front, Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
 from mlpengine.train.linear import PENALTIES, fit_linear, linear_network, linear_networks
@@ -64,19 +67,19 @@ def test_any_loss_can_be_minimized():
     ],
 )
 def test_a_linear_network_computes_the_product(hidden, options):
-    read = np.array([True, False, True, True])
+    reading = RNG.standard_normal((4, 3))
     weight, bias = RNG.standard_normal((3, 3)), RNG.standard_normal(3)
     mlp = Mlp([4, *hidden, 3], dtype="float64", seed=4, **options)
-    linear = linear_network(mlp, read, weight, bias)
+    linear = linear_network(mlp, reading, weight, bias)
     x = RNG.standard_normal((9, 4))
-    np.testing.assert_allclose(linear.predict(x), x[:, read] @ weight.T + bias, rtol=1e-9)
+    np.testing.assert_allclose(linear.predict(x), x @ reading @ weight.T + bias, 1e-9, 1e-9)
     assert linear.is_linear == bool(hidden)
     assert not mlp.is_linear
 
 
 def test_a_narrow_layer_has_the_nearest_product():
     weight = RNG.standard_normal((4, 6))
-    linear = linear_network(Mlp([6, 2, 4], dtype="float64"), np.ones(6, bool), weight, np.zeros(4))
+    linear = linear_network(Mlp([6, 2, 4], dtype="float64"), np.eye(6), weight, np.zeros(4))
     left, sizes, right = np.linalg.svd(weight, full_matrices=False)
     x = RNG.standard_normal((9, 6))
     nearest = left[:, :2] * sizes[:2] @ right[:2]
@@ -88,7 +91,7 @@ def test_rows_out_of_fold_choose_the_penalty():
     folds = np.arange(90) % 3
     train = Split(x.astype("f4"), y.astype("f4"), y)
     networks, output = linear_networks(
-        Mlp([60, 8, 1]), MeanSquaredError(), train, folds, np.ones(60, bool),
+        Mlp([60, 8, 1]), MeanSquaredError(), train, folds, [np.eye(60)],
         lambda output: float(np.mean((output - y) ** 2)),
     )  # fmt: skip
     errors = []
@@ -104,3 +107,41 @@ def test_rows_out_of_fold_choose_the_penalty():
         np.testing.assert_allclose(
             network.predict(train.x[folds == k]), output[folds == k], 1e-3, 1e-3
         )
+
+
+def test_rows_out_of_fold_choose_the_reading():
+    """Of two features, their squares, and one of the squares."""
+    x = RNG.standard_normal((80, 2))
+    both = np.hstack([x, x**2])
+    y = (x**2).sum(axis=1, keepdims=True)
+    train = Split(both.astype("f4"), y.astype("f4"), y)
+    readings = [np.eye(4)[:, :2], np.eye(4)[:, 2:], np.eye(4)[:, 3:]]
+    networks, output = linear_networks(
+        Mlp([4, 3, 1]), MeanSquaredError(), train, np.arange(80) % 4, readings,
+        lambda output: float(np.mean((output - y) ** 2)),
+    )  # fmt: skip
+    np.testing.assert_allclose(output, y, atol=0.05)
+    np.testing.assert_allclose(networks[0].predict(train.x), y, atol=0.05)
+
+
+@pytest.mark.parametrize("tails", ["normal", "heavy"])
+def test_numbers_that_are_clipped_do_not_bend_a_linear_truth(tails):
+    """The mean of the networks is as good as ridge regression, and bounded far away."""
+    rng = np.random.default_rng(1)
+    x = (rng.standard_normal if tails == "normal" else partial(rng.laplace, 0, 1))((800, 6))
+    y = x @ rng.standard_normal(6) + 0.5 * rng.standard_normal(800)
+    table = {f"x{k}": column for k, column in enumerate(x.T)}
+    train = {name: column[:500] for name, column in table.items()} | {"y": y[:500]}
+    new = {name: column[500:] for name, column in table.items()}
+    model, _ = fit(
+        train, "y", data={"encoding": "piecewise", "task": "regression", "split": {"test": 0}},
+        model={"hidden": [4]}, diagnostics=False,
+        training={"folds": 4, "members": ["plain", "linear"], "epochs": 1},
+    )  # fmt: skip
+    ridge = Ridge().fit(x[:500], y[:500]).predict(x[500:])
+    errors = [np.sqrt(np.mean((guess - y[500:]) ** 2)) for guess in (model.predict(new), ridge)]
+    assert errors[0] < 1.03 * errors[1]
+    far = [model.predict([{f"x{k}": size for k in range(6)}]) for size in (1e6, 1e9)]
+    assert far[0] == far[1]
+    span = np.abs(x).max() * 3 * np.abs(model.predict(new)).max()
+    assert np.abs(far[0]) < span
