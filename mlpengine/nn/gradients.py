@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import quiet_runner
+from mlpengine.buffers import quiet_runner, zeros
 from mlpengine.errors import ShapeError, TapeError
 from mlpengine.nn.layers import Network
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array, Call
+from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat
@@ -34,10 +34,10 @@ class GradientMemory:
     @classmethod
     def of(cls, mlp: Network, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
         """Return memory for batches of up to `batch_size` rows."""
-        d_output = np.zeros((batch_size, mlp.layers[-1].out_dim), mlp.dtype)
+        d_output = zeros(Spec((batch_size, mlp.layers[-1].out_dim), mlp.dtype))
         d_input = None
         if input_gradient:
-            d_input = np.zeros((batch_size, mlp.in_dim), mlp.dtype)
+            d_input = zeros(Spec((batch_size, mlp.in_dim), mlp.dtype))
         return cls(Flat(mlp.params.specs), d_output, d_input)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
 import numpy as np
 
 from mlpengine.backends.update import Run, Update
-from mlpengine.buffers import quiet_runner, replay
+from mlpengine.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.formula import variables
 from mlpengine.optim._checks import number
@@ -25,7 +25,7 @@ from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._groups import Group, find_runs
 from mlpengine.optim._state import State, check_state
 from mlpengine.optim.schedules import PlateauSchedule
-from mlpengine.spec import Array, Call, Calls, call
+from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
 from mlpengine.wording import plural
 
@@ -184,9 +184,10 @@ class Optimizer(ABC):
         self.steps = 0
         self.current_lr = self.scheduled_lr(0)
         self.moments: dict[str, Array] = {
-            **{name: np.zeros_like(flat) for name in signed or {}},
-            **{name: np.full_like(flat, floor(flat.dtype)) for name in squares or {}},
+            name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))
         }
+        for name in squares or {}:
+            self.moments[name].fill(floor(flat.dtype))
         self._signed, self._squares = tuple(signed or {}), tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
@@ -230,7 +231,7 @@ class Optimizer(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.moments = {name: np.array(moment) for name, moment in self.moments.items()}
+        self.moments = {name: aligned(moment) for name, moment in self.moments.items()}
         self._bind_buffers()
 
     @property

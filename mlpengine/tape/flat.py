@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.buffers import aligned, zeros
 from mlpengine.errors import DtypeError, UsageError
 from mlpengine.spec import Array, Spec
 from mlpengine.wording import plural
@@ -34,7 +35,7 @@ class Flat:
         if count * dtype.itemsize > maxsize:
             numbers = plural(count, "number")
             raise UsageError(f"parameters: must fit into memory ({numbers} of {dtype})")
-        self._view(np.zeros(count, dtype))
+        self._view(zeros(Spec((count,), dtype)))
 
     def move_to(self, block: Array, row: int) -> None:
         """Move the vector into that row of `block`, (rows, total or more), before it is bound.
@@ -94,7 +95,7 @@ class Flat:
         self.specs, self.frozen = state["specs"], state.get("frozen", frozenset())
         self._view(state["memory"], state["row"])
         if not self.flat.flags.writeable:  # joblib maps files read-only
-            self._view(np.array(self.flat))
+            self._view(aligned(self.flat))
 
     def __len__(self) -> int:
         return self.flat.size

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlpengine.buffers import zeros
 from mlpengine.errors import NumericalError, ShapeError, UsageError
 from mlpengine.nn.mlp import Mlp, check_arrays
 from mlpengine.ops import Loss
@@ -65,7 +66,7 @@ class Population:
         """Move all parameters into a new block, whose rows are whole cache lines apart."""
         line = ALIGNMENT // self[0].dtype.itemsize
         length = -(-len(self[0].params) // line) * line
-        self._block = np.zeros((len(self), length), self[0].dtype)
+        self._block = zeros(Spec((len(self), length), self[0].dtype))
         for k, member in enumerate(self):
             member.move_to(self._block, k)
 

@@ -3,7 +3,9 @@
 import logging
 import subprocess
 import sys
+from copy import copy
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -293,6 +295,15 @@ def test_members_lie_in_one_block_and_predict_as_networks_do():
         members.mean(x), outputs.astype("f8").mean(axis=0), rtol=1e-5, atol=1e-6
     )
     np.testing.assert_array_equal(Population(mlp, 2).params[1], mlp.like(seed=1).params.flat)
+
+
+def test_what_a_step_reads_starts_at_a_cache_line():
+    members = Population(Mlp([4, 5, 3], seed=0), 3)
+    steps = PopulationStep(members, MeanSquaredError(), Adam, 7).steps
+    for step in (*steps, *(TrainingStep(m, MeanSquaredError(), Adam(m), 7) for m in members)):
+        moments = step.optimizer.moments.values(), copy(step.optimizer).moments.values()
+        arrays = step.mlp.params.flat, step.grads.flat, *chain(*moments), *step.bound(7).buffers[:1]
+        assert all(array.ctypes.data % 64 == 0 for array in (*arrays, step.grads.d_output))
 
 
 def test_weights_of_a_network_from_a_description_are_drawn():
