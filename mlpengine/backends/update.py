@@ -1,17 +1,18 @@
 """Clipping and an optimizer's step as data, for executors other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.formula import Expr
+from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 
-@dataclass(frozen=True)
+@frozen
 class Run:
     """A range of the flat vector whose parameters are updated alike.
 
@@ -24,7 +25,7 @@ class Run:
     weight_decay: float
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Clipping:
     """The result of `Clip.describe`.
 
@@ -39,7 +40,7 @@ class Clipping:
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Update:
     """The result of `Optimizer.describe_update`.
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ from mlpengine.config.schema import LINEAR, ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.data.batches import steps_of_epoch
+from mlpengine.frozen import frozen
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import REGISTRY
@@ -71,7 +72,7 @@ MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Member:
     """A network of an experiment: its step, its seed, and the rows that it learns from.
 
@@ -84,7 +85,7 @@ class Member:
     validation: Split | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Experiment:
     """Everything that a config describes, ready to run.
 
@@ -276,7 +277,7 @@ def _seeds(config: Config) -> list[int]:
     return [SEEDS_APART * config.seed + k for k in range(count)] if count else [config.seed]
 
 
-@dataclass(frozen=True)
+@frozen
 class _StepBuilder:
     """Builds the members of an experiment; `threads` is that of each step."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ from mlpengine.config.schema import Config
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
 from mlpengine.files import checked_path
+from mlpengine.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class Override:
     """One value set outside the file; `label` names its place in messages."""
 
@@ -29,7 +29,7 @@ class Override:
     text: str
 
 
-@dataclass(frozen=True)
+@frozen
 class ConfigFile:
     """A checked config, and the document that it came from."""
 

@@ -1,17 +1,16 @@
 """The buffers of training that diagnostics read, and their workspace."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mlpengine.errors import TapeError, UsageError
+from mlpengine.frozen import frozen
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.nn.layers import Layer, Recording
 from mlpengine.spec import Array
 from mlpengine.tape.record import Value
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LayerBuffers:
     """The buffers of one layer after a step.
 

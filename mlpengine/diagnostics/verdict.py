@@ -3,10 +3,11 @@
 import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from mlpengine.frozen import frozen
 from mlpengine.wording import html_table
 
 NAMES = (
@@ -47,7 +48,7 @@ MAX_TEXT = 159
 """Greatest length of the text of a verdict."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Verdict:
     """One problem: the measurement, the threshold, and a remedy.
 

@@ -1,12 +1,13 @@
 """Spectra of weights, and histograms of weights and gradients.  Offline: an SVD is expensive."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
 
 from mlpengine.diagnostics.trial import Rows, clone
+from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
@@ -18,7 +19,7 @@ GRADIENT_ROWS = 1024
 """Random rows whose mean gradient the histograms show."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Spectrum:
     """Singular values of the weights of one layer.
 

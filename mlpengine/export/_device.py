@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from functools import cached_property
 from zlib import crc32
 
@@ -16,6 +16,7 @@ from mlpengine.backends.scalar.update import UpdateCode
 from mlpengine.buffers import address_of
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
+from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import Forward, Real
 from mlpengine.nn.layers import activation_to_dict
@@ -32,7 +33,7 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 """``Sgd``, or a function that returns an optimizer for a network."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Step:
     """The statements of a step, numbers in its scratch, and where the gradients' factors are.
 
@@ -46,7 +47,7 @@ class Step:
     given: list[str]
 
 
-@dataclass(frozen=True)
+@frozen
 class DeviceStep:
     """Everything that a file for a device is printed from.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -12,6 +11,7 @@ from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.data.computed import with_columns
 from mlpengine.errors import NumericalError
 from mlpengine.export._device import DeviceStep
+from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
@@ -123,7 +123,7 @@ int main(void)
 """
 
 
-@dataclass(frozen=True)
+@frozen
 class Draws:
     """How the numbers of a row are drawn: (base + r) * step, or codes below `codes`."""
 
@@ -170,7 +170,7 @@ class Random:
         return self._seed >> 16
 
 
-@dataclass(frozen=True)
+@frozen
 class Golden:
     """The rows of the self-test, and what training on them gives."""
 

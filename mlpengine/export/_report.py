@@ -1,10 +1,11 @@
 """What an exported file holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from mlpengine.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class Exported:
     """What an exported file holds.
 

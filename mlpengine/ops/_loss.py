@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import BLOCK
+from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Array, Call, Calls, Spec, call
@@ -23,7 +24,7 @@ MAX_BINDINGS = 8
 """Bindings that a loss caches: train and validation, full and last batch, weighted or not."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class BoundLoss(Uncopyable):
     """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
 

@@ -1,12 +1,12 @@
 """Calibration: prediction intervals from errors out of fold, and calibrated probabilities."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil, exp, log
 
 import numpy as np
 
 from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 from mlpengine.train.task import Task
 
@@ -20,7 +20,7 @@ TEMPERATURES = 0.2, 5.0
 """Lowest and highest temperature."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Residuals:
     """Absolute errors out of fold, sorted: `values` (errors, targets), in the targets' units."""
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from mlpengine.buffers import Uncopyable
 from mlpengine.data import Batches
 from mlpengine.errors import NumericalError, RunError, UsageError
+from mlpengine.frozen import frozen
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
@@ -35,7 +36,7 @@ _log = logging.getLogger("mlpengine")
 Ending = Literal["epochs", "early", "interrupted"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Result:
     """The outcome of a run; the network holds the weights of `best_epoch`."""
 

@@ -1,7 +1,7 @@
 """Lowering of instructions to kernels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from mlpengine.backends.compiled.kernels import (
@@ -21,6 +21,7 @@ from mlpengine.backends.compiled.kernels import (
 from mlpengine.backends.compiled.losses import has_rows
 from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
+from mlpengine.frozen import frozen
 from mlpengine.ops import Dropout
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.ops.softmax import AlongAxis
@@ -42,7 +43,7 @@ class InstructionLike(Protocol):
     def work(self) -> Mapping[str, Array]: ...
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class LossInstruction:
     """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
 
@@ -57,7 +58,7 @@ class LossInstruction:
     mean_rows: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Lowered:
     """The kernels of a program in order, fused, and its values."""
 

@@ -5,8 +5,9 @@ indent loops themselves and do not search for loads in text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from mlpengine.frozen import frozen
 
 Phase = Literal["prepare", "rows", "reduce", "update"]
 
@@ -19,7 +20,7 @@ MEMORY = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Loop:
     """``for (long variable = start; variable < stop; variable += step)``."""
 
@@ -30,14 +31,14 @@ class Loop:
     step: str | int = 1
 
 
-@dataclass(frozen=True)
+@frozen
 class Each:
     """For each vector ``[r][v]`` of a tile, unrolled."""
 
     body: Sequence["Statement"]
 
 
-@dataclass(frozen=True)
+@frozen
 class If:
     """``if (condition)`` with an optional ``else``."""
 
@@ -46,14 +47,14 @@ class If:
     otherwise: Sequence["Statement"] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Block:
     """Statements in a nested scope."""
 
     body: Sequence["Statement"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Switch:
     """A call for each value of a variable; any other value is a bug of the generator and traps."""
 
@@ -81,7 +82,7 @@ def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Function:
     """A C function of a program.
 
