@@ -304,16 +304,16 @@ class Chart:
 
     def _grid(self) -> list[Markup]:
         shapes = []
-        for value, text in self.y.ticks:
-            _, (y,) = self._places([self.x.low], [value])
+        _, ys = self._places([self.x.low], [value for value, _ in self.y.ticks])
+        for y, (_, text) in zip(ys, self.y.ticks, strict=True):
             shapes.append(tag("path", d=f"M{self.left} {y:.1f}H{RIGHT}", class_="grid"))
             label = tag(
                 "text", shortened(text, 9), x=self.left - 6, y=f"{y + 4:.1f}", text_anchor="end"
             )
             shapes.append(label)
         shapes.append(tag("path", d=f"M{self.left} {BOTTOM}H{RIGHT}", class_="base"))
-        for value, text in self.x.ticks:
-            (x,), _ = self._places([value], [self.y.low])
+        xs, _ = self._places([value for value, _ in self.x.ticks], [self.y.low])
+        for x, (_, text) in zip(xs, self.x.ticks, strict=True):
             anchor = "end" if x > RIGHT - 14 else "middle"
             shapes.append(tag("path", d=f"M{x:.1f} {BOTTOM}v4", class_="base"))
             shapes.append(tag("text", text, x=f"{x:.1f}", y=BOTTOM + 17, text_anchor=anchor))

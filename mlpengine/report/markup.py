@@ -1,5 +1,6 @@
 """HTML and SVG as trees of calls: text is escaped unless it is markup already."""
 
+import re
 from collections.abc import Iterable
 from html import escape
 from math import floor, isfinite, log10
@@ -12,6 +13,7 @@ VOID = frozenset({"circle", "col", "line", "link", "meta", "path", "polyline", "
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 """What stands for an unknown value, and before a negative one."""
 
+_has_special = re.compile(r"""[&<>"']""").search
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -56,6 +58,8 @@ def _one(content: Content) -> str:
 
 def _safe(text: str) -> str:
     """Return text without markup and control characters, line ends excepted."""
+    if text.isprintable() and not _has_special(text):
+        return text
     return escape("\n".join(map(printable, text.split("\n"))), quote=True)
 
 

@@ -32,6 +32,11 @@ class Scorer:
             metrics = self.task.metrics(output, part, full=full)
         return {"loss": self.mean_loss(output, part)} | metrics
 
+    def metric(self, name: str, output: Array, part: Split) -> float:
+        """Return one metric of a split."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.task.metric(name, output, part)
+
     def mean_loss(self, output: Array, part: Split) -> float:
         """Return the loss, the mean over all rows of a split."""
         total = 0.0

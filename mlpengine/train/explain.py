@@ -77,7 +77,11 @@ def importances(
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     headline = scorer.task.headline[0]
-    base = scorer.run(forward(part.x), part)
+
+    def scores(output: Array) -> Array:
+        return np.array([scorer.mean_loss(output, part), -scorer.metric(headline, output, part)])
+
+    base = scores(forward(part.x))
     orders = [rng.permutation(len(part)) for _ in range(repeats)]
     x, names = np.array(part.x), np.array(columns)
     rows: list[Importance] = []
@@ -87,8 +91,7 @@ def importances(
         changes = []
         for order in orders:
             x[:, block] = kept[order]
-            scores = scorer.run(forward(x), part)
-            changes.append((scores["loss"] - base["loss"], base[headline] - scores[headline]))
+            changes.append(scores(forward(x)) - base)
         x[:, block] = kept
         mean, deviation = np.mean(changes, axis=0), np.std(changes, axis=0)
         rows.append(

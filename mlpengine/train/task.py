@@ -212,6 +212,10 @@ class Task(ABC):
         scored = Scored(self, output, part)
         return {name: known[name](scored) for name in (known if full else self.headline)}
 
+    def metric(self, name: str, output: Array, part: Split) -> float:
+        """Return one of `all_metrics` over all rows."""
+        return self.all_metrics[name](Scored(self, output, part))
+
     def _numbered(self, name: str) -> Metric | None:
         """Return the metric with a number in its name; None if the task has no such metric."""
         return None
