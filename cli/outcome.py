@@ -38,10 +38,12 @@ def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> st
     if experiment.shares:
         kinds = ", ".join(f"{kind} {share:.2f}" for kind, share in experiment.shares.items())
         lines.append(f"shares of networks in the mean, by their kind: {kinds}")
-    error, model = session.measured.calibration_error, experiment.model
+    error = session.measured.calibration_error
     if error is not None:
-        note = "" if model.temperature == 1 else f", logits divided by {model.temperature:.2f}"
-        lines.append(f"expected calibration error of the probabilities: {error:.3f}{note}")
+        lines.append(f"expected calibration error of the probabilities: {error:.3f}")
+    if experiment.temperature != 1:
+        divided = f"logits divided by {experiment.temperature:.2f}"
+        lines.append(f"{divided} (training.calibration); the loss is that of the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = experiment.model.preprocessor.classes

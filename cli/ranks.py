@@ -187,4 +187,4 @@ def follow(
         result = loop.run()
         state.share_code(ranks)
         if result.ending != "interrupted" and isinstance(loop, Loop):  # others measure alone
-            measure(experiment, loop)
+            measure(experiment.calibrated(), loop)

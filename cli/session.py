@@ -254,9 +254,9 @@ class Session:
 
     def _calibration(self) -> dict[str, Any]:
         error = self.measured.calibration_error
-        temperature = self.experiment.model.temperature
+        temperature = self.experiment.temperature
         known = {"expected_calibration_error": error, "temperature": temperature}
-        return {} if error is None else {"calibration": known}
+        return {"calibration": known} if error is not None or temperature != 1 else {}
 
     def _spread(self) -> dict[str, Any]:
         names = {DEVIATION: "deviation", ONE_NETWORK: "mean"}

@@ -1,7 +1,7 @@
 """Construction of the network, loss, optimizer and loop from a checked config."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import cast
@@ -90,7 +90,8 @@ class Experiment:
     """Everything that a config describes, ready to run.
 
     `ranks` share the work, if there are any: the batches of one network, or several networks.
-    `shares` are those of kinds of networks in the mean, by kind, after `calibrated`.
+    After `calibrated`, `shares` are those of kinds of networks in the mean, by kind, and
+    `temperature` is the number that logits were divided by.
     """
 
     file: ConfigFile
@@ -103,6 +104,7 @@ class Experiment:
     threads: int
     ranks: Ranks | None = None
     shares: dict[str, float] = field(default_factory=dict)
+    temperature: float = 1.0
 
     @property
     def step(self) -> TrainingStep:
@@ -166,14 +168,15 @@ class Experiment:
         return self.model.out_of_fold(self.parts["train"].x, folds)
 
     def calibrated(self) -> "Experiment":
-        """Return the same with a model that knows what its folds tell.
+        """Return the same with a model that knows what rows tell that did not train it.
 
-        It has the best shares of several kinds of networks, and residuals of numbers or, if the
-        config asks for it, a temperature of classes.
+        With folds it has the best shares of several kinds of networks, and residuals of numbers.
+        If the config asks for it, the last layers are divided by a temperature of classes, which
+        rows out of fold or the validation part choose.
         """
         folds, train, task, model = self.tables.folds, self.parts["train"], self.task, self.model
         if folds is None:
-            return self
+            return self._cooled(self.parts.get("validation"), model.forward)
         shares: dict[str, float] = {}
         config = self.file.config
         if config.kinds:
@@ -192,13 +195,22 @@ class Experiment:
             best = best_shares(task, kinds, mean_loss)
             model = model.of_kinds(best, linear)
             shares = dict(zip(config.kinds, best, strict=True))
-        output = model.out_of_fold(train.x, folds)
         if isinstance(task, Regression):
-            model = replace(model, residuals=Residuals.of(task.predict(output) - train.truth))
-        elif self.file.config.training.calibration != "none":
-            fitted = best_temperature(task, output, train.truth, train.weights)
-            model = replace(model, temperature=fitted)
-        return replace(self, model=model, shares=shares)
+            errors = task.predict(model.out_of_fold(train.x, folds)) - train.truth
+            model = replace(model, residuals=Residuals.of(errors))
+        chosen = replace(self, model=model, shares=shares)
+        return chosen._cooled(train, lambda x: model.out_of_fold(x, folds))
+
+    def _cooled(self, rows: Split | None, forward: Callable[[Array], Array]) -> "Experiment":
+        """Divide the last layers by the best temperature of the outputs for `rows`, if wanted."""
+        wanted = self.file.config.training.calibration != "none"
+        if rows is None or not wanted or isinstance(self.task, Regression):
+            return self
+        fitted = best_temperature(self.task, forward(rows.x), rows.truth, rows.weights)
+        for network in self.model.networks:
+            network.weights[-1] /= fitted
+            network.biases[-1] /= fitted
+        return replace(self, temperature=fitted)
 
 
 def build(

@@ -11,7 +11,7 @@ from mlpengine.nn import Mlp
 from mlpengine.spec import Array
 from mlpengine.train.calibration import calibration_error
 from mlpengine.train.ensemble import EnsembleLoop
-from mlpengine.train.evaluate import Scorer, standard_errors
+from mlpengine.train.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Split
 
@@ -40,15 +40,20 @@ class Measured:
 
 
 def measure(experiment: Experiment, loop: Loop | EnsembleLoop) -> Measured:
-    """Measure the model of an experiment that was trained by `loop`."""
+    """Measure the model of an experiment that was trained by `loop`.
+
+    The loss is that of training or, of calibrated probabilities, that of evaluation.
+    """
     measured = Measured()
-    if isinstance(loop, Loop):
-        for name, part in experiment.parts.items():
-            measured.metrics[name] = loop.evaluator.run(part)
-            measured.last = name, part, loop.evaluator.output
-        return measured
     model, task, folds = experiment.model, experiment.task, experiment.tables.folds
-    scorer = Scorer(experiment.loss, task, task.outputs, model.mlp.dtype)
+    loss = experiment.loss if experiment.temperature == 1 else model.plain_loss
+    if isinstance(loop, Loop):
+        evaluator = Evaluator(model.mlp, loss, task, loop.step.ranks)
+        for name, part in experiment.parts.items():
+            measured.metrics[name] = evaluator.run(part)
+            measured.last = name, part, evaluator.output
+        return measured
+    scorer = Scorer(loss, task, task.outputs, model.mlp.dtype)
     for name, part, output in outputs(experiment):
         measured.metrics[name] = scorer.run(output, part)
         measured.last = name, part, output

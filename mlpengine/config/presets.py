@@ -26,10 +26,14 @@ def fill_in(document: Document) -> None:
         document.report(("model", "preset"), text)
         return
     sections = recipe(str(preset), str(task))
-    split = data.get("split")
-    if isinstance(split, dict) and split.get("validation") == 0:
-        sections = {**sections, "training": {**sections["training"], "early_stopping": None}}
-    _merge(document.data, sections)
+    split, training = data.get("split"), document.data.get("training")
+    refits = isinstance(training, dict) and training.get("refit")
+    unvalidated = isinstance(split, dict) and split.get("validation") == 0
+    without = {
+        **({"early_stopping": None} if unvalidated else {}),
+        **({"calibration": "none"} if unvalidated or refits else {}),
+    }
+    _merge(document.data, {**sections, "training": {**sections["training"], **without}})
 
 
 def _merge(given: dict[str, Any], preset: Mapping[str, Any]) -> None:

@@ -94,6 +94,7 @@ COMMENTS = {
     ("schedule", "coslog"): "lr rises and falls in waves, each twice as long",
     ("training", "drop_last"): "rows that do not fill a batch wait for a later epoch",
     ("training", "early_stopping"): "the best epoch's weights are kept",
+    ("training", "calibration"): "probabilities as if labels were not smoothed",
 }
 """Remarks in a config, by section and key."""
 

@@ -365,7 +365,8 @@ class TrainingSection(Section):
     )
     calibration: Literal["none", "temperature"] = Field(
         default="none",
-        description="temperature: divide logits by a number fitted out of fold (needs folds).",
+        description="temperature: divide logits by a number that is fitted out of fold or, without "
+        "folds, on validation rows.",
     )
     refit: bool = Field(
         default=False,
@@ -431,8 +432,6 @@ class TrainingSection(Section):
             raise rule("give folds or seeds, not both", "seeds")
         if self.members and len(set(self.members)) < len(self.members):
             raise rule("each kind must be given once", "members")
-        if self.calibration != "none" and not self.folds:
-            raise rule("a temperature is fitted out of fold: give folds, too", "calibration")
         return self
 
 
@@ -554,20 +553,24 @@ class Config(Section):
         if training.refit and (training.folds or training.seeds):
             text = "needs one network (with folds, all rows train already)"
             raise rule(text, "training", "refit")
+        if training.refit and training.calibration != "none":
+            raise rule("no rows are left for a temperature: leave one out", "training", "refit")
         if training.refit and (not self.validation_share or data.validation_source):
             text = "needs validation rows of the same table (data.split.validation)"
             raise rule(text, "training", "refit")
         return self
 
     @model_validator(mode="after")
-    def _early_stopping_needs_rows(self) -> "Config":
-        split = self.validation_share or self.data.validation_source or self.training.folds
-        if self.training.early_stopping and not split:
-            raise rule(
-                "early stopping needs validation rows (data.split.validation is 0)",
-                "training",
-                "early_stopping",
-            )
+    def _validated_parts_need_rows(self) -> "Config":
+        training = self.training
+        split = self.validation_share or self.data.validation_source or training.folds
+        for name, key, wanted in (
+            ("early stopping", "early_stopping", training.early_stopping is not None),
+            ("a temperature", "calibration", training.calibration != "none"),
+        ):
+            if wanted and not split:
+                text = f"{name} needs validation rows (data.split.validation is 0)"
+                raise rule(text, "training", key)
         return self
 
 

@@ -93,7 +93,6 @@ def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
         model.mlp if model.members is None else model.networks,
         name="network",
         combined=model.task.averaged,
-        divisor=model.temperature,
         shares=model.member_shares.tolist(),
         real=real,
         functions=functions,

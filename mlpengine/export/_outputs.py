@@ -70,9 +70,6 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
 def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
     """Add the nodes that combine the outputs of several networks, as `Task.combine` does."""
     task = model.task
-    if model.temperature != 1.0:
-        divisor = graph.constant(np.array(model.temperature, np.float32))
-        outputs = [graph.node("Div", y, divisor) for y in outputs]
     shares = [graph.constant(np.array(one, np.float32)) for one in model.member_shares]
 
     def mean(values: Sequence[str]) -> str:

@@ -77,7 +77,6 @@ def export_c(
     name: str = "predict",
     combined: Combined = "mean",
     real: Real | None = None,
-    divisor: float = 1.0,
     shares: Sequence[float] | None = None,
     functions: Functions | None = None,
     text: str = "",
@@ -85,8 +84,8 @@ def export_c(
     """Return a C file with the weights and ``void name(input, output)`` for one row.
 
     The output of several networks of one shape is their mean, or that whose `combined` ("softmax"
-    or "sigmoid" of logits, "exp") is the mean of theirs, each divided by `divisor` before.  The
-    mean has the weights `shares`, by default equal ones.
+    or "sigmoid" of logits, "exp") is the mean of theirs.  The mean
+    has the weights `shares`, by default equal ones.
 
     `real` is the type of all numbers, by default that of the network; `text` is C that follows the
     network, and calls it and `functions`.
@@ -118,7 +117,6 @@ def export_c(
     if several:
         (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
         lines = [f"{one}({table} + k * {len(mlp.params)}, input, y);"]
-        lines.append(f"{loop} y[i] /= {constant(divisor)};")
         lines += [f"{softmax(functions)}(y, y, {n});"] if combined == "softmax" else []
         lines += [f"{loop} sum_{k}[i] += {name}_shares[k] * {y};" for k, y in enumerate(sums)]
         zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))

@@ -225,7 +225,6 @@ def model_of(experiment: Experiment) -> dict[str, Any]:
         "folds": config.training.folds,
         "loss": model.loss,
         "optimizer": config.optimizer.name,
-        "temperature": model.temperature,
     }  # fmt: skip
 
 

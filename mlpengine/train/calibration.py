@@ -91,7 +91,11 @@ def best_shares(
 def best_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
     """Return by which logits are divided so that their log loss is minimal.
 
-    Source: Guo, Pleiss, Sun and Weinberger 2017, section 4.2.
+    One more row, whose class is any with equal probability, keeps the temperature of few rows from
+    0 where all of them are right.
+
+    Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
+    for support vector machines", section 2.1, for such targets.
     """
 
     def loss(logarithm: float) -> float:
@@ -143,10 +147,14 @@ def spread(predictions: Sequence[Array]) -> Array:
 
 
 def _log_loss(chances: Array, truth: Array, weights: Array | None) -> float:
+    """Return the mean log loss of the rows, and of one more whose classes are equally likely."""
     tiny = np.finfo(np.float64).tiny
+    logs = np.log(np.maximum(chances, tiny))
     if truth.ndim == 1:
-        losses = -np.log(np.maximum(chances[np.arange(len(truth)), truth], tiny))
+        right, each = logs[np.arange(len(truth)), truth], logs.mean(axis=1)
     else:
-        right = np.where(truth > 0.5, chances, 1 - chances)
-        losses = -np.log(np.maximum(right, tiny)).mean(axis=1)
+        others = np.log(np.maximum(1 - chances, tiny))
+        right = np.where(truth > 0.5, logs, others).mean(axis=1)
+        each = (logs + others).mean(axis=1) / 2
+    losses = -(len(truth) * right + each) / (len(truth) + 1)
     return float(np.average(losses, weights=weights))

@@ -22,7 +22,7 @@ from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
 from mlpengine.structure import conform
-from mlpengine.train.calibration import TEMPERATURES, Residuals, checked_residuals, spread
+from mlpengine.train.calibration import Residuals, checked_residuals, spread
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.outputs import outputs_of
@@ -56,9 +56,8 @@ class Model:
     in memory takes some tens of microseconds, because it has buffers of its own.
 
     With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
-    of theirs, whose logits are divided by `temperature`.  Members of several kinds follow each
-    other kind by kind, and `shares` are the weights of the kinds in the mean.  `residuals` are the
-    errors out of fold.
+    of theirs.  Members of several kinds follow each other kind by kind, and `shares` are the
+    weights of the kinds in the mean.  `residuals` are the errors out of fold.
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -67,7 +66,6 @@ class Model:
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     members: Population | None = None
-    temperature: float = 1.0
     residuals: Residuals | None = None
     shares: tuple[float, ...] = ()
 
@@ -216,8 +214,8 @@ class Model:
         """
         kinds = self.out_of_fold_by_kind(x, folds)
         if len(kinds) == 1:
-            return np.asarray(kinds[0] / self.temperature)
-        combined = self._task.combine(kinds / self.temperature, np.array(self.shares))
+            return np.asarray(kinds[0])
+        combined = self._task.combine(kinds, np.array(self.shares))
         return combined.astype(self.mlp.dtype)
 
     def out_of_fold_by_kind(self, x: Array, folds: Array) -> Array:
@@ -250,7 +248,7 @@ class Model:
         """Return one output for those of all networks."""
         if self.members is None:
             return outputs[0]
-        combined = self._task.combine(np.stack(outputs) / self.temperature, self._shares)
+        combined = self._task.combine(np.stack(outputs), self._shares)
         return combined.astype(self.mlp.dtype)
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
@@ -287,7 +285,7 @@ class Model:
         """
         if self.members is None:
             raise UsageError("spread: a model of several networks is needed (this one has 1)")
-        outputs = [output / self.temperature for output in outputs_of(self.networks, x)]
+        outputs = outputs_of(self.networks, x)
         if isinstance(self._task, Regression):
             return spread([self._task.predict(output) for output in outputs])
         return spread([self._chances(output) for output in outputs])
@@ -357,7 +355,6 @@ class Model:
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
-            **({} if self.temperature == 1.0 else {"temperature": self.temperature}),
             **({"residuals": len(self.residuals.values)} if self.residuals else {}),
             **({"shares": list(self.shares)} if self.shares else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
@@ -394,7 +391,7 @@ class Model:
             mlp, members = _networks(description, state)
             loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
             _check_options(loss, options)
-            model = cls(mlp, preprocessor, loss, options, members, _temperature(description))
+            model = cls(mlp, preprocessor, loss, options, members)
             model = replace(model, shares=_shares(description, len(model.networks)))
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
@@ -480,15 +477,6 @@ def restored_model(checkpoint: Checkpoint) -> Model:
             f"{checkpoint.path}: is not the checkpoint of a model ({error!r})"
         ) from error
     return Model.restored(description, stacked, checkpoint.path)
-
-
-def _temperature(description: Mapping[str, Any]) -> float:
-    value = description.get("temperature", 1.0)
-    low, high = TEMPERATURES
-    if not isinstance(value, float | int) or isinstance(value, bool) or not low <= value <= high:
-        text = f"temperature: must be from {low:g} to {high:g} (got {value!r:.60})"
-        raise CheckpointError(text)
-    return float(value)
 
 
 def _shares(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:

@@ -89,6 +89,25 @@ def test_another_optimizer_takes_nothing_of_the_preset(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("settings", "calibration"),
+    [
+        ("", "temperature"),
+        ("training: {calibration: none}", "none"),
+        ("training: {refit: true}", "none"),
+    ],
+)
+def test_smoothed_labels_take_a_temperature_where_rows_are_left_for_it(
+    settings, calibration, tmp_path
+):
+    data = "data: {source: rows.csv, target: y, task: classification}"
+    text = f"{data}\nmodel: {{preset: realmlp}}\n{settings}\n"
+    assert load(tmp_path, text).config.training.calibration == calibration
+    given = "training: {refit: true, calibration: temperature}\n"
+    with pytest.raises(ConfigError, match="no rows are left for a temperature"):
+        load(tmp_path, f"{data}\nmodel: {{hidden: [4]}}\n{given}")
+
+
+@pytest.mark.parametrize(
     ("model", "message"),
     [
         ("{preset: realmlp}", "config.yaml:2: model.preset: realmlp needs data.task"),

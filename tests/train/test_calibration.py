@@ -7,7 +7,7 @@ from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.metrics import log_loss
 
-from mlpengine import Mlp
+from mlpengine import Mlp, fit
 from mlpengine.data import Column, NumberTarget, Preprocessor, Table
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.nn.tensors import read_tensors, write_tensors
@@ -143,6 +143,54 @@ def test_the_temperature_is_the_best(name, scale):
     assert after < 0.03 < before
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_rows_that_are_all_right_keep_their_temperature_from_zero(name):
+    """One more row whose class is any, as SciPy minimizes the loss of both."""
+    task, logits, chances = TASKS[name]
+    output = 2 * logits[:40]
+    p = chances(output)
+    truth = (p > 0.5) * 1 if name == "labels" else p.argmax(axis=1)
+
+    def loss(temperature):
+        p = chances(output / temperature)
+        if name == "labels":
+            each = np.log(p * (1 - p)).mean() / 2
+            right = np.log(np.where(truth, p, 1 - p)).mean()
+        else:
+            each, right = np.log(p).mean(), np.log(p[np.arange(40), truth]).mean()
+        return -(40 * right + each) / 41
+
+    best = minimize_scalar(loss, bounds=(0.2, 5), method="bounded", options={"xatol": 1e-6})
+    assert 0.21 < best.x < 1
+    assert best_temperature(task, output, truth, None) == pytest.approx(best.x, rel=2e-3)
+
+
+def test_the_logits_of_one_network_are_divided_by_the_temperature_of_validation_rows(tmp_path):
+    """That of labels that were smoothed is below 1, and the loss on new rows falls."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((600, 3))
+    table = {f"x{k}": column for k, column in enumerate(x.T)}
+    table["y"] = np.array(["b", "a", "c"])[(x.argmax(axis=1) + (rng.random(600) < 0.02)) % 3]
+    train, new = ({name: column[part] for name, column in table.items()}
+                  for part in (slice(400), slice(400, None)))  # fmt: skip
+    config = {
+        "data": {"split": {"test": 0}}, "model": {"hidden": [16]}, "diagnostics": False,
+        "loss": {"name": "softmax_cross_entropy", "label_smoothing": 0.1},
+    }  # fmt: skip
+    hot, cold = (
+        fit(train, "y", training={"epochs": 30, "calibration": name}, **config)[0]
+        for name in ("none", "temperature")
+    )
+    ratio = hot.outputs(new) / cold.outputs(new)
+    assert 0.2 < ratio[0, 0] < 0.95
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-3)
+    assert cold.evaluate(new)["loss"] < 0.9 * hot.evaluate(new)["loss"]
+    cold.save(tmp_path / "m")
+    np.testing.assert_array_equal(
+        Mlp.load(tmp_path / "m").predict(cold.features(cold.table(new))), cold.outputs(new)
+    )
+
+
 def test_the_calibration_error_is_that_of_the_definition():
     chances = np.array([[0.9, 0.1], [0.92, 0.08], [0.3, 0.7], [0.05, 0.95]])
     truth, weights = np.array([0, 1, 1, 1]), np.array([1.0, 2.0, 1.0, 1.0])
@@ -164,7 +212,7 @@ def model(target="y"):
     members = Population(Mlp([preprocessor.n_features, 4, preprocessor.n_outputs]), 3)
     loss = "mse" if target == "y" else "softmax_cross_entropy"
     residuals = Residuals.of(RNG.standard_normal((60, 1)))
-    given = {"residuals": residuals} if target == "y" else {"temperature": 1.7}
+    given = {"residuals": residuals} if target == "y" else {}
     return Model(members[0], preprocessor, loss, {}, members, **given), table
 
 
@@ -183,9 +231,8 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     classes, table = model("kind")
     classes.save(tmp_path / "c")
     again = Model.load(tmp_path / "c")
-    assert again.temperature == 1.7
     x = classes.preprocessor.transform(table).features
-    each = [softmax(m.predict(x).astype("f8") / 1.7, axis=1) for m in classes.networks]
+    each = [softmax(m.predict(x).astype("f8"), axis=1) for m in classes.networks]
     np.testing.assert_allclose(again.predict_proba(table), np.mean(each, axis=0), atol=1e-6)
     np.testing.assert_allclose(again.spread(x), np.std(each, axis=0, ddof=1), atol=1e-6)
     np.testing.assert_allclose(spread(each), np.std(each, axis=0, ddof=1))
@@ -208,8 +255,6 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
         ({"shares": [1.5, -0.5, 0.0]}, "shares: must add up to 1"),
         ({"shares": ["all"]}, "shares: must add up to 1"),
         ({"shares": 3}, "shares: must add up to 1"),
-        ({"temperature": 0.0}, "temperature: must be from 0.2 to 5"),
-        ({"temperature": "hot"}, "temperature: must be from"),
     ],
 )
 def test_a_header_that_does_not_fit_is_refused(changed, message, tmp_path):
