@@ -7,8 +7,9 @@ over gloo in two processes, each on half of the rows.  Processes are started ane
 turn; medians of microseconds a step, and of the gains by round.
 
 It also measures the messages of two ranks in shared memory, and prints the efficiency of more
-ranks by ``time = step / ranks + 2 log2(ranks) latency + 2 bytes / bandwidth``, which leaves out
-that every rank makes the whole update.
+ranks by ``time = step / ranks + 2 log2(ranks) latency + 2 bytes / bandwidth``: ranks on one machine
+read and write the gradients and the parameters once, and share out the update.  It leaves out that
+ranks on several machines each make the whole update.
 
 ``--check`` trains random configs, of one network and of several, on 1, 2 and 4 ranks with 1 and 2
 threads, and compares the bytes of model and metrics (``--configs 20``).

@@ -24,9 +24,11 @@ class Step(Protocol):
     optimizer: Optimizer
     clip: Clip | None
     scratch: Scratch
-    grads: Gradients
     grad_norm: float
     clipped_norm: float
+
+    @property
+    def grads(self) -> Gradients: ...
 
     def __call__(self, x: Array, y: Array, sample_weight: Array | None = None, /) -> float: ...
 

@@ -44,7 +44,10 @@ BOUND_AT_ONCE = 8
 """Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
 
 
-BOUND = ("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound")
+BOUND = (
+    *("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound"),
+    *("_moments", "_give_back"),
+)
 """Attributes that a copy makes for itself."""
 
 
@@ -183,11 +186,12 @@ class Optimizer(ABC):
         self.decay_schedule = decay_schedule
         self.steps = 0
         self.current_lr = self.scheduled_lr(0)
-        self.moments: dict[str, Array] = {
+        self._give_back: Call | None = None
+        self._moments: dict[str, Array] = {
             name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))
         }
         for name in squares or {}:
-            self.moments[name].fill(floor(flat.dtype))
+            self._moments[name].fill(floor(flat.dtype))
         self._signed, self._squares = tuple(signed or {}), tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
@@ -230,9 +234,27 @@ class Optimizer(ABC):
         return {**state, **copied, "moments": moments}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        moments = state.pop("moments")
         vars(self).update(state)
-        self.moments = {name: aligned(moment) for name, moment in self.moments.items()}
+        self._give_back = None
+        self._moments = {name: aligned(moment) for name, moment in moments.items()}
         self._bind_buffers()
+
+    @property
+    def moments(self) -> dict[str, Array]:
+        """Flat vectors by name, which may be read and written between steps."""
+        self.take_moments_back()
+        return self._moments
+
+    def lend_moments(self, give_back: Call) -> None:
+        """Let another executor change copies of the moments; `give_back` copies them back."""
+        self._give_back = give_back
+
+    def take_moments_back(self) -> None:
+        """End the lending of the moments; called before they are read or written."""
+        if self._give_back is not None:
+            give_back, self._give_back = self._give_back, None
+            give_back()
 
     @property
     def lr(self) -> float:
@@ -303,6 +325,7 @@ class Optimizer(ABC):
 
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
+        self.take_moments_back()
         steps = self.steps
         if steps and steps % self.flush_every == 0:
             for run in self._flushes:

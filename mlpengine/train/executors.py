@@ -97,7 +97,9 @@ class StepBuilder:
     def _bind(self, buffers: Buffers, rows: int, *, compiled: bool) -> BoundStep:
         if isinstance(buffers, Shards):
             shard = partial(self._gradients, mean_rows=rows, compiled=compiled)
-            return buffers.bind(rows, shard, self._update(buffers) if compiled else None)
+            if compiled and buffers.update is None:
+                buffers.update, buffers.optimizer = self._update(buffers), self.optimizer
+            return buffers.bind(rows, shard, buffers.update if compiled else None)
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
         if compiled and (fused := self._fused(scratch, grads)):
             return fused
@@ -127,7 +129,9 @@ class StepBuilder:
 
     def _update(self, shards: Shards) -> Executor | None:
         """Return norm, clipping and update alone, or None if they have no compiled rule."""
-        build = partial(compile_program, dtype=shards.total.dtype, batch=1)
+        build = partial(
+            compile_program, dtype=shards.total.dtype, batch=1, ranks=shards.shared is not None
+        )
         return self._with_update(build, (), shards.total)
 
     def _with_update(

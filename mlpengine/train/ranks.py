@@ -103,6 +103,14 @@ class Ranks:
             return None
         return SharedBlock(shape, dtype)
 
+    def map_all(self, block: SharedBlock) -> list[Array]:
+        """Return the blocks of all ranks, [] unless every rank can map all of them."""
+        own = block.array
+        blocks = [map_block(place, own.shape, own.dtype) for place in self.of_all(block.place)]
+        blocks[self.rank] = own
+        mapped = [one for one in blocks if one is not None]
+        return mapped if all(self.of_all(len(mapped) == self.size)) else []
+
     def reduction(
         self, vector: Array, tail: Array, *, fast: bool, block: SharedBlock | None = None
     ) -> Call:
@@ -199,12 +207,9 @@ class _SharedSum:
     def _mapped(self, block: SharedBlock) -> list[Call]:
         """Return the calls of the sum; none unless every rank has mapped all blocks."""
         ranks, size, own = self._ranks, self._size, block.array
-        places = ranks.of_all(block.place)
-        blocks = [map_block(place, own.shape, own.dtype) for place in places]
-        rows = [one[0] for one in blocks if one is not None]
-        if not all(ranks.of_all(len(rows) == ranks.size)):
+        rows = [one[0] for one in ranks.map_all(block)]
+        if not rows:
             return []
-        rows[ranks.rank] = own[0]
         part, tail = ranks.share(size), own[0][size:].view(np.float64)
         _, calls = _tree([row[part] for row in rows], own[0][part])
         tails, of_tail = _tree([row[size:].view(np.float64) for row in rows], np.empty_like(tail))

@@ -18,12 +18,14 @@ from mlpengine.errors import MlpEngineError, RunError, ShapeError, UsageError
 from mlpengine.nn.gradients import GradientMemory, Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
+from mlpengine.optim import Optimizer
 from mlpengine.placement import ALIGNMENT
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.train.bound_step import BoundStep, Data
 from mlpengine.train.nonfinite import Fault
 from mlpengine.train.ranks import Ranks
+from mlpengine.train.shared_update import SharedUpdate, share_update
 from mlpengine.wording import plural
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class Shards:
     Attributes:
         total: (parameters,), the gradient of a batch.
         tail: (TAIL,), what is added over all shards besides the gradients.
+        shared: the memory of the gradients that the other ranks map, or None.
+        update: norm, clipping and update as machine code, or None; and its optimizer.
         scratches, grads: of each shard of this rank.  The gradients of number k are in row
             ``popcount(k)`` of a block of partial sums: two sums are added as soon as both are
             complete, and the total is in row 0.
@@ -100,8 +104,8 @@ class Shards:
         line = ALIGNMENT // itemsize
         body = -(-len(mlp.params) // line) * line
         shape = here.bit_length(), body + TAIL * 8 // itemsize
-        shared = ranks.block(shape, mlp.dtype) if ranks and reduce == "tree" else None
-        block = np.zeros(shape, mlp.dtype) if shared is None else shared.array
+        self.shared = ranks.block(shape, mlp.dtype) if ranks and reduce == "tree" else None
+        block = np.zeros(shape, mlp.dtype) if self.shared is None else self.shared.array
         self._block, tails = block, block[:, body:].view(np.float64)
         self._sums = [*zip(block[:, :body], tails, strict=True)]
         flats = [Flat(mlp.params.specs) for _ in block]
@@ -117,10 +121,14 @@ class Shards:
             Gradients(mlp, rows, memory=GradientMemory(flats[k.bit_count()], d_output[k], None))
             for k in range(here)
         ]
+        self.update: Executor | None = None
+        self.optimizer: Optimizer | None = None
+        self._shared_update: SharedUpdate | None = None
+        self._is_decided = self.shared is None
         self._reduction: Call | None = None
         if ranks is not None:
             self._reduction = ranks.reduction(
-                block[0], tails[0], fast=reduce == "fast", block=shared
+                block[0], tails[0], fast=reduce == "fast", block=self.shared
             )
 
     def bind(
@@ -155,7 +163,7 @@ class Shards:
             first.grads,
             first.loss,
             update=update,
-            calls=(call(self._add_up, groups),),
+            calls=(call(self._add_up, groups, update),),
             batch=batch,
             shards=self,
             parts=tuple(parts),
@@ -169,13 +177,15 @@ class Shards:
                 yield call(np.add, one, other, one)
             k, row = k >> 1, row - 1
 
-    def _add_up(self, groups: Sequence[tuple[int, Sequence[Call]]]) -> None:
+    def _add_up(
+        self, groups: Sequence[tuple[int, Sequence[Call]]], update: "Executor | None"
+    ) -> None:
         """Compute the sum of this rank's shards, and add those of all ranks.
 
-        `groups` are the calls for each shard, with the first row of the shard.
+        `groups` are the calls for each shard, with the first row of the shard; `update` follows.
         Raises: on every rank, the error of the lowest rank that has one.
         """
-        ranks, tail, error, first, rng = self.ranks, self.tail, None, 0, self._rng
+        ranks, tail, error, first, rng = self.ranks, self._sums[0][1], None, 0, self._rng
         step = rng.step if rng else 0
         try:
             for start, calls in groups:
@@ -192,13 +202,34 @@ class Shards:
                 raise error
             return
         tail[FAILURES], tail[STOPS] = error is not None, ranks.wants_stop
-        self._reduction()
+        shared = self._share_update(ranks, update)
+        if shared is None:
+            self._reduction()
+        else:
+            shared.add()
+            tail = shared.tail
+        self.tail = tail
         ranks.stops = tail.item(STOPS) > 0
         if tail.item(FAILURES):
             raise ranks.first(error) or RunError("ranks: a shard must not fail")
 
+    def _share_update(self, ranks: Ranks, update: "Executor | None") -> SharedUpdate | None:
+        """Return the update if the ranks share it out; they agree on that at the first step."""
+        if not self._is_decided and self.shared is not None and self.optimizer is not None:
+            size, self._is_decided = self._sums[0][0].size, True
+            rows = [(one[0], one[0, size:].view(np.float64)) for one in ranks.map_all(self.shared)]
+            given = ranks, self.update, self.optimizer, rows, self.total
+            self._shared_update = share_update(*given)
+        return self._shared_update if update is not None else None
+
+    def read_total(self) -> None:
+        """Copy to `total` what other ranks have added."""
+        if self._shared_update is not None:
+            self._shared_update.read_total()
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings and the contents of all buffers; a copy is bound anew."""
+        self.read_total()
         return {
             "settings": self._settings,
             "scratches": [copy(scratch) for scratch in self.scratches],

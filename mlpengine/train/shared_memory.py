@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import weakref
 from collections.abc import Sequence
 from secrets import token_hex
 from typing import Any
@@ -22,6 +23,7 @@ class SharedBlock:
     def __init__(self, shape: Sequence[int], dtype: "np.dtype[Any]") -> None:
         name = f"mlpengine-{token_hex(8)}"
         self._file = os.fdopen(os.memfd_create(name), "r+b", buffering=0)
+        weakref.finalize(self, self._file.close)
         self._file.truncate(int(np.prod(shape)) * dtype.itemsize)
         self.place = os.getpid(), self._file.fileno(), name
         self.array: Array = _mapped(self._file.fileno(), shape, dtype)

@@ -14,6 +14,7 @@ from mlpengine.backends.update import largest_factor, largest_update
 from mlpengine.buffers import quiet_runner
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError, UsageError
+from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 
-BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_update", "grads", "scratch")
+BOUND = ("_bound", "_buffers", "_clip", "_full", "_grads", "_quietly", "_update", "scratch")
 """Attributes that a copy makes for itself."""
 
 BACKENDS = (*get_args(BackendName), "compiled")
@@ -135,8 +136,8 @@ class TrainingStep:
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.runs)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
-        self.scratch, self.grads = self._full.scratch, self._full.grads
-        self._update = tuple(self.optimizer.calls(self.grads.flat))
+        self.scratch, self._grads = self._full.scratch, self._full.grads
+        self._update = tuple(self.optimizer.calls(self._grads.flat))
         self._clip = self._bind_clip()
 
     def _make_buffers(self) -> Buffers:
@@ -149,6 +150,13 @@ class TrainingStep:
             return scratch(self.batch_size), self.mlp.gradients(self.batch_size)
         settings = self.batch_size, self.shards, self.ranks, self.reduce
         return Shards(self.mlp, *settings, make=scratch)
+
+    @property
+    def grads(self) -> Gradients:
+        """The gradients of the last step; ranks copy what others have added when this is read."""
+        if isinstance(self._buffers, Shards):
+            self._buffers.read_total()
+        return self._grads
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
@@ -180,7 +188,7 @@ class TrainingStep:
 
     def run(self, bound: BoundStep) -> float:
         """Train on the contents of the buffers of `bound`; return the loss before the update."""
-        self.scratch, self.grads = bound.scratch, bound.grads
+        self.scratch, self._grads = bound.scratch, bound.grads
         if bound.fused is not None:
             return self._make_fused(bound, bound.fused)
         return float(self._quietly(self._run, bound))
@@ -306,6 +314,7 @@ class TrainingStep:
         """
         optimizer, fused, count = self.optimizer, bound.fused, len(losses)
         assert fused is not None
+        optimizer.take_moments_back()
         rates = np.full(count, optimizer.lr)
         if optimizer.schedule is not None:
             rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
@@ -323,7 +332,7 @@ class TrainingStep:
             self.clipped_steps += fused.call.clips
             if made < part.stop - part.start:
                 break
-        self.scratch, self.grads = bound.scratch, bound.grads
+        self.scratch, self._grads = bound.scratch, bound.grads
         if done:
             optimizer.current_lr = rates.item(done - 1)
             clipped = fused.call.clipped
@@ -332,6 +341,8 @@ class TrainingStep:
 
     def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer = self.optimizer
+        if not fused.call.ranks:
+            optimizer.take_moments_back()
         lr = optimizer.scheduled_lr(optimizer.steps)
         if self._draws:
             self._begin(optimizer.steps)
@@ -419,4 +430,4 @@ class TrainingStep:
         for rows, given in targets.items():
             for buffer, values in zip(self.bound(rows).targets(), given, strict=True):
                 buffer[...] = values
-        self.scratch, self.grads = self.bound(last).scratch, self.bound(last).grads
+        self.scratch, self._grads = self.bound(last).scratch, self.bound(last).grads

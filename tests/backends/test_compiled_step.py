@@ -3,6 +3,7 @@
 import ctypes
 import re
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.train.executors import choose_backend
+from mlpengine.train.shared_update import RanksOfCall
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -429,16 +431,24 @@ def test_the_same_step_twice_gives_the_same_bits():
 
 
 def test_c_and_python_mean_the_same():
-    """How a step ended, and the record that a call carries."""
+    """How a step ended, and the records that a call carries."""
     text = CASES[0].step("compiled").emit_c()
     names = re.search(r"enum \{ (FINISHED[\w, ]+) \};", text)[1].split(", ")
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
-    record = re.sub(r"/\*.*?\*/", "", text[text.index("struct call {") :], flags=re.DOTALL)
+    assert fields_of("call", text) == list(executor.Call._fields_)
+    text = files("mlpengine.backends.compiled").joinpath("ranks.h").read_text()
+    assert fields_of("ranks", text) == list(RanksOfCall._fields_)
+
+
+def fields_of(name, text):
+    """Return the fields of a record in C, as ctypes describes them."""
+    text = text[text.index(f"struct {name} {{") :]
+    record = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     kinds = {"int64_t": ctypes.c_int64, "double": ctypes.c_double}
     fields = []
     for line in record[record.index("{") + 1 : record.index("}")].split(";")[:-1]:
-        words = re.findall(r"[a-z_]\w*", line.replace("const", ""))
+        words = re.findall(r"[a-z_]\w*", re.sub("const|struct", "", line))
         plain = ctypes.c_void_p if "*" in line else kinds[words[0]]
         length = re.search(r"\[(\d+)\]", line)
         fields += [(name, plain * int(length[1]) if length else plain) for name in words[1:]]
-    assert fields == list(executor.Call._fields_)
+    return fields

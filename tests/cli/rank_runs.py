@@ -7,12 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from hashlib import sha256
 
 import numpy as np
 
+from mlpengine import Mlp, NumericalError, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import UsageError
+from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
 from mlpengine.train import ranks, run_directory
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.step import TrainingStep
@@ -73,6 +76,57 @@ def estimator() -> int:
     except UsageError as error:
         return 0 if str(error).startswith("fit: folds must be the same on all ranks") else 1
     return 1
+
+
+CLIPS = {
+    "none": (None, AdamW),
+    "norm": (NormClip(0.05), NAdam),
+    "percentile": (PercentileClip(50.0), Sgd),
+    "units": (AdaptiveClip(0.01), RmsProp),
+}
+"""Rules of clipping, each with an optimizer."""
+
+
+def updates() -> int:
+    """Make steps whose update ranks share out, and print everything that they change."""
+    comm = None
+    if "PMI_SIZE" in os.environ:
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((64, 40), "f4"), rng.integers(0, 5, 64)
+    for name, (clip, kind) in CLIPS.items():
+        mlp = Mlp([40, 300, 60, 5], seed=0)
+        optimizer = kind(mlp, lr=0.003, weight_decay=0.1)
+        options = {"backend": "compiled", "shards": 4, "comm": comm, "clip": clip}
+        step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, 64, **options)
+        assert step(x, y) == step.loss_value
+        assert bool(step.bound(64).update.call.ranks) == (comm is not None)
+        done = [step(x[:3], y[:3]), step(x, y), step.grad_norm, step.clipped_norm]
+        if comm is None or comm.rank == 0:  # others go on meanwhile
+            done += hashes(step.grads.flat, *optimizer.moments.values())
+        step(x, y)
+        for moment in optimizer.moments.values():
+            moment *= 0.5
+        wrong = x.copy()
+        wrong[60, 1] = np.nan  # of the last rank
+        try:
+            step(wrong, y)
+        except NumericalError as error:
+            done.append(str(error))
+        copy = deepcopy(step)
+        done += [step(x, y), copy(x, y), step(x, y), *hashes(mlp.params.flat, step.grads.flat)]
+        done += hashes(*optimizer.moments.values(), optimizer.carried, copy.mlp.params.flat)
+        everywhere = [done[-5:]] if comm is None else comm.allgather(done[-5:])
+        assert everywhere == [done[-5:]] * len(everywhere)
+        if comm is None or comm.rank == 0:
+            print(f"update {name}:", *done)
+    return 0
+
+
+def hashes(*arrays: np.ndarray) -> list[str]:
+    return [sha256(array).hexdigest()[:16] for array in arrays]
 
 
 def override(threads: str) -> list[str]:

@@ -42,6 +42,12 @@ model: {hidden: [300, 60]}
 training: {epochs: 1, batch_size: 64, shards: 4, backend: numpy}
 report: false
 """,
+    "shared": """\
+data: {source: diabetes}
+model: {hidden: [300, 60], dropout: 0.1}
+training: {epochs: 2, batch_size: 64, shards: 4, clip_norm: 0.5, backend: compiled}
+report: false
+""",
     "stream": """\
 data: {source: rows.csv, target: y, stream: true}
 model: {hidden: [4]}
@@ -49,14 +55,15 @@ training: {epochs: 1, batch_size: 64, shards: 4, reduce: fast, backend: numpy}
 report: false
 """,
 }
-"""The gradients of ``wide`` are more than ranks exchange whole: ranks read them in each other's
-memory, or in messages where they are ``apart``.  Two ranks have the bits of one with
+"""The gradients of ``wide`` and ``shared`` are more than ranks exchange whole: ranks read them in
+each other's memory, or in messages where they are ``apart``, and share out a compiled update of
+them.  Two ranks have the bits of one with
 ``reduce: fast``, too, since a sum of two numbers has no order."""
 
 RUNS_OF = {
-    1: ["classes 1 2", "numbers 1", "folds 1 2", "wide 1", "stream 1"],
-    2: ["classes 1 2", "numbers 1", "folds 2", "wide 1", "stream 1"],
-    4: ["numbers 1", "folds 1", "wide 1"],
+    1: ["classes 1 2", "numbers 1", "folds 1 2", "wide 1", "shared 1", "stream 1"],
+    2: ["classes 1 2", "numbers 1", "folds 2", "wide 1", "shared 2", "stream 1"],
+    4: ["numbers 1", "folds 1", "wide 1", "shared 1"],
 }
 """Names of configs and numbers of threads, by the number of ranks."""
 
@@ -66,6 +73,8 @@ model: {hidden: [6]}
 training: {epochs: 4, batch_size: 30, shards: 4, checkpoint: {every_steps: 4}, backend: numpy}
 report: false
 """
+
+LONG_SHARED = LONG.replace("numpy", "compiled").replace("[6]", "[300, 60]")
 
 LONG_FOLDS = LONG.replace("shards: 4", "folds: 3").replace("every_steps: 4", "every_epochs: 1")
 
@@ -110,7 +119,7 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
     assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     assert rank_runs.estimator() == 0
     fitted = re.findall("^estimator: .*", capsys.readouterr().out, re.MULTILINE)
-    for ranks, more in ((2, ["estimator"]), (4, [])):
+    for ranks, more in ((2, ["estimator", "apart shared 1"]), (4, [])):
         commands = [*(f"bits {one}" for one in RUNS_OF[ranks]), "apart wide 1", *more]
         done = mpiexec(ranks, "each", *commands)
         assert [f"{one}: 0" in done.stderr for one in commands] == [True] * len(commands), done
@@ -121,12 +130,23 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
         runs = sorted(tmp_path.glob(f"{name}-*"))
         each = [one.split() for of_ranks in RUNS_OF.values() for one in of_ranks]
         count = sum(len(threads) for other, *threads in each if other == name)
-        count += 2 if name == "wide" else 0  # apart, on 2 and 4 ranks
+        count += {"wide": 2, "shared": 1}.get(name, 0)  # apart, on 2 and 4 ranks, and on 2
         assert [contents(run) for run in runs] == [contents(runs[0])] * count
         assert {p.name for p in runs[-1].iterdir()} == {p.name for p in runs[0].iterdir()}
 
 
-@pytest.mark.parametrize("config", [LONG, LONG_FOLDS], ids=["shards", "folds"])
+def test_ranks_share_out_the_update_and_keep_its_bits(mpiexec, capsys):
+    """Whatever clips; rank 0 alone reads, copies and errors lie between the steps."""
+    assert rank_runs.updates() == 0
+    expected = re.findall("^update .*", capsys.readouterr().out, re.MULTILINE)
+    assert len(expected) == len(rank_runs.CLIPS)
+    assert all("row 60 of the batch" in line for line in expected)
+    for ranks in (2, 4):
+        done = mpiexec(ranks, "updates")
+        assert re.findall("^update .*", done.stdout, re.MULTILINE) == expected, done
+
+
+@pytest.mark.parametrize("config", [LONG_SHARED, LONG_FOLDS], ids=["shards", "folds"])
 def test_a_killed_rank_ends_the_run_which_goes_on_with_other_ranks(
     config, mpiexec, mlpengine, tmp_path
 ):

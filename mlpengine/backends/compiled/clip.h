@@ -5,15 +5,16 @@
 #define PERCENTILE_CLIP 1
 #define UNIT_CLIP 2
 
-/* The norm of the gradients; all threads take part. */
-static double gradient_norm(struct call *call, const struct part part) {
+/* The norm of the gradients; all threads take part.  `measured` chunk sums are known. */
+static double gradient_norm(struct call *call, const struct part part, const int measured) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   (void)table, (void)workspace;
   const real *restrict grads = GRADS;
   double *restrict chunk_sums = CHUNK_SUMS;
-  EACH_RANGE(first, last) for (long c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
-    chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
+  if (!measured)
+    EACH_RANGE(first, last) for (long c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
+      chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
   barrier(part);
   return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM, part);
 }
@@ -66,7 +67,7 @@ UNFUSED static double next_limit(struct call *call, const double norm) {
 static double clip_gradients(struct call *call, const double norm, const struct part part) {
   void *const *table = call->table;
   (void)table;
-  if (part.index == 0) call->limit = next_limit(call, norm);
+  if (LEADS) call->limit = next_limit(call, norm);
   barrier(part);
   const double limit = call->limit;
   if (norm <= limit) return norm;
@@ -93,6 +94,6 @@ static double clip_gradients(struct call *call, const double norm, const struct 
       if (factor < 1) scale(g, (real)factor, 0, n);
     }
   barrier(part);
-  return gradient_norm(call, part);
+  return gradient_norm(call, part, 0);
 }
 #endif

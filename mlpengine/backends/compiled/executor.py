@@ -69,6 +69,7 @@ class Call(ctypes.Structure):
         ("norm", ctypes.c_double),
         ("clipped", ctypes.c_double),
         ("hyper", ctypes.c_double * 8),
+        ("ranks", ctypes.c_void_p),
     )
 
 
@@ -101,7 +102,7 @@ class Executor:
         call.clip[: len(clipping.numbers)] = clipping.numbers
         if update is not None:
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
-        call.memory = table, workspace, source.arrays
+        call.memory = table, workspace, [*source.arrays]
         run, pointer = library.mlpengine_run, ctypes.c_void_p(ctypes.addressof(call))
         run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_long
         pointer.call = call  # type: ignore[attr-defined]  # what it points to
@@ -115,6 +116,12 @@ class Executor:
             return status
 
         self.step: Callable[[], int] = step
+
+    def move(self, array: Array, other: Array) -> None:
+        """Let the program work on `other` instead of `array`."""
+        table, _, arrays = self.call.memory
+        (place,) = (i for i, used in enumerate(arrays) if used is array)
+        arrays[place], table[place] = other, address_of(other)
 
     def make_step(self, lr: float, weight_decay: float, steps: int) -> tuple[float, float, int]:
         """Run the program as step number ``steps + 1``; return loss, norm and status."""
@@ -161,6 +168,7 @@ def compile_program(
     dtype: "np.dtype[np.floating]",
     batch: int,
     threads: int = 1,
+    ranks: bool = False,
     update: Update | None = None,
     clipping: Clipping | None = None,
     grads: Array | None = None,
@@ -169,7 +177,8 @@ def compile_program(
 ) -> Executor:
     """Return `instructions`, and `clipping` and the optimizer's `update` of `grads` after them.
 
-    `gathered` are the buffers that `Executor.run` fills by rows.
+    `gathered` are the buffers that `Executor.run` fills by rows; `ranks` and the others are as for
+    `make_source`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
     target, clipping = native_target(), clipping or Clipping()
@@ -179,6 +188,7 @@ def compile_program(
         dtype=dtype,
         batch=batch,
         threads=threads,
+        ranks=ranks,
         update=update,
         clipping=clipping,
         grads=grads,

@@ -47,6 +47,7 @@ def make_source(
     dtype: "np.dtype[np.floating]",
     batch: int,
     threads: int = 1,
+    ranks: bool = False,
     update: Update | None = None,
     clipping: Clipping,
     grads: Array | None = None,
@@ -56,7 +57,8 @@ def make_source(
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
     `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` is the
-    maximum number of threads, of which small shapes use fewer.
+    maximum number of threads, of which small shapes use fewer.  With `ranks` the program is an
+    update that ranks on one machine can share out.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     layout = Layout(target, dtype.itemsize)
@@ -84,9 +86,10 @@ def make_source(
         f"#define THREADS {threads}",
         f"#define BATCH {batch}L",
         f"#define CHUNK_ROWS {emitter.chunk}L",
-        *_step_defines(layout, update, clipping, dtype, gathered),
+        *(["#define RANKS"] if ranks else []),
+        *_step_defines(layout, update, clipping, dtype, gathered, ranks=ranks),
         *_ranges(lowered.kernels, grads, threads),
-        *map(_header, _headers(layout, threads, lowered.kernels, update)),
+        *map(_header, _headers(layout, threads, lowered.kernels, update, ranks=ranks)),
         *([_header("gather")] if gathered else []),
         *_printed(functions, layout),
         _header("step"),
@@ -115,8 +118,10 @@ def _step_defines(
     clipping: Clipping,
     dtype: "np.dtype[np.floating]",
     gathered: Sequence[Array | None],
+    *,
+    ranks: bool,
 ) -> Iterator[str]:
-    """Yield the definitions that gather.h, step.h and clip.h require."""
+    """Yield the definitions that gather.h, step.h, clip.h and ranks.h require."""
     if gathered:
         yield "#define GATHERS"
     for number, buffer in enumerate(gathered):
@@ -132,7 +137,7 @@ def _step_defines(
         info = np.finfo(dtype)
         yield f"#define PARAMETERS {update.params.size}L"
         yield f"#define GRADS ({layout.pointer('grads')})"
-        yield f"#define CHUNK_SUMS ({layout.pointer('chunk_sums')})"
+        yield f"#define CHUNK_SUMS{'_ALONE' if ranks else ''} ({layout.pointer('chunk_sums')})"
         yield f"#define SMALLEST_SUM {float(info.tiny) * CHUNK / float(info.eps)!r}"
         yield f"#define LARGEST_UPDATE {largest_update(dtype, update.runs)!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
@@ -168,13 +173,19 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
 
 
 def _headers(
-    layout: Layout, threads: int, kernels: Sequence[Kernel], update: Update | None
+    layout: Layout,
+    threads: int,
+    kernels: Sequence[Kernel],
+    update: Update | None,
+    *,
+    ranks: bool,
 ) -> Iterator[str]:
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
     yield from ("rules", "product")
     if any(isinstance(kernel, Draw) for kernel in kernels):
         yield "philox"
-    yield from ("step_loop", "thread_pool" if threads > 1 else "single_thread", "norm")
+    pool = "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
+    yield from ("step_loop", pool, "norm")
     if update is not None:
         yield from ("update", "clip")
 

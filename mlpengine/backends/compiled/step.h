@@ -1,7 +1,44 @@
 /* A step, made of the program's functions, and the entry that Python calls.  Defined before this:
    GATHERS if rows are gathered; ROW_LOSS and LOSS_VALUE if there is a loss, LABEL_ERROR if it has
    labels; PARAMETERS, RANGES, GRADS, CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if
-   there is an update. */
+   there is an update, and RANKS and what ranks.h defines if ranks share it out. */
+
+#ifdef RANKS
+/* Add this rank's part of the gradients of all ranks, and measure it; add all numbers of the tails.
+   Denormal numbers are added as numbers, as by NumPy. */
+void mlpengine_add(struct call *call) {
+  const struct part part = part_of(call);
+  const struct ranks *ranks = part.ranks;
+  void *const *table = call->table;
+  barrier(part);
+  EACH_RANGE(first, last) {
+    real *sum = GRADS + first;
+    add_vectors(ranks->gradients, part.count, first, last - first, sum);
+    const unsigned long old = flush_denormals();
+    ranks->chunk_sums[chunk] = chunk_squares(sum, last - first);
+    restore_denormals(old);
+  }
+  for (long i = 0; i < ranks->numbers; i++) ranks->tail[i] = add_numbers(ranks->tails, part.count, i);
+}
+
+/* Give the new parameters first to last to the other ranks. */
+static void publish(const struct call *call, const long first, const long last,
+                    const struct part part) {
+  void *const *table = call->table;
+  if (part.count == 1) return;
+  memcpy(part.ranks->parameters + first, PARAMS + first, (size_t)(last - first) * sizeof(real));
+}
+
+/* Receive those of the other ranks. */
+static void receive(const struct call *call, const struct part own) {
+  void *const *table = call->table;
+  for (long rank = 0; rank < own.count; rank++) {
+    const struct part part = {rank, own.count, own.ranks};
+    if (rank != own.index) EACH_RANGE(first, last)
+      memcpy(PARAMS + first, own.ranks->parameters + first, (size_t)(last - first) * sizeof(real));
+  }
+}
+#endif
 
 #ifdef PARAMETERS
 /* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
@@ -9,13 +46,18 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
                   const double loss, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
-  const double norm = gradient_norm(call, part);
-  if (part.index == 0) call->norm = norm;
+#ifdef RANKS
+  const int measured = part.count > 1; /* by mlpengine_add */
+#else
+  const int measured = 0;
+#endif
+  const double norm = gradient_norm(call, part, measured);
+  if (LEADS) call->norm = norm;
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
   if (norm > call->max_norm) return LARGE_NORM;
   const double clipped = clip_gradients(call, norm, part);
   if (lr * clipped > LARGEST_UPDATE) return NOT_FINITE;
-  if (part.index == 0) {
+  if (LEADS) {
     call->clips += clipped < norm;
     call->clipped = clipped;
   }
@@ -23,7 +65,15 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
   EACH_RANGE(first, last) {
     if (flushes) flush(table, workspace, first, last);
     update(table, workspace, call, (double)number, lr, decay, first, last);
+#ifdef RANKS
+    publish(call, first, last, part);
+#endif
   }
+#ifdef RANKS
+  if (part.index) update(table, workspace, call, (double)number, lr, decay, 0, 0); /* numbers */
+  barrier(part);
+  receive(call, part);
+#endif
   return FINISHED;
 }
 #endif
@@ -35,8 +85,9 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
   char *const workspace = call->workspace;
   (void)order, (void)number, (void)lr, (void)decay;
 #ifdef LABEL_ERROR
-  if (part.index == 0) LABEL_ERROR[0] = 0;
+  if (LEADS) LABEL_ERROR[0] = 0;
 #endif
+#ifndef RANKS
   prepare(table, workspace, part);
   for (long begin = 0; begin < BATCH; begin += CHUNK_ROWS) {
     const long end = MIN(begin + CHUNK_ROWS, BATCH), length = end - begin;
@@ -50,6 +101,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
     reduce(table, workspace, part, begin, end);
     barrier(part);
   }
+#endif
   double loss = 0;
 #ifdef LABEL_ERROR
   if (LABEL_ERROR[0]) return BAD_LABEL;
@@ -58,7 +110,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
   loss = call->loss; /* an update alone: of the gradients of this loss */
 #else
   loss = sum_in_order(ROW_LOSS, BATCH);
-  if (part.index == 0) call->loss = LOSS_VALUE[0] = loss;
+  if (LEADS) call->loss = LOSS_VALUE[0] = loss;
 #endif
 #ifdef PARAMETERS
   return apply(call, number, lr, decay, loss, part);

@@ -23,14 +23,25 @@ struct call {
   double loss, norm;    /* of the last step */
   double clipped;       /* norm after clipping, of the last finished step */
   double hyper[8];      /* of the optimizer */
+  const void *ranks;    /* what a rank knows of those that share out the update, or NULL */
 };
 
 enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM }; /* status of a step */
 
-/* The part of one thread: number `index` of `count` threads.  The sums do not depend on it. */
+/* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it. */
 struct part {
   long index, count;
+#ifdef RANKS
+  const struct ranks *ranks;
+#endif
 };
+
+/* Whether `part` writes the results of a call: one of the threads does, but each rank. */
+#ifdef RANKS
+#define LEADS 1
+#else
+#define LEADS (part.index == 0)
+#endif
 
 static void barrier(const struct part part); /* waits until all threads of a step arrive */
 static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
@@ -48,14 +59,16 @@ static void work(struct call *call, const int64_t end, const struct part part) {
     const double lr = call->rates ? call->rates[done] : call->lr;
     const double decay = call->decays ? call->decays[done] : call->weight_decay;
     status = step(call, order, before + done + 1, lr, decay, part);
-    if (part.index == 0 && call->losses) {
+    if (LEADS && call->losses) {
       call->losses[done] = call->loss;
       call->norms[done] = call->norm;
     }
+#ifndef RANKS
     barrier(part);
+#endif
     done += !status;
   }
-  if (part.index) return;
+  if (!LEADS) return;
   if (part.count > 1) call->together += done - call->done;
   call->done = done;
   call->steps = before + done;

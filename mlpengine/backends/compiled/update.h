@@ -1,11 +1,13 @@
 /* What every optimizer's update shares; its formulas are in the function that follows.  Defined
    before this: RANGES, parts of the parameter vector that threads divide, each with its start, its
    number of units and their length. */
+#ifndef EACH_RANGE
 #define EACH_RANGE(from, to)                                                                   \
   for (long range = 0; range < (long)(sizeof RANGES / sizeof *RANGES); range++)                \
     for (long from = RANGES[range][0] + FIRST(RANGES[range][1]) * RANGES[range][2],            \
               to = RANGES[range][0] + LAST(RANGES[range][1]) * RANGES[range][2], once = 1;     \
          once; once = 0)
+#endif
 
 /* Set the entries first to last that are smaller than `limit` in size to zero. */
 INLINE void zero_small(real *restrict x, const real limit, const long first, const long last) {

@@ -1,0 +1,140 @@
+"""An update that ranks on one machine share out, in memory that all of them map."""
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlpengine.backends.compiled.source import CHUNK
+from mlpengine.buffers import address_of
+from mlpengine.optim import Optimizer
+from mlpengine.placement import ALIGNMENT
+from mlpengine.spec import Array
+from mlpengine.train.ranks import Ranks
+from mlpengine.train.shared_memory import SharedBlock, map_block
+
+if TYPE_CHECKING:
+    from mlpengine.backends.compiled import Executor
+
+
+FIRST_MOMENT = 3
+"""The row of the first moment in the memory of all ranks; before it are the barrier and the sums of
+squares of chunks, the gradient, and the parameters."""
+
+
+class RanksOfCall(ctypes.Structure):
+    """What the ranks of a call share: ``struct ranks`` of ranks.h, which describes it."""
+
+    _fields_ = (
+        ("index", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("numbers", ctypes.c_int64),
+        ("meeting", ctypes.c_void_p),
+        ("gradients", ctypes.c_void_p),
+        ("tails", ctypes.c_void_p),
+        ("tail", ctypes.c_void_p),
+        ("chunk_sums", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p),
+    )
+
+
+class SharedUpdate:
+    """An update of which each rank makes its part, and receives the parameters of the others.
+
+    A rank adds its part of all gradients and updates its part of the moments, both in memory that
+    all ranks map.  The optimizer's own moments are out of date meanwhile; it takes them back when
+    they are read or written, which needs no other rank: the others do not change their parts before
+    this rank takes part in the next step.
+
+    Args:
+        executor: the update, compiled for ranks; it works on the shared memory from now on.
+        rows: for each rank its gradient, and the numbers in float64 that are added, too.
+        total: where `executor` reads the gradient, and `read_total` writes it.
+        memory: (FIRST_MOMENT + moments, parameters or more), zero at first, which all ranks map.
+
+    Attributes:
+        tail: (numbers,), the sums of the numbers.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        executor: "Executor",
+        optimizer: Optimizer,
+        rows: Sequence[tuple[Array, Array]],
+        total: Array,
+        memory: Array,
+    ) -> None:
+        moments = optimizer.moments
+        _, shared_total, params, *shared = memory[:, : total.size]
+        meeting, chunk_sums = np.split(memory[0].view(np.uint8), [ALIGNMENT])
+        self.tail = np.zeros_like(rows[0][1])
+        executor.move(total, shared_total)
+        for private, other in zip(moments.values(), shared, strict=True):
+            executor.move(private, other)
+        gradients, tails = (np.array([address_of(a) for a in v]) for v in zip(*rows, strict=True))
+        described = RanksOfCall(
+            ranks.rank,
+            ranks.size,
+            self.tail.size,
+            *map(address_of, (meeting, gradients, tails, self.tail, chunk_sums, params)),
+        )
+        executor.call.ranks = ctypes.addressof(described)
+        executor.call.shared = described, rows, gradients, tails, memory, self.tail
+        chunks = ranks.share(-(-total.size // CHUNK))
+        own = slice(chunks.start * CHUNK, min(chunks.stop * CHUNK, total.size))
+        self._optimizer = weakref.ref(optimizer)
+        self._moments = [*zip(shared, moments.values(), strict=True)]
+        self._own = [(other[own], private[own]) for other, private in self._moments]
+        self._total = total, shared_total
+        self._holds, self._is_read = False, True
+        self._add = executor.library.mlpengine_add
+        self._add.argtypes, self._add.restype = [ctypes.c_void_p], None
+        self._call = ctypes.c_void_p(ctypes.addressof(executor.call))
+        self._executor = executor
+
+    def add(self) -> None:
+        """Wait for the gradients of all ranks, and add this rank's part of them."""
+        self._add(self._call)
+        self._is_read = False
+        if not self._holds and (optimizer := self._optimizer()):
+            optimizer.lend_moments(self._return_moments)
+            for other, private in self._own:
+                np.copyto(other, private)
+            self._holds = True
+
+    def read_total(self) -> None:
+        """Copy the gradient of the last step, which all ranks have added."""
+        if not self._is_read:
+            np.copyto(*self._total)
+            self._is_read = True
+
+    def _return_moments(self) -> None:
+        for other, private in self._moments:
+            np.copyto(private, other)
+        self._holds = False
+
+
+def share_update(
+    ranks: Ranks,
+    executor: "Executor | None",
+    optimizer: Optimizer,
+    rows: Sequence[tuple[Array, Array]],
+    total: Array,
+) -> SharedUpdate | None:
+    """Return the update of which each rank makes a part; None if they cannot map one memory.
+
+    All ranks call this; `rows` are empty if this rank cannot map those of the others.
+    """
+    lines = -(-total.nbytes // ALIGNMENT)
+    shape = FIRST_MOMENT + len(optimizer.moments), lines * ALIGNMENT // total.itemsize
+    block = SharedBlock(shape, total.dtype) if ranks.rank == 0 else None
+    place = ranks.of_root(block.place if block else None)
+    memory = block.array if block else place and map_block(place, shape, total.dtype)
+    if not all(ranks.of_all(executor is not None and len(rows) > 0 and memory is not None)):
+        return None
+    assert executor is not None
+    assert memory is not None
+    return SharedUpdate(ranks, executor, optimizer, rows, total, memory)
