@@ -130,6 +130,8 @@ CASES = (
     StepCase("dropout", (5, 33, 9, 3), dropout=0.3, activation="relu", short=True),
     StepCase("dropout by layer", (5, 33, 9, 8, 3), dropout=[0.0, 0.3, 0.5], activation="relu"),
     StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
+    StepCase("one count", (6, 12, 1), 20, loss=Poisson(), weighted=True, short=True),
+    StepCase("one mean and variance", (6, 12, 2), 20, loss=GaussianNll(), weighted=True),
     StepCase("quantiles", (6, 12, 3), loss=Quantile((0.1, 0.5, 0.9)), dtype="float64"),
     StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),
     StepCase("percentile clip", clip=partial(PercentileClip, 40, history=3), dropout=0.1),

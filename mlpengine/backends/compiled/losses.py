@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.kernels import LossRows
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.rows import columns, masked
 from mlpengine.backends.compiled.statements import If, Loop, Statement, load, store
-from mlpengine.backends.compiled.values import padded_length
+from mlpengine.backends.compiled.values import Value, padded_length
 from mlpengine.formula import c_number, c_statements, where
 from mlpengine.ops import EntryLoss, GradOp
 
@@ -23,46 +23,53 @@ def has_rows(op: GradOp) -> bool:
 def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     """Return the loop over rows `first` to `last` of a loss."""
     if isinstance(kernel.op, EntryLoss):
-        row = _entry_loss(kernel, layout, kernel.op)
-    else:
-        row = _cross_entropy(kernel, layout)
+        return [_entry_loss(kernel, layout, kernel.op)]
+    row = _cross_entropy(kernel, layout)
     return [*_column_scale(kernel, layout), Loop("i", "first", "last", row)]
 
 
-def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[Statement]:
-    """Return the statements of a row; a vector has a lane for each column of the target."""
+def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Loop:
+    """Return the loop over rows; a vector has a lane for each column of a row's target.
+
+    If the target has one column, a vector has a lane for each of several rows.
+    """
     output, target, slot, count = kernel.output, kernel.target, kernel.d_output, loss.columns
-    entries = max(kernel.mean_rows * target.columns, 1)
-    share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
+    entries, by_rows = max(kernel.mean_rows * target.columns, 1), target.columns == 1
     f = loss.formulas
     value, t = f.entry, f.target
     if isfinite(loss.target_range[0]):  # NumPy then reports the target that makes the loss NaN
         value = where(loss.outside(t), nan, value)
-    parts = [(k, o, "j" if count == 1 else f"j * {count} + {k}") for k, o in enumerate(f.outputs)]
-    outputs = {"value": value}
-    if slot is not None:
-        outputs |= {f"slope_{k}": f.slopes[k] for k, _, _ in parts}
-    names = {t: "t", **{o: f"o_{k}" for k, o, _ in parts}}
-    body: list[Statement] = [
-        *(
-            f"const vec {names[o]} = {load(layout.at(output, 'i', column), 'n', count)};"
-            for _, o, column in parts
-        ),
-        f"const vec t = {load(layout.at(target, 'i', 'j'), 'n')};",
-        *c_statements(outputs, names, layout.itemsize, prefix="e"),
-        "vec entry = value;",
-        masked("entry", "0"),
-        # Shares of the mean: no sum of entries that are near the largest number overflows.
-        "row += (double)sum_lanes(entry * splat((real)1 / LANES))"
-        f" * ({f.value_scale / entries!r} * LANES);",
-    ]
-    if slot is not None:
-        for k, _, column in parts:
+    outputs, names = {"value": value}, {t: "t"}
+
+    def lanes(value: Value, column: str = "j", step: int = 1) -> tuple[str, str, int]:
+        """Return address, number and distance of the entries of a vector."""
+        return layout.at(value, "i", column), "n", layout.stride(value) if by_rows else step
+
+    loads: list[Statement] = [f"const vec t = {load(*lanes(target))};"]
+    stores: list[Statement] = []
+    for k, o in enumerate(f.outputs):
+        column, names[o] = "j" if count == 1 else f"j * {count} + {k}", f"o_{k}"
+        loads.append(f"const vec o_{k} = {load(*lanes(output, column, count))};")
+        if slot is not None:
+            outputs[f"slope_{k}"] = f.slopes[k]
+            at, n, step = lanes(slot, column, count)
             scale = c_number(f.scales[k] / entries, layout.itemsize)
-            scaled = f"slope_{k} * splat({scale}{share})"
-            body.append(store(layout.at(slot, "i", column), scaled, "n", count))
-    loops = columns(target.columns, layout.lanes, body)
-    return ["double row = 0;", *loops, f"row_loss[i] = row{share};"]
+            stores.append(store(at, f"slope_{k} * (splat({scale}) * share)", n, step))
+    body = [*loads, *c_statements(outputs, names, layout.itemsize, prefix="e"), *stores]
+    mean, share = repr(f.value_scale / entries), "splat(1)"
+    if (weight := kernel.weight) is not None:
+        share = load(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
+    if by_rows:
+        body = ["const long j = 0, n = MIN(LANES, last - i);", f"const vec share = {share};", *body]
+        body.append(f"store_row_losses(row_loss + i, value, {mean}, share, n);")
+        return Loop("i", "first", "last", body, "LANES")
+    # Shares of the mean: no sum of entries that are near the largest number overflows.
+    row = f"row += (double)sum_lanes(entry * splat((real)1 / LANES)) * ({mean} * LANES);"
+    loops = columns(
+        target.columns, layout.lanes, [*body, "vec entry = value;", masked("entry", "0"), row]
+    )
+    head = ["double row = 0;", f"const vec share = {share};"]
+    return Loop("i", "first", "last", [*head, *loops, "row_loss[i] = row * (double)share[0];"])
 
 
 def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:

@@ -1,3 +1,5 @@
+typedef double doubles __attribute__((vector_size(8 * BYTES / sizeof(real)))); /* a vector's lanes */
+
 /* The sum of squares of a vector by chunks: in the vector's type within a chunk, then in double. */
 
 INLINE double chunk_squares(const real *x, long n) {
@@ -37,6 +39,14 @@ static double norm_of(const real *x, long n, const double *sums, double limit,
   const double norm = careful_norm(x, n);
   barrier(part); /* no thread may scale x while another reads it; all threads take this branch */
   return norm;
+}
+
+/* Store the losses of n rows: entry times share times weight, in double. */
+INLINE void store_row_losses(double *restrict row_loss, const vec entry, const double share,
+                             const vec weight, const long n) {
+  const doubles loss = __builtin_convertvector(entry, doubles) * share *
+                       __builtin_convertvector(weight, doubles);
+  for (long i = 0; i < n; i++) row_loss[i] = loss[i];
 }
 
 /* The sum of the rows' losses in their order, which does not depend on the threads. */

@@ -52,8 +52,9 @@ INLINE void load_transposed(vec8 to[8], const float *const row[8]) {
 #endif
 
 /* The same for a matrix that is stored transposed: `w` has a row for each column. */
-SHARED void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
-                            const long depth, const long columns, long j, const long width) {
+INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const long ld,
+                                   const long depth, const long columns, long j,
+                                   const long width) {
 #ifdef TRANSPOSE_BY_EIGHT
   static const float zeros[8];
   for (long k = 0; k < depth; k += 8)
@@ -75,6 +76,11 @@ SHARED void pack_transposed(real *restrict panel, const real *restrict w, const 
     for (long k = 0; k < depth; k++)
       panel[k * width + v] = j + v < columns ? w[(j + v) * ld + k] : 0;
 #endif
+}
+
+SHARED void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
+                            const long depth, const long columns, long j, const long width) {
+  pack_transposed_inline(panel, w, ld, depth, columns, j, width);
 }
 
 /* Pack `rows` rows of `terms` entries for a tile: the entries of a term are contiguous.  They are
