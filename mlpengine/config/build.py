@@ -41,7 +41,7 @@ from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.calibration import Residuals, best_shares, best_temperature
+from mlpengine.train.calibration import Residuals, best_shares, cool
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import Scorer
@@ -206,11 +206,8 @@ class Experiment:
         wanted = self.file.config.training.calibration != "none"
         if rows is None or not wanted or isinstance(self.task, Regression):
             return self
-        fitted = best_temperature(self.task, forward(rows.x), rows.truth, rows.weights)
-        for network in self.model.networks:
-            network.weights[-1] /= fitted
-            network.biases[-1] /= fitted
-        return replace(self, temperature=fitted)
+        output = forward(rows.x)
+        return replace(self, temperature=cool(self.model.networks, self.task, output, rows))
 
 
 def build(

@@ -48,7 +48,9 @@ def measure(experiment: Experiment, loop: Loop | EnsembleLoop) -> Measured:
     model, task, folds = experiment.model, experiment.task, experiment.tables.folds
     loss = experiment.loss if experiment.temperature == 1 else model.plain_loss
     if isinstance(loop, Loop):
-        evaluator = Evaluator(model.mlp, loss, task, loop.step.ranks)
+        evaluator = loop.evaluator
+        if loss is not experiment.loss:
+            evaluator = Evaluator(model.mlp, loss, task, loop.step.ranks)
         for name, part in experiment.parts.items():
             measured.metrics[name] = evaluator.run(part)
             measured.last = name, part, evaluator.output

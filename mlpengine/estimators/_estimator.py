@@ -35,7 +35,7 @@ from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.calibration import Residuals
+from mlpengine.train.calibration import Residuals, cool
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import Scorer
@@ -84,6 +84,7 @@ class Chosen:
     patience: int
     dropout_schedule: ScheduleLike | None = None
     drop_last: bool = False
+    calibrates: bool = False
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
@@ -172,7 +173,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 the `seed` of a config, which gives the same bits.
             preset: "realmlp" or "plain", a recipe of configs (`model.preset`), in place of hidden,
                 activation, dropout, optimizer, lr, schedule, weight_decay, clip_norm, batch_size,
-                epochs and patience; all features are embedded as numbers.
+                epochs and patience; all features are embedded as numbers.  The temperature of
+                "realmlp" needs `early_stopping` or `folds`, which hold out rows.
             shards: parts of a batch, a power of two, as for `TrainingStep`.
             comm: a communicator of mpi4py, whose ranks all fit on the same rows with the same
                 `random_state`; they share each batch, which needs as many `shards`, or the networks
@@ -314,7 +316,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             result = loop.run()
             verdicts = Verdicts([*self._leaks(x, y, train), *diagnostics.verdicts()])
             self.verdicts_ = verdicts if ranks is None else ranks.of_root(verdicts)
-            self._look_back(held_out, folds)
+            self._look_back(held_out, folds, calibrates=chosen.calibrates)
         if watched:
             context.call_on_fit_task_end(estimator=self, **data)
         rows = result.history.rows
@@ -409,8 +411,11 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             raise UsageError(f"fit: {difference}")
         return ranks
 
-    def _look_back(self, part: Split | None, folds: Array | None) -> None:
-        """Keep what rows that did not train tell: residuals, and the importance of features."""
+    def _look_back(self, part: Split | None, folds: Array | None, *, calibrates: bool) -> None:
+        """Keep what rows that did not train tell.
+
+        That are residuals, a temperature where labels are smoothed, and the importance of features.
+        """
         self._residuals = None
         if part is None:
             return
@@ -427,6 +432,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
         if folds is not None and isinstance(task, Regression):
             self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth)
+        if calibrates:
+            cool([learner.mlp for learner in learners], task, forward(part.x), part)
         if self.importances:
             chosen = np.arange(0, len(part), -(-len(part) // IMPORTANCE_ROWS))
             some = None if folds is None else folds[chosen]
@@ -563,6 +570,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             training["early_stopping"]["patience"],
             dropout_schedule(sections, steps),
             drop_last,
+            training.get("calibration", "none") != "none",
         )
 
     def _fresh_learner(

@@ -1,14 +1,15 @@
 """Calibration: prediction intervals from errors out of fold, and calibrated probabilities."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, exp, log
 
 import numpy as np
 
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.frozen import frozen
+from mlpengine.nn import Mlp
 from mlpengine.spec import Array
-from mlpengine.train.task import Task
+from mlpengine.train.task import Split, Task
 
 MAX_RESIDUALS = 4_096
 """Largest number of residuals that a model keeps; of more, quantiles stand for them."""
@@ -117,6 +118,15 @@ def best_temperature(task: Task, output: Array, truth: Array, weights: Array | N
             inner[1] = low + ratio * (high - low)
             losses[1] = loss(inner[1])
     return exp((low + high) / 2)
+
+
+def cool(networks: Iterable[Mlp], task: Task, output: Array, rows: Split) -> float:
+    """Divide last layers by the best temperature of their `output` for rows, and return it."""
+    temperature = best_temperature(task, output, rows.truth, rows.weights)
+    for network in networks:
+        network.weights[-1] /= temperature
+        network.biases[-1] /= temperature
+    return temperature
 
 
 def calibration_error(chances: Array, truth: Array, weights: Array | None = None) -> float:

@@ -7,11 +7,13 @@ from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.metrics import log_loss
 
+import mlpengine.estimators._estimator as estimators
 from mlpengine import Mlp, fit
 from mlpengine.data import Column, NumberTarget, Preprocessor, Table
 from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.estimators import MlpClassifier
 from mlpengine.nn.tensors import read_tensors, write_tensors
-from mlpengine.train import calibration
+from mlpengine.train import calibration, recipes
 from mlpengine.train.calibration import (
     Residuals,
     best_shares,
@@ -24,6 +26,7 @@ from mlpengine.train.population import Population
 from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Regression
 
 RNG = np.random.default_rng(0)
+REALMLP = recipes._realmlp
 
 
 @pytest.mark.parametrize(("level", "rank"), [(0.5, 102), (0.9, 184), (0.999, 203)])
@@ -279,3 +282,29 @@ def test_residuals_are_numbers_from_0(value, tmp_path):
     write_tensors(tmp_path / "m", arrays, header)
     with pytest.raises(CheckpointError, match="residuals: must be numbers of shape"):
         Model.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("held_out", [{"early_stopping": True}, {"folds": 2}])
+def test_an_estimator_of_smoothed_labels_is_calibrated(held_out, monkeypatch):
+    """Its logits are divided by a number below 1, which lowers the loss on new rows."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((400, 3))
+    y = np.digitize(x[:, 0], [-0.5, 0.5])
+    monkeypatch.setattr(recipes, "_realmlp", lambda task: short(REALMLP(task)))
+    losses = {}
+    for name in ("as it is", "without"):
+        estimator = MlpClassifier(preset="realmlp", random_state=0, **held_out)
+        estimator.fit(x[:300], y[:300])
+        losses[name] = log_loss(y[300:], estimator.predict_proba(x[300:]))
+        monkeypatch.setattr(estimators, "cool", lambda *_: 1.0)
+    assert losses["as it is"] < 0.85 * losses["without"]
+
+
+def short(sections):
+    """Return a recipe with few units and epochs."""
+    model, training = sections["model"], sections["training"]
+    return {
+        **sections,
+        "model": {**model, "hidden": [16]},
+        "training": {**training, "epochs": 30, "batch_size": 64},
+    }
