@@ -70,18 +70,27 @@ class Batches:
         """Whether no batch of the current epoch is left."""
         return self.cursor >= self.n_rows
 
+    def begin(self) -> None:
+        """Order the rows of the next epoch, unless batches of the current one are left."""
+        if not self.is_done:
+            return
+        if self.shuffle and self.windows is not None:
+            self.windows.shuffle(self.order, self.generator)
+        elif self.shuffle:
+            self.generator.shuffle(self.order)
+        self.cursor = 0
+
     def epoch(self) -> Iterator[Array]:
-        """Yield the batches of the next epoch, or those left of the current one.
+        """Yield the batches of the next epoch, or those left of the current one."""
+        self.begin()
+        yield from self.remaining()
+
+    def remaining(self) -> Iterator[Array]:
+        """Yield the batches left of the current epoch.
 
         The cursor moves past a batch before the batch is yielded, so a state saved while the batch
         is in use continues with the next one.
         """
-        if self.is_done:
-            if self.shuffle and self.windows is not None:
-                self.windows.shuffle(self.order, self.generator)
-            elif self.shuffle:
-                self.generator.shuffle(self.order)
-            self.cursor = 0
         while self.cursor < self.n_rows:
             start, self.cursor = self.cursor, min(self.cursor + self.batch_size, self.n_rows)
             yield self.order[start : self.cursor]

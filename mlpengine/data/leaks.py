@@ -11,6 +11,7 @@ from mlpengine.data.kinds import Task
 from mlpengine.data.progress import Progress, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table
+from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 ANSWER = 0.97
@@ -68,6 +69,20 @@ class Leak:
     is_target: bool = False
 
 
+@frozen(eq=False)
+class Labels:
+    """The values of a target as class numbers, (rows,), and how often each occurs."""
+
+    classes: Array
+    counts: Array
+
+    @classmethod
+    def of(cls, target: Array) -> "Labels":
+        """Number the values in their order."""
+        _, classes, counts = np.unique(target, return_inverse=True, return_counts=True)
+        return cls(classes, counts)
+
+
 def find_leaks(
     table: Table,
     names: Sequence[str],
@@ -83,8 +98,9 @@ def find_leaks(
     """
     suspects = _suspects(table, names, target, task)
     columns = {name: table[name] for name in names}
+    labels = Labels.of(target)
     each = (
-        find_leak(name, columns[name], target, task, columns)
+        find_leak(name, columns[name], target, task, columns, labels)
         for name in tracked(suspects, progress)
     )
     leaks = [leak for leak in each if leak]
@@ -156,10 +172,12 @@ def find_leak(
     target: Array,
     task: Task,
     others: Mapping[str, Column] | None = None,
+    labels: "Labels | None" = None,
 ) -> Leak | None:
     """Return the leak of a column into the target, or None.
 
-    `others` are columns that may add up to the target together with this one.
+    `others` are columns that may add up to the target together with this one; `labels` are those
+    of the target, if they are known.
 
     The share explained is the part of the error of the best constant prediction (wrong classes, or
     squared error) that the best prediction from this column alone removes. A prediction comes from
@@ -169,14 +187,15 @@ def find_leak(
     present = ~column.missing
     if present.sum() < MIN_ROWS or np.ptp(target) == 0:
         return None
+    labels = labels or Labels.of(target)
     distinct = column.distinct()
     codes = codes_into(distinct, column)
-    if recodes(column, codes, len(distinct), target):
+    if recodes(column, codes, len(distinct), target, len(labels.counts)):
         reason = "it is the target in another coding, value for value"
         return Leak(name, 1.0, reason, is_target=True)
     if task == "classification":
         if has_groups(column, len(distinct)):
-            share = share_of_groups(codes, target)
+            share = share_of_groups(codes, labels)
         else:
             share = float(share_of_classes(neighbors(column, codes, len(distinct)), target))
         reason = f"alone it avoids {_percent(share)} of the errors of guessing"
@@ -201,17 +220,17 @@ def _share_of_column(column: Column, target: Array) -> float:
     return float(share_of_squares(near, target))
 
 
-def recodes(column: Column, codes: Array, count: int, target: Array) -> bool:
+def recodes(column: Column, codes: Array, count: int, target: Array, values: int) -> bool:
     """Whether column and target determine each other: a one-to-one map of their values.
 
-    The column is given by its codes too, of which there are `count`, -1 left out.
+    The column is given by its codes too, of which there are `count`, -1 left out; the target has
+    so many `values`.
     The map may leave out missing cells, if they are not the majority, or treat them as one more
     value. If values rarely repeat, any two columns map one-to-one; then the map must be increasing
     or decreasing.
     """
     ordered = column.kind != "text"
     present = codes >= 0
-    values = len(np.unique(target))
     if present.all() and (count != values or count == len(codes)):
         if count != values or not ordered:
             return False
@@ -365,15 +384,15 @@ def share_of_classes(near: Neighbors, target: Array) -> Array:
     return share
 
 
-def share_of_groups(codes: Array, target: Array) -> float:
+def share_of_groups(codes: Array, labels: Labels) -> float:
     """Return `share_of_classes` for neighbors of equal code, from how often code and class meet.
 
     A row is predicted correctly only if its class is the largest of its group, and it still is
     without that row; of classes of equal size the first is the largest.
     """
-    _, classes, counts = np.unique(target, return_inverse=True, return_counts=True)
+    counts = labels.counts
     base, kinds = int(counts.argmax()), len(counts)
-    cells = (codes.astype(np.int64) + 1) * kinds + classes
+    cells = (codes.astype(np.int64) + 1) * kinds + labels.classes
     table = np.bincount(cells, minlength=(int(codes.max()) + 2) * kinds).reshape(-1, kinds)
     groups, largest = np.arange(len(table)), table.argmax(axis=1)
     size = table[groups, largest]
@@ -382,7 +401,7 @@ def share_of_groups(codes: Array, target: Array) -> float:
     next_size = table[groups, second]
     stays = np.where(largest < second, next_size <= size - 1, next_size < size - 1)
     stays = np.where(size == 1, (next_size == 0) & (largest == base), stays)
-    return float((size[stays].sum() - counts[base]) / (len(target) - counts[base]))
+    return float((size[stays].sum() - counts[base]) / (len(codes) - counts[base]))
 
 
 def share_of_squares(near: Neighbors, target: Array) -> Array:

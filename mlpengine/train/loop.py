@@ -362,7 +362,10 @@ class Loop(Uncopyable):
         many = self.many if self._may_skip else None
         ranks = self.step.ranks
         self.epoch = len(self.history.rows) + 1
-        for indices in self.batches.epoch():
+        self.batches.begin()
+        if many is not None:
+            self._skip_ahead(many)
+        for indices in self.batches.remaining():
             rows = len(indices)
             bound = step.bound(rows)
             self.fill(bound, indices)

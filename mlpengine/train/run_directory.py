@@ -149,6 +149,9 @@ def _candidates(path: Path) -> Iterator[Path]:
 
 
 def _version(package: str) -> str | None:
+    loaded: str | None = getattr(sys.modules.get(package), "__version__", None)
+    if loaded is not None:
+        return loaded
     try:
         return version(package)
     except PackageNotFoundError:

@@ -7,6 +7,7 @@ from mlpengine.data import DATASETS, Column, Table, find_leak, profile, read_tab
 from mlpengine.data.categories import codes_into
 from mlpengine.data.duplicates import duplicate_rows, same_columns
 from mlpengine.data.leaks import (
+    Labels,
     exact_sum,
     find_leaks,
     neighbors,
@@ -188,7 +189,9 @@ def test_shares_of_groups_match_those_of_neighbors(groups, classes):
         column = text(values)
         codes, count = coded(column)
         expected = share_of_classes(neighbors(column, codes, count), target)
-        assert share_of_groups(codes, target) == pytest.approx(float(expected), abs=1e-12)
+        assert share_of_groups(codes, Labels.of(target)) == pytest.approx(
+            float(expected), abs=1e-12
+        )
 
 
 def test_values_are_compared_without_being_spelled_out(monkeypatch):
