@@ -80,7 +80,7 @@ def agree_on_params(case, compiled, plain):
 
 
 WIDE = StepCase("wide", (100, 200, 1024, 40), 72, "relu", clip=partial(PercentileClip, 40))
-"""Products of several groups of panels, of which threads divide the columns, and packed rows."""
+"""Products of several groups of panels, whose columns threads divide or claim, and packed rows."""
 
 
 @pytest.mark.parametrize("case", [*CASES, WIDE], ids=lambda c: c.name)
@@ -129,7 +129,9 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
     alone = case.step("compiled")
     monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
     together = case.step("compiled", threads=threads)
-    assert f"#define THREADS {threads}\n" in together.emit_c()
+    text = together.emit_c()
+    assert f"#define THREADS {threads}\n" in text
+    assert ("&from, &to" in text and "&first, &last" in text) == (case is WIDE)  # panels, tiles
     x, y, weights = case.data(3 * case.batch)
     order = np.random.default_rng(0).permutation(3 * case.batch)
     call = together.bound(case.batch).fused.call

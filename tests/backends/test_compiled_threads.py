@@ -4,7 +4,7 @@ import ctypes
 import gc
 import subprocess
 import sys
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,8 @@ import pytest
 from compiled_table import StepCase
 
 from mlpengine import CompileError, MeanSquaredError
+from mlpengine.backends.compiled.cache import load
+from mlpengine.backends.compiled.executor import native_target
 
 CASE = StepCase("shared", (128, 256, 10), 64, "relu", MeanSquaredError())
 """Large enough for two threads."""
@@ -155,6 +157,34 @@ def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
     assert sum(together[1:]) > 0  # and later trials
     assert sum(together) < 3 * len(together) / 2
     assert step.mlp.params.flat.tobytes() == alone.mlp.params.flat.tobytes()
+
+
+CLAIMING = """
+int mlpengine_claim(long thread, long list, long units[2]) {
+  return claim((struct part){thread, THREADS}, list, units, units + 1);
+}
+void mlpengine_offer(void) {
+  for (long t = 0; t < THREADS; t++) offer(t);
+}
+"""
+
+
+def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):
+    text = StepCase("long", (40, 400, 10), 8).step("compiled", threads=2).emit_c()
+    tiles = int(text.split("#define CLAIMABLE {")[1].split("}")[0].split(",")[0])
+    functions = "mlpengine_claim", "mlpengine_offer"
+    library = load(text + CLAIMING, native_target(), functions=functions)
+    rng, units = np.random.default_rng(0), (ctypes.c_long * 2)()
+    for chance in np.linspace(0, 1, 11):  # that the second thread comes before the first one
+        library.mlpengine_offer()
+        claimed, thread = [[], []], int(rng.random() < chance)
+        while library.mlpengine_claim(thread, 0, units):
+            claimed[thread] += range(*units)
+            thread = int(rng.random() < chance)
+        assert sorted(chain(*claimed)) == list(range(tiles))
+        for thread, start in enumerate((0, tiles // 2)):
+            assert claimed[thread][:1] in ([], [start])  # of its own share first
+    assert claimed[0] == []  # a thread without a core delays nobody
 
 
 def test_threads_end_with_the_step(many_threads):

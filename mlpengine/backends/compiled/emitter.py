@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -26,10 +27,13 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.losses import loss_rows
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
 from mlpengine.backends.compiled.products import (
+    group_count,
     group_size,
     map_statements,
     product_statements,
+    row_copy_size,
     tile_function,
+    tile_tops,
 )
 from mlpengine.backends.compiled.rows import softmax_rows
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, Statement, store
@@ -45,6 +49,9 @@ CHUNK_BYTES = 160 << 10
 
 SMALL_WEIGHTS = 128 << 10
 """Bytes of weights and their gradients up to which chunks are used: every chunk reads them."""
+
+MIN_CLAIMABLE = 8
+"""Tiles or panels for each thread from which threads claim them one after another."""
 
 MAX_THREADS_TO_PACK = 2
 """Number of threads up to which each packs its own panels; more threads divide the work first."""
@@ -72,6 +79,7 @@ class Emitter:
     Attributes:
         functions: in the order of their calls within a phase.
         chunk: number of rows that are processed together.
+        claimable: the number of units of each list from which threads claim what they do.
 
     Threads divide the rows of the batch or, where the inputs of all layers have fewer numbers than
     the weights, the columns of the products, so that each reads, packs and updates its own weights
@@ -84,6 +92,7 @@ class Emitter:
     batch: int
     threads: int
     functions: list[Function] = field(default_factory=list)
+    claimable: list[int] = field(default_factory=list)
 
     def emit(self) -> None:
         """Generate the functions of every kernel, and reserve their workspace."""
@@ -159,14 +168,14 @@ class Emitter:
         *,
         by_columns: bool = False,
         takes_part: bool = False,
+        claims: Literal["", "before", "within"] = "",
+        number: int = 0,
     ) -> None:
         if phase == "rows" and count != self.batch and not by_columns:
             raise UnsupportedError(f"row count {count} in a program over {self.batch}")
-        parameters = "const long first, const long last"
-        if phase == "reduce":
-            parameters += ", const long begin, const long end"
-        if takes_part:
-            parameters = f"const struct part part, {parameters}"
+        parameters = ["const struct part part"] if takes_part else []
+        parameters += ["const long first, const long last"] if claims != "within" else []
+        parameters += ["const long begin, const long end"] if phase == "reduce" else []
         self.functions.append(
             Function(
                 name,
@@ -174,12 +183,14 @@ class Emitter:
                 [*reads, *(() if tile else writes)],  # a tile declares what it writes
                 body,
                 text,
-                parameters,
+                ", ".join(parameters),
                 count=count,
                 tile=tile,
                 by_columns=by_columns,
                 writes=writes,
                 takes_part=takes_part,
+                claims=claims,
+                number=number,
             )
         )
 
@@ -265,13 +276,28 @@ class Emitter:
                 self.layout.reserve(f"{name}_panels", size * self.threads)
         if tiling.packing == "none" or not tiling.ahead:
             buffers.append(product.b.name)
+        claims = self._claims(product, tiling, depth, by_columns=by_columns, whole=turned is None)
+        claimed, number = claims == "within", len(self.claimable)
         if tiling.pack_rows:
-            copies = self.threads if by_columns else 1
-            self.layout.reserve(f"{name}_rows", product.rows * tiling.depth_block * copies)
+            copies = self.threads if by_columns or claimed else 1
+            size = row_copy_size(product, tiling, self.layout, claimed=claimed)
+            self.layout.reserve(f"{name}_rows", size * copies)
             buffers.append(f"{name}_rows")
+        if claimed:
+            slices = [product.rows]
+            count = len(tile_tops(product.rows, tiling.height)) - 1
+            self.claimable += [count] * group_count(product, tiling, self.layout)
+        elif claims:
+            self.claimable.append(panels)
         tile = tile_function(product, tiling, name, self.layout)
         loops = product_statements(
-            product, tiling, name, self.layout, slices, by_columns=by_columns
+            product,
+            tiling,
+            name,
+            self.layout,
+            slices,
+            by_columns=by_columns,
+            claims=number if claimed else None,
         )
         body = ["(void)part;", *loops]
         if turned is not None:
@@ -294,7 +320,27 @@ class Emitter:
             tile,
             by_columns=by_columns,
             takes_part=True,
+            claims=claims,
+            number=number,
         )
+
+    def _claims(
+        self, product: Product, tiling: Tiling, depth: int, *, by_columns: bool, whole: bool
+    ) -> Literal["", "before", "within"]:
+        """Return how threads claim tiles or panels of a product, if there are many of them.
+
+        The passes of a long sum add to what the same thread has computed, and rows are packed once
+        for all panels, so that products of several passes or packed rows are divided statically.
+        """
+        if self.threads == 1 or not whole:
+            return ""
+        few = MIN_CLAIMABLE * self.threads
+        if by_columns:
+            panels = -(-product.columns // (2 * self.layout.lanes))
+            return "before" if panels >= few and not tiling.pack_rows else ""
+        tiles = -(-product.rows // tiling.height)
+        across = product.form == "weight_gradient"
+        return "within" if across and tiles >= few and depth <= tiling.depth_block else ""
 
     def _turned(self, kernel: Product, name: str) -> Product | None:
         """Return the product of a narrow weight gradient's transpose, whose vectors are full."""

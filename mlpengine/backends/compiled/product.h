@@ -57,7 +57,17 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
                                    const long width) {
 #ifdef TRANSPOSE_BY_EIGHT
   static const float zeros[8];
-  for (long k = 0; k < depth; k += 8)
+  long k = 0;
+  if (j + width <= columns) /* whole blocks, most of them */
+    for (; k + 8 <= depth; k += 8)
+      for (long v = 0; v < width; v += 8) {
+        vec8 r[8];
+        const float *const first = w + (j + v) * ld + k, *row[8];
+        UNROLL for (int i = 0; i < 8; i++) row[i] = first + i * ld;
+        load_transposed(r, row);
+        UNROLL for (int i = 0; i < 8; i++) memcpy(panel + (k + i) * width + v, &r[i], 32);
+      }
+  for (; k < depth; k += 8)
     for (long v = 0; v < width; v += 8) {
       vec8 r[8];
       float ends[8][8];

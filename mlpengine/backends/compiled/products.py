@@ -6,11 +6,13 @@ read sequentially for every leading dimension; a group of panels stays in the se
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from mlpengine.backends.compiled.kernels import Map, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.packing import pack_panel
 from mlpengine.backends.compiled.statements import (
+    Claim,
     Each,
     Function,
     If,
@@ -21,7 +23,7 @@ from mlpengine.backends.compiled.statements import (
     store,
 )
 from mlpengine.backends.compiled.tiling import Tiling
-from mlpengine.backends.compiled.values import Value
+from mlpengine.backends.compiled.values import Value, padded_length
 from mlpengine.formula import c_number
 
 TILE_PARAMETERS = (
@@ -32,12 +34,16 @@ TILE_PARAMETERS = (
 
 def heights(rows: int, tallest: int) -> set[int]:
     """Return the heights of the tiles that cover `rows` rows, as tile_height() chooses them."""
-    used, left = set(), rows
-    while left:
-        height = tallest if left % tallest == 0 else min(left, tallest - 1)
-        used.add(height)
-        left -= height
-    return used
+    return {end - top for top, end in pairwise(tile_tops(rows, tallest))}
+
+
+def tile_tops(rows: int, tallest: int) -> list[int]:
+    """Return the first rows of the tiles that cover `rows` rows, and at the end `rows`."""
+    tops = [0]
+    while tops[-1] < rows:
+        left = rows - tops[-1]
+        tops.append(tops[-1] + (tallest if left % tallest == 0 else min(left, tallest - 1)))
+    return tops
 
 
 def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -> Function:
@@ -92,8 +98,12 @@ def product_statements(
     slices: list[int],
     *,
     by_columns: bool = False,
+    claims: int | None = None,
 ) -> Sequence[Statement]:
     """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
+
+    With `claims`, the number of a list, the threads claim the tiles of the first group of panels
+    from it, and those of further groups from the lists after it.
 
     `slices` are the numbers of rows with which the program calls them.  Panels are packed and read
     by groups; the tiles of some rows follow each other along c, so that rows of `a` stay in the
@@ -132,13 +142,17 @@ def product_statements(
         body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
     a, a_ld = product.a.name, layout.stride(product.a)
     rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
-    tiles: list[Statement] = [f"h = tile_height(bottom - i, {tiling.height});"]
+    below = "bottom" if claims is None else str(product.rows)
+    tiles: list[Statement] = [f"h = tile_height({below} - i, {tiling.height});"]
     if tiling.pack_rows:
-        own = f" + part.index * {product.rows * block}" if by_columns else ""
+        size = row_copy_size(product, tiling, layout, claimed=claims is not None)
+        own = f" + part.index * {size}" if by_columns or claims is not None else ""
+        if claims is None:
+            own += f" + i * {block}"
         entries = f"{rows_at} + k0 * {a_ld}, 1, {a_ld}" if across else f"{rows_at} + k0, {a_ld}, 1"
-        rows_at = f"{name}_rows{own} + i * {block}"
+        rows_at = f"{name}_rows{own}"
         pack = f"pack_tile({rows_at}, {entries}, h, k1 - k0);"
-        tiles.append(If("left == from", [pack]) if grouped else pack)
+        tiles.append(If("left == from", [pack]) if grouped and claims is None else pack)
     tiles += loops(
         lambda wide, part: Switch(
             "h",
@@ -152,7 +166,13 @@ def product_statements(
             ],
         )
     )
-    body.append(Loop("i", "top, h", "bottom", tiles, step="h"))
+    over_tiles = Loop("i", "top, h", "bottom", tiles, step="h")
+    if claims is None:
+        body.append(over_tiles)
+    else:
+        number = f"{claims} + (left - from) / {width}" if grouped else str(claims)
+        span = "const long top = tops[first], bottom = tops[last];"
+        body.append(Claim(number, [span, over_tiles]))
     if grouped:
         body = [
             Loop(
@@ -169,9 +189,23 @@ def product_statements(
         columns = "0", f"{spans[-1][2]}"
     names = ("from", "to") if grouped else ("left", "right")
     head = [f"const long {rows};"]
+    if claims is not None:
+        tops = ", ".join(map(str, tile_tops(product.rows, tiling.height)))
+        head = [f"static const long tops[] = {{{tops}}};"]
     if bounded:
         head.append(f"const long {names[0]} = {columns[0]}, {names[1]} = {columns[1]};")
     return [*head, passes]
+
+
+def group_count(product: Product, tiling: Tiling, layout: Layout) -> int:
+    """Return the number of groups of panels."""
+    return -(-product.columns // (tiling.group * 2 * layout.lanes))
+
+
+def row_copy_size(product: Product, tiling: Tiling, layout: Layout, *, claimed: bool) -> int:
+    """Return the size of the packed rows of a: those of a tile if tiles are claimed, or all."""
+    rows = tiling.height if claimed else product.rows
+    return padded_length(rows * tiling.depth_block, layout.lanes)
 
 
 def group_size(product: Product, tiling: Tiling, layout: Layout) -> int:

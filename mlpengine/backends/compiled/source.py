@@ -86,6 +86,8 @@ def make_source(
         f"#define THREADS {threads}",
         f"#define BATCH {batch}L",
         f"#define CHUNK_ROWS {emitter.chunk}L",
+        f"#define CLAIMS {len(emitter.claimable)}",
+        f"#define CLAIMABLE {{{', '.join(map(str, emitter.claimable))}}} /* units of each list */",
         *(["#define RANKS"] if ranks else []),
         *_step_defines(layout, update, clipping, dtype, gathered, ranks=ranks),
         *_ranges(lowered.kernels, grads, threads),
@@ -152,8 +154,8 @@ def _step_defines(
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
     """Yield the parts of the parameter vector that update.h requires.
 
-    A thread updates the weights whose gradients it has computed, and which it reads in the next
-    step, so that they stay in the cache of its core.
+    A thread updates the weights whose gradients are its share, and which it reads in the next step,
+    so that they stay in the cache of its core.
     """
     if grads is None:
         return

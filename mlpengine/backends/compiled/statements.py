@@ -32,6 +32,14 @@ class Loop:
 
 
 @frozen
+class Claim:
+    """For each run of units, `first` to `last`, that the thread claims from the list `number`."""
+
+    number: str
+    body: Sequence["Statement"]
+
+
+@frozen
 class Each:
     """For each vector ``[r][v]`` of a tile, unrolled."""
 
@@ -62,7 +70,7 @@ class Switch:
     cases: Sequence[tuple[int, str]]
 
 
-Statement: TypeAlias = str | Loop | Each | If | Block | Switch
+Statement: TypeAlias = str | Loop | Claim | Each | If | Block | Switch
 
 
 def load(place: str, lanes: str | int = "", stride: int = 1) -> str:
@@ -96,6 +104,8 @@ class Function:
         tile: a function that only this one calls.
         by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
         takes_part: whether it needs to know which thread calls it.
+        claims: how the threads divide `count` things: statically, by claiming them before a call
+            from the list `number`, or within it.
     """
 
     name: str
@@ -110,6 +120,8 @@ class Function:
     qualifiers: str = "static"
     writes: Sequence[str] = ()
     takes_part: bool = False
+    claims: Literal["", "before", "within"] = ""
+    number: int = 0
 
     @property
     def all_buffers(self) -> set[str]:
@@ -131,6 +143,11 @@ class Function:
         if self.phase == "rows" and not self.by_columns:
             return f"{self.name}(table, workspace, {part}first, last);"
         more = ", begin, end" if self.phase == "reduce" else ""
+        if self.claims == "within":
+            return f"{self.name}(table, workspace, part{more});"
+        if self.claims == "before":
+            call = f"{self.name}(table, workspace, {part}from, to{more});"
+            return f"for (long from = 0, to = 0; claim(part, {self.number}, &from, &to);) {call}"
         share = f"FIRST({self.count}), LAST({self.count})"
         return f"{self.name}(table, workspace, {part}{share}{more});"
 
@@ -158,6 +175,11 @@ def _lines(statement: Statement, indent: str) -> Iterator[str]:
         case Loop(variable, start, stop, body, step):
             grow = f"{variable}++" if step == 1 else f"{variable} += {step}"
             yield f"{indent}for (long {variable} = {start}; {variable} < {stop}; {grow}) {{"
+            yield from print_statements(body, deeper)
+            yield indent + "}"
+        case Claim(number, body):
+            claim = f"claim(part, {number}, &first, &last)"
+            yield f"{indent}for (long first = 0, last = 0; {claim};) {{"
             yield from print_statements(body, deeper)
             yield indent + "}"
         case If(condition, body, otherwise):

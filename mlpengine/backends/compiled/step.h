@@ -100,6 +100,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
     barrier(part);
     reduce(table, workspace, part, begin, end);
     barrier(part);
+    offer(part.index); /* for the next rows, before which there is another barrier */
   }
 #endif
   double loss = 0;

@@ -21,6 +21,16 @@
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)
 
+#if CLAIMS
+static const uint64_t claimable[CLAIMS] = CLAIMABLE;
+
+/* For each list, the units of each thread's share that nobody has claimed: the first of them in the
+   upper 32 bits, their end in the lower ones. */
+static struct {
+  _Alignas(64) _Atomic uint64_t left;
+} claims[CLAIMS][THREADS];
+#endif
+
 static struct {
   pthread_mutex_t busy, lock;
   pthread_cond_t moved;
@@ -86,6 +96,43 @@ static void meet(void) {
 static void barrier(const struct part part) {
   if (part.count > 1) meet();
 }
+
+/* Let a thread's shares of all lists be claimed again. */
+static void offer(const long thread) {
+  (void)thread;
+#if CLAIMS
+  for (long i = 0; i < CLAIMS; i++) {
+    const uint64_t n = claimable[i], t = (uint64_t)thread;
+    atomic_store(&claims[i][thread].left, n * t / THREADS << 32 | n * (t + 1) / THREADS);
+  }
+#endif
+}
+
+#if CLAIMS
+/* Claim units *first to *last of a list; return whether there were any.  A thread takes a part of
+   what is left of its own share and, once that is empty, single units from the ends of the others'.
+   So faster cores do more, and no thread waits for one that has no core.  No sum depends on it. */
+static int claim(const struct part part, const long list, long *first, long *last) {
+  if (part.count == 1) { /* all units at once */
+    const long before = *last;
+    *last = (long)claimable[list];
+    return before == 0;
+  }
+  for (long t = 0; t < THREADS; t++) {
+    _Atomic uint64_t *const share = &claims[list][(part.index + t) % THREADS].left;
+    uint64_t left = atomic_load(share), rest;
+    do {
+      const long from = (long)(left >> 32), to = (long)(left & UINT32_MAX);
+      if (from == to) break;
+      *first = t ? to - 1 : from;
+      *last = t ? to : from + (to - from + 3) / 4;
+      rest = (uint64_t)(t ? from : *last) << 32 | (uint64_t)(t ? *first : to);
+    } while (!atomic_compare_exchange_weak(share, &left, rest));
+    if (left >> 32 != (left & UINT32_MAX)) return 1;
+  }
+  return 0;
+}
+#endif
 
 static void *worker_main(void *number) {
   flush_denormals();
@@ -187,6 +234,7 @@ static void run(struct call *call) {
         return;
       }
       set_affinity();
+      for (long t = 0; t < THREADS; t++) offer(t);
       pool.call = call;
       pool.end = end;
       meet();
