@@ -154,7 +154,9 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
 def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, share, monkeypatch):
     monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
     step = StepCase("wide layer", (100, 128, 10), batch).step("compiled", threads=2)
-    assert f"kernel_0(table, workspace, {share}" in step.emit_c()
+    text = step.emit_c()
+    assert f"kernel_0(table, workspace, {share}" in text
+    assert "kernel_5(table, workspace, part, first, last)" in text  # of few weights: by rows
 
 
 def test_threads_that_would_not_pay_are_not_started():

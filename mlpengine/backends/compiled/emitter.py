@@ -50,6 +50,10 @@ CHUNK_BYTES = 160 << 10
 SMALL_WEIGHTS = 128 << 10
 """Bytes of weights and their gradients up to which chunks are used: every chunk reads them."""
 
+SMALL_PRODUCT = 4096
+"""Weights below which threads divide a product by rows in any case, as the loss before it is:
+reading few weights twice takes less than a barrier."""
+
 MIN_CLAIMABLE = 8
 """Tiles or panels for each thread from which threads claim them one after another."""
 
@@ -255,7 +259,8 @@ class Emitter:
         turned = self._turned(kernel, name) if reduce else None
         product = turned or kernel
         panels = -(-product.columns // (2 * self.layout.lanes))
-        by_columns = self._by_columns and not reduce and panels >= self.threads
+        small = product.columns * product.depth < SMALL_PRODUCT
+        by_columns = self._by_columns and not (reduce or small or panels < self.threads)
         each_packs = self.threads <= MAX_THREADS_TO_PACK or by_columns
         often = (self.chunk < self.batch and not reduce) or not each_packs
         depth = min(product.depth, self.chunk) if reduce else product.depth
