@@ -234,7 +234,7 @@ def check(count: int) -> None:
             text = CHECKED.format(
                 seed=number,
                 source=rng.choice(["penguins", "diabetes", "digits"]),
-                hidden=rng.integers(3, 40, rng.integers(1, 4)).tolist(),
+                hidden=(rng.integers(3, 40, rng.integers(1, 4)) * rng.choice([1, 10])).tolist(),
                 activation=rng.choice(["relu", "tanh", "gelu", "silu"]),
                 dropout=rng.choice([0, 0.3]),
                 optimizer=rng.choice(["adam", "sgd", "rmsprop", "lion", "nadam"]),

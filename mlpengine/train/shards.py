@@ -153,7 +153,7 @@ class Shards:
             if size:
                 part = build(self.scratches[k].for_rows(size), self.grads[k].for_rows(size))
                 parts.append((rows, part))
-                calls = [*part.calls, call(np.copyto, tail[LOSS, ...], part.loss.value)]
+                calls = [*part.calls, call(tail.__setitem__, LOSS, part.loss.value)]
             else:
                 calls = [call(body.fill, 0), call(tail.fill, 0)]
             groups.append((rows.start, [*calls, *self._sums_after(k)]))
@@ -209,8 +209,9 @@ class Shards:
             shared.add()
             tail = shared.tail
         self.tail = tail
-        ranks.stops = tail.item(STOPS) > 0
-        if tail.item(FAILURES):
+        _, failures, stops, *_ = tail.tolist()
+        ranks.stops = stops > 0
+        if failures:
             raise ranks.first(error) or RunError("ranks: a shard must not fail")
 
     def _share_update(self, ranks: Ranks, update: "Executor | None") -> SharedUpdate | None:

@@ -70,7 +70,8 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
 #endif
   }
 #ifdef RANKS
-  if (part.index) update(table, workspace, call, (double)number, lr, decay, 0, 0); /* numbers */
+  if (FIRST(CHUNKS) > 0 || LAST(CHUNKS) == 0) /* `carried`, which is each rank's own */
+    update(table, workspace, call, (double)number, lr, decay, 0, 0);
   barrier(part);
   receive(call, part);
 #endif
