@@ -24,8 +24,8 @@ def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     """Return the loop over rows `first` to `last` of a loss."""
     if isinstance(kernel.op, EntryLoss):
         return [_entry_loss(kernel, layout, kernel.op)]
-    row = _cross_entropy(kernel, layout)
-    return [*_column_scale(kernel, layout), Loop("i", "first", "last", row)]
+    group = _cross_entropies(kernel, layout)
+    return [*_column_scale(kernel, layout), Loop("from", "first", "last", group, "LANES")]
 
 
 def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Loop:
@@ -72,9 +72,22 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Loop:
     return Loop("i", "first", "last", [*head, *loops, "row_loss[i] = row * (double)share[0];"])
 
 
+def _cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
+    """Return the statements of a group of rows, whose logarithms are computed as one vector."""
+    share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
+    log = "(double)logs[i - from] * (double)masses[i - from]"
+    return [
+        "const long to = MIN(from + LANES, last);",
+        "real totals[LANES], masses[LANES];",
+        "store(totals, splat(1));",
+        Loop("i", "from", "to", _cross_entropy(kernel, layout)),
+        "const vec logs = v_log(load(totals));",
+        Loop("i", "from", "to", [f"row_loss[i] = ({log} - row_loss[i]){share};"]),
+    ]
+
+
 def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     output, slot, weight = kernel.output, kernel.d_output, kernel.weight
-    share = f" * {weight.name}[i]" if weight else ""
     low: list[Statement] = [
         f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
         masked("o", "-INFINITY"),
@@ -109,8 +122,8 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
         *_check_label(kernel),
         *loop(sums),
         "const real total = sum_lanes(sum), weighed = sum_lanes(mass);",
-        "const double whole = (double)v_log(splat(total))[0] * (double)weighed;",
-        f"row_loss[i] = (whole - (double)sum_lanes(picked)){share};",
+        "totals[i - from] = total, masses[i - from] = weighed;",
+        "row_loss[i] = (double)sum_lanes(picked);",
         *loop(slopes),
     ]
 

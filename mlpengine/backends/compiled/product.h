@@ -51,11 +51,59 @@ INLINE void load_transposed(vec8 to[8], const float *const row[8]) {
 #endif
 #endif
 
+#if defined(TRANSPOSE_BY_EIGHT) && defined(WITH_MASKS)
+#define TRANSPOSE_BY_SIXTEEN
+/* Four entries from each quarter of two vectors, given by their places in the first quarters. */
+#define FROM_QUARTERS(a, b, p, q, s, t)                                                   \
+  SHUFFLE(a, b, p, q, s, t, p + 4, q + 4, s + 4, t + 4, p + 8, q + 8, s + 8, t + 8, p + 12, \
+          q + 12, s + 12, t + 12)
+/* Two quarters of each of two vectors: 0 and 2, or 1 and 3 with p = 4. */
+#define TWO_QUARTERS(a, b, p)                                                             \
+  SHUFFLE(a, b, p, p + 1, p + 2, p + 3, p + 8, p + 9, p + 10, p + 11, p + 16, p + 17, p + 18, \
+          p + 19, p + 24, p + 25, p + 26, p + 27)
+
+/* Transpose 16 rows: first the 4 by 4 entries of each quarter of 4 rows, then the quarters. */
+INLINE void transpose_sixteen(vec r[16]) {
+  vec s[16];
+  UNROLL for (int i = 0; i < 16; i += 2) {
+    s[i] = FROM_QUARTERS(r[i], r[i + 1], 0, 16, 1, 17);
+    s[i + 1] = FROM_QUARTERS(r[i], r[i + 1], 2, 18, 3, 19);
+  }
+  UNROLL for (int i = 0; i < 16; i += 4) UNROLL for (int h = 0; h < 2; h++) {
+    r[i + 2 * h] = FROM_QUARTERS(s[i + h], s[i + 2 + h], 0, 1, 16, 17);
+    r[i + 2 * h + 1] = FROM_QUARTERS(s[i + h], s[i + 2 + h], 2, 3, 18, 19);
+  }
+  UNROLL for (int i = 0; i < 16; i += 8) UNROLL for (int c = i; c < i + 4; c++) {
+    s[c] = TWO_QUARTERS(r[c], r[c + 4], 0);
+    s[c + 4] = TWO_QUARTERS(r[c], r[c + 4], 4);
+  }
+  UNROLL for (int c = 0; c < 8; c++) {
+    r[c] = TWO_QUARTERS(s[c], s[c + 8], 0);
+    r[c + 8] = TWO_QUARTERS(s[c], s[c + 8], 4);
+  }
+}
+#endif
+
 /* The same for a matrix that is stored transposed: `w` has a row for each column. */
 INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const long ld,
                                    const long depth, const long columns, long j,
                                    const long width) {
-#ifdef TRANSPOSE_BY_EIGHT
+#if defined(TRANSPOSE_BY_SIXTEEN)
+  for (long v = 0; v < width; v += 16)
+    for (long k = 0; k < depth; k += 16) {
+      vec r[16];
+      const real *const from = w + (j + v) * ld + k;
+      const long rows = columns - j - v, n = MIN(16, depth - k);
+      if (rows >= 16 && n == 16) {
+        UNROLL for (int i = 0; i < 16; i++) r[i] = load(from + i * ld);
+      } else {
+        UNROLL for (int i = 0; i < 16; i++) r[i] = load_some(from + i * ld, i < rows ? n : 0);
+      }
+      transpose_sixteen(r);
+      UNROLL for (int i = 0; i < 16; i++)
+        if (i < n) store(panel + (k + i) * width + v, r[i]);
+    }
+#elif defined(TRANSPOSE_BY_EIGHT)
   static const float zeros[8];
   long k = 0;
   if (j + width <= columns) /* whole blocks, most of them */
