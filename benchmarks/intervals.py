@@ -2,22 +2,25 @@
 
 ``python benchmarks/intervals.py`` (``--smoke`` for seconds, ``--splits 50``) draws training and new
 rows of four generated tables, trains eight folds of a small network, and prints for each table the
-share of new targets within their intervals, and root mean squared errors: out of fold, and on new
-rows that of one network (the mean over eight) and that of their mean.  The differences to these two
-are in standard errors of the score out of fold.
+share of new targets within their intervals, and root mean squared errors: out of fold, the estimate
+of the mean of all networks, and on new rows that of one network (the mean over eight) and that of
+the mean.  Differences are in standard errors of the score out of fold.  Results are kept in a file
+(``--results``), a line each, so that a run that ends early goes on where it stopped.
 
-A network out of fold is alone, so that the score out of fold estimates that of one network; the
-mean of eight is better by what averaging gains.  With ``--members plain piecewise`` a row out of
-fold is predicted by one network of each kind.
+A network out of fold is alone, so that the score out of fold is that of one network; the mean of
+eight is better by what averaging gains.  With ``--members plain piecewise`` a row out of fold is
+predicted by one network of each kind.
 """
 
 import argparse
+import json
+from pathlib import Path
 
 import numpy as np
 from machine import describe, restart_clean, table
 
 from mlpengine import fit
-from mlpengine.config.measure import DEVIATION, OUT_OF_FOLD
+from mlpengine.config.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 
 NEW_ROWS = 2_000
 CONFIG = {
@@ -57,6 +60,9 @@ TABLES = {
 }
 """Name: the table and its training rows."""
 
+SCORES = ("out of fold", "one network", "estimate", "mean")
+COMPARED = (("out of fold", "one network"), ("out of fold", "mean"), ("estimate", "mean"))
+
 
 def named(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     return {**{f"x{i}": column for i, column in enumerate(x.T)}, "y": y}
@@ -64,8 +70,8 @@ def named(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 def measured(
     name: str, split: int, folds: int, epochs: int, members: list[str] | None
-) -> list[float]:
-    """Return coverage, errors out of fold, of one network and of the mean, and the deviation."""
+) -> dict[str, float]:
+    """Return the coverage, the errors and the standard error of one draw, by name."""
     make, rows = TABLES[name]
     rng = np.random.default_rng(1_000 * split + len(name))
     known, (x, y) = named(*make(rng, rows)), make(rng, NEW_ROWS)
@@ -80,13 +86,20 @@ def measured(
     each = [model.task.predict(network.predict(features))[:, 0] for network in model.networks]
     low, high = model.predict_interval(new, 0.9)
     coverage = float(((low <= y) & (y <= high)).mean())
-    return [
-        coverage,
-        result.metrics[OUT_OF_FOLD]["rmse"],
-        float(np.sqrt(np.mean((np.array(each) - y) ** 2))),
-        model.evaluate(new)["rmse"],
-        result.spreads[OUT_OF_FOLD][DEVIATION]["rmse"],
-    ]
+    return {
+        "coverage": coverage,
+        "out of fold": result.metrics[OUT_OF_FOLD]["rmse"],
+        "one network": float(np.sqrt(np.mean((np.array(each) - y) ** 2))),
+        "mean": model.evaluate(new)["rmse"],
+        "estimate": result.spreads[OUT_OF_FOLD][OF_MEAN]["rmse"],
+        "standard error": result.spreads[OUT_OF_FOLD][DEVIATION]["rmse"],
+    }
+
+
+def rows_of(path: Path | None, name: str) -> list[dict[str, float]]:
+    """Return the results of a table in a file, in the order of the splits."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path and path.is_file() else []
+    return [row for row in map(json.loads, lines) if row.pop("table") == name]
 
 
 def main() -> None:
@@ -94,28 +107,30 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="one split, two folds, few epochs")
     parser.add_argument("--splits", type=int, default=50)
     parser.add_argument("--members", nargs="*", help="kinds of networks (training.members)")
+    parser.add_argument("--results", type=Path, help="file of results to write and go on with")
     args = parser.parse_args()
-    folds, epochs = (2, 3) if args.smoke else (8, 60)
+    folds, epochs, splits = (3, 3, 1) if args.smoke else (8, 60, args.splits)
     lines, covered = [], []
     for name in TABLES:
-        each = np.array(
-            [
-                measured(name, k, folds, epochs, args.members)
-                for k in range(1 if args.smoke else args.splits)
-            ]
-        )
-        coverage, own, single, new, error = each.T
+        rows = rows_of(args.results, name)
+        for split in range(len(rows), splits):
+            rows.append(measured(name, split, folds, epochs, args.members))
+            if args.results:
+                with args.results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"table": name, **rows[-1]}) + "\n")
+        column = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+        coverage = column["coverage"]
         covered.append(coverage.mean())
-        cells = [f"{coverage.mean():.3f} +- {coverage.std():.3f}", f"{own.mean():.4f}"]
-        for score in (single, new):
-            apart = (own - score) / error
-            within = np.mean(np.abs(apart) < 1)
-            cells.append(f"{score.mean():.4f}, {apart.mean():+.2f}, {within:.2f}")
-        lines.append([name, *cells])
+        cells = [f"{coverage.mean():.3f} +- {coverage.std():.3f}"]
+        cells += [f"{column[key].mean():.4f}" for key in SCORES]
+        for known, truth in COMPARED:
+            apart = (column[known] - column[truth]) / column["standard error"]
+            cells.append(f"{apart.mean():+.2f}, {np.mean(np.abs(apart) < 1):.2f}")
+        lines.append([f"{name} ({len(rows)})", *cells])
         print(*lines[-1], sep="  ", flush=True)
     describe()
-    head = ["table", "coverage of 90 %", "out of fold"]
-    head += [f"{what}: error, difference, share within one" for what in ("one network", "mean")]
+    head = ["table (splits)", "coverage of 90 %", *SCORES]
+    head += [f"{known} less {truth}, share within one" for known, truth in COMPARED]
     print(f"\n{table(head, lines)}\nmean coverage {np.mean(covered):.3f}")
 
 

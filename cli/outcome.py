@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlpengine.config.measure import DEVIATION, OUT_OF_FOLD
+from mlpengine.config.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 from mlpengine.spec import Array
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.loop import Loop, Result
@@ -88,12 +88,17 @@ def metrics_table(
             texts = (number(values[name]) for name in names)
             lines.append(_line(title(part), width, counts[title(part)], *texts))
             for subtitle, further in (spreads or {}).get(part, {}).items():
-                texts = (number(further[name]) for name in names)
+                texts = (number(further.get(name)) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
     if OUT_OF_FOLD in measured:
-        note = f" ({DEVIATION}: standard error)" if spreads else ""
+        further = (spreads or {}).get(OUT_OF_FOLD, {})
+        note = f" ({DEVIATION}: standard error)" if further else ""
         lines.append(f"out of fold: each row predicted by networks that did not train on it{note};")
-        lines.append("the mean of all networks predicts new rows as well or, usually, better")
+        lines.append(
+            "mean of all: estimate for the mean of all networks, by how far they differ"
+            if OF_MEAN in further
+            else "the mean of all networks predicts new rows as well or, usually, better"
+        )
     if isinstance(task, Regression) and scaled:
         by_mean = "* loss (scaled): of targets divided by their mean"
         standard = "* loss (standardized): of targets scaled to mean 0 and deviation 1"

@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 from mlpengine.config import load_config
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
-from mlpengine.config.measure import DEVIATION, ONE_NETWORK, Measured, measure
+from mlpengine.config.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.errors import (
@@ -259,7 +259,7 @@ class Session:
         return {"calibration": known} if error is not None or temperature != 1 else {}
 
     def _spread(self) -> dict[str, Any]:
-        names = {DEVIATION: "deviation", ONE_NETWORK: "mean"}
+        names = {DEVIATION: "deviation", ONE_NETWORK: "mean", OF_MEAN: "of_mean"}
         spread = {
             part: {names[title]: finite(values) for title, values in lines.items()}
             for part, lines in self.measured.spreads.items()

@@ -41,7 +41,7 @@ from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.calibration import Residuals, best_shares, cool
+from mlpengine.train.calibration import Residuals, best_shares, cool, error_of_mean
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import Scorer
@@ -91,7 +91,8 @@ class Experiment:
 
     `ranks` share the work, if there are any: the batches of one network, or several networks.
     After `calibrated`, `shares` are those of kinds of networks in the mean, by kind, and
-    `temperature` is the number that logits were divided by.
+    `temperature` is the number that logits were divided by; `mean_error` is the error of that mean
+    as a share of one network's (`error_of_mean`).
     """
 
     file: ConfigFile
@@ -105,11 +106,17 @@ class Experiment:
     ranks: Ranks | None = None
     shares: dict[str, float] = field(default_factory=dict)
     temperature: float = 1.0
+    mean_error: Array | None = None
 
     @property
     def step(self) -> TrainingStep:
         """The step of the network, or of the first of several."""
         return self.members[0].step
+
+    @property
+    def scored_loss(self) -> Loss:
+        """The loss of the parts' scores: of training or, of calibrated outputs, that of evaluation."""
+        return self.loss if self.temperature == 1 else self.model.plain_loss
 
     @property
     def blas_threads(self) -> int:
@@ -195,11 +202,14 @@ class Experiment:
             best = best_shares(task, kinds, mean_loss)
             model = model.of_kinds(best, linear)
             shares = dict(zip(config.kinds, best, strict=True))
+        chosen = replace(self, model=model, shares=shares)
+        chosen = chosen._cooled(train, lambda x: model.out_of_fold(x, folds))
+        scorer = Scorer(chosen.scored_loss, task, task.outputs, model.mlp.dtype)
+        share = error_of_mean(task, model.by_fold, folds, train, scorer.mean_loss)
         if isinstance(task, Regression):
             errors = task.predict(model.out_of_fold(train.x, folds)) - train.truth
-            model = replace(model, residuals=Residuals.of(errors))
-        chosen = replace(self, model=model, shares=shares)
-        return chosen._cooled(train, lambda x: model.out_of_fold(x, folds))
+            model = replace(model, residuals=Residuals.of(errors, share))
+        return replace(chosen, model=model, mean_error=share)
 
     def _cooled(self, rows: Split | None, forward: Callable[[Array], Array]) -> "Experiment":
         """Divide the last layers by the best temperature of the outputs for `rows`, if wanted."""

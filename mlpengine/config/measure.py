@@ -13,13 +13,14 @@ from mlpengine.train.calibration import calibration_error
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.train.loop import Loop
-from mlpengine.train.task import Split
+from mlpengine.train.task import Regression, Split
 
 OUT_OF_FOLD = "out_of_fold"
 """The name of the training rows, each predicted by the network that did not train on it."""
 
-ONE_NETWORK, DEVIATION = "one network", "+-"
-"""The titles of spreads: the mean over networks, and a standard deviation or standard error."""
+ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
+"""The titles of spreads: the mean over networks; a standard deviation or standard error; and the
+score out of fold as that of the mean of all networks."""
 
 Metrics = dict[str, float]
 
@@ -28,9 +29,10 @@ Metrics = dict[str, float]
 class Measured:
     """Loss and headline metrics by part.
 
-    `spreads` hold further metrics by part and title: the standard error out of fold, or mean and
-    deviation over networks with several seeds.  `calibration_error` is that of probabilities out
-    of fold.  `last` is name, rows and outputs of the last part.
+    `spreads` hold further metrics by part and title: out of fold the standard error and an estimate
+    of the mean of all networks (of classes the loss alone); with several seeds mean and deviation.
+    `calibration_error` is that of probabilities out of fold.  `last` is name, rows and outputs of
+    the last part.
     """
 
     metrics: dict[str, Metrics] = field(default_factory=dict)
@@ -46,7 +48,7 @@ def measure(experiment: Experiment, loop: Loop | EnsembleLoop) -> Measured:
     """
     measured = Measured()
     model, task, folds = experiment.model, experiment.task, experiment.tables.folds
-    loss = experiment.loss if experiment.temperature == 1 else model.plain_loss
+    loss = experiment.scored_loss
     if isinstance(loop, Loop):
         evaluator = loop.evaluator
         if loss is not experiment.loss:
@@ -62,6 +64,9 @@ def measure(experiment: Experiment, loop: Loop | EnsembleLoop) -> Measured:
         if name == OUT_OF_FOLD:
             errors = standard_errors(scorer, output, part, _dependent(experiment))
             measured.spreads[name] = {DEVIATION: errors}
+            of_mean = _of_mean(experiment, scorer, output, part)
+            if of_mean:
+                measured.spreads[name][OF_MEAN] = of_mean
             chances = task.probabilities(output)
             if chances is not None:
                 error = calibration_error(chances, part.truth, part.weights)
@@ -104,6 +109,24 @@ def _over_networks(scorer: Scorer, part: Split, networks: Sequence[Mlp]) -> dict
         ONE_NETWORK: {name: fmean(s[name] for s in scores) for name in scores[0]},
         DEVIATION: {name: stdev(s[name] for s in scores) for name in scores[0]},
     }
+
+
+def _of_mean(
+    experiment: Experiment, scorer: Scorer, output: Array, part: Split
+) -> dict[str, float]:
+    """Return the metrics of the mean of all networks on new rows, as far as they are known.
+
+    Of numbers those out of fold with smaller errors, unless outputs are something else than the
+    numbers; of classes the loss.
+    """
+    share, task = experiment.mean_error, experiment.task
+    if share is None:
+        return {}
+    if not isinstance(task, Regression):
+        return {"loss": scorer.mean_loss(output, part) * float(share[0])}
+    if output.shape != part.y.shape or task.loss.log_link:
+        return {}
+    return scorer.run(part.y + (output - part.y) * np.sqrt(share), part)
 
 
 def _dependent(experiment: Experiment) -> Array | None:

@@ -35,7 +35,7 @@ from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.calibration import Residuals, cool
+from mlpengine.train.calibration import Residuals, cool, error_of_mean
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import Scorer
@@ -420,6 +420,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if part is None:
             return
         learners, task = self._learners, self._task()
+        scorer = Scorer(self._learner.loss, task, task.outputs, self._learner.mlp.dtype)
 
         def forward(x: Array, of_rows: Array | None = folds) -> Array:
             if of_rows is None:
@@ -431,13 +432,17 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return output
 
         if folds is not None and isinstance(task, Regression):
-            self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth)
+
+            def by_fold(x: Array) -> Array:
+                return np.stack([learner.mlp.predict(x) for learner in learners])
+
+            share = error_of_mean(task, by_fold, folds, part, scorer.mean_loss)
+            self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth, share)
         if calibrates:
             cool([learner.mlp for learner in learners], task, forward(part.x), part)
         if self.importances:
             chosen = np.arange(0, len(part), -(-len(part) // IMPORTANCE_ROWS))
             some = None if folds is None else folds[chosen]
-            scorer = Scorer(self._learner.loss, task, task.outputs, self._learner.mlp.dtype)
             names = [str(k) for k in range(part.x.shape[1])]
             ranked = importances(partial(forward, of_rows=some), scorer, part.rows(chosen), names)
             by_name = {row.column: row.loss for row in ranked}

@@ -9,7 +9,7 @@ from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
-from mlpengine.train.task import Split, Task
+from mlpengine.train.task import Regression, Split, Task
 
 MAX_RESIDUALS = 4_096
 """Largest number of residuals that a model keeps; of more, quantiles stand for them."""
@@ -21,16 +21,72 @@ TEMPERATURES = 0.2, 5.0
 """Lowest and highest temperature."""
 
 
+COMPARED_ROWS = 8_192
+"""Largest number of rows by which `error_of_mean` compares networks with their mean."""
+
+
+def error_of_mean(
+    task: Task,
+    outputs: Callable[[Array], Array],
+    folds: Array,
+    part: Split,
+    mean_loss: Callable[[Array, Split], float],
+) -> Array | None:
+    """Return the error of the mean of all networks on new rows, as a share of that of one network.
+
+    The error of one network is that out of fold.  By how much their mean is better depends on how
+    far networks differ on rows that are new to all of them, and folds have none.  On a row that
+    trained them networks err less, and differ less, by about the same factor: a network that moves
+    by a share h towards each label keeps 1 - h of its error there, and two networks keep 1 - h of
+    their difference.  So what averaging gains on rows that trained all networks of the mean,
+    relative to the error of one there, is what it gains on new rows.
+
+    `outputs` returns those (folds, rows, out_dim) of the networks of each fold for features, of at
+    most `COMPARED_ROWS` rows.  Of numbers the error is the squared one; of classes `mean_loss`, of
+    which averaging gains a share that is proportional to the error itself.
+
+    Shape: (targets,) for numbers, (1,) for classes; None for two folds.
+    Source: Krogh and Vedelsby 1995, "Neural network ensembles, cross validation, and active
+    learning", equation 6, for the gain by averaging.
+    """
+    count = int(folds.max()) + 1
+    if count < 3:
+        return None
+
+    def error(output: Array) -> Array:
+        if not isinstance(task, Regression):
+            return np.array([mean_loss(output, part)])
+        squares = (task.predict(output) - part.truth) ** 2
+        return np.asarray(np.average(squares, axis=0, weights=part.weights))
+
+    some = np.arange(0, len(folds), -(-len(folds) // COMPARED_ROWS))
+    part, folds = part.rows(some), folds[some]
+    by_fold, rows = outputs(part.x), np.arange(len(some))
+    own, *others = (by_fold[(folds + k) % count, rows] for k in range(count))
+    one = np.mean([error(output) for output in others], axis=0)
+    gain = 1 - error(task.combine(np.stack(others))) / np.where(one > 0, one, np.inf)
+    if not isinstance(task, Regression):
+        gain *= error(own) / np.where(one > 0, one, np.inf)
+    gain *= (1 - 1 / count) / (1 - 1 / (count - 1))  # from the mean of count - 1 to that of count
+    return np.clip(1 - np.nan_to_num(gain), 1 / count, 1)
+
+
 @frozen
 class Residuals:
-    """Absolute errors out of fold, sorted: `values` (errors, targets), in the targets' units."""
+    """Absolute errors out of fold, sorted: `values` (errors, targets), in the targets' units.
+
+    They are those of the mean of all networks, as far as `error_of_mean` tells.
+    """
 
     values: Array
 
     @classmethod
-    def of(cls, errors: Array) -> "Residuals":
-        """Keep errors (rows, targets) of rows, each by networks that did not train on it."""
-        values = np.sort(np.abs(errors), axis=0)
+    def of(cls, errors: Array, share: Array | None = None) -> "Residuals":
+        """Keep errors (rows, targets) of rows, each by networks that did not train on it.
+
+        `share` (targets,) is what `error_of_mean` returns.
+        """
+        values = np.sort(np.abs(errors) * np.sqrt(1.0 if share is None else share), axis=0)
         if len(values) > MAX_RESIDUALS:
             shares = (np.arange(MAX_RESIDUALS) + 0.5) / MAX_RESIDUALS
             values = np.quantile(values, shares, axis=0)
@@ -40,8 +96,8 @@ class Residuals:
         """Return lower and upper ends (rows, targets) for predictions (rows, targets).
 
         New targets lie between them with about this probability if their rows are like those
-        trained on: the ends are as far from the prediction as that share of the errors out of
-        fold.  CV+ (Barber et al. 2021, arXiv 1905.02928) adds these errors to each network's
+        trained on: the ends are as far from the prediction as that share of the errors.  CV+
+        (Barber et al. 2021, arXiv 1905.02928) adds the errors out of fold to each network's
         prediction instead, which has a guarantee, and covered 92.5 % of new targets for 90 %:
         an error out of fold already holds the difference between networks.
 

@@ -57,7 +57,8 @@ class Model:
 
     With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
     of theirs.  Members of several kinds follow each other kind by kind, and `shares` are the
-    weights of the kinds in the mean.  `residuals` are the errors out of fold.
+    weights of the kinds in the mean.  `residuals` are the errors out of fold, as large as those of
+    the mean.
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -227,6 +228,15 @@ class Model:
             rows = np.flatnonzero(folds == number % count)
             outputs[number // count, rows] = network.predict(x[rows])
         return outputs
+
+    def by_fold(self, x: Array) -> Array:
+        """Return the outputs (folds, rows, out_dim) of the networks of each fold."""
+        each = np.stack(outputs_of(self.networks, x))
+        if not self.shares:
+            return each
+        kinds = each.reshape(len(self.shares), -1, *each.shape[1:])
+        shares = np.array(self.shares)
+        return np.stack([self._task.combine(fold, shares) for fold in kinds.swapaxes(0, 1)])
 
     def of_kinds(self, shares: Sequence[float], linear: Sequence[Mlp] = ()) -> "Model":
         """Return the model with these shares of its kinds; members without a share are left out.

@@ -108,6 +108,14 @@ def test_the_score_is_that_of_each_row_by_the_member_that_did_not_see_it(mlpengi
     outputs = np.array([model.task.predict(m.predict(x))[:, 0] for m in model.networks])
     errors = outputs[folds, np.arange(120)] - rows["y"]
     assert result["out_of_fold"]["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
+    others = np.ma.array(outputs, mask=np.arange(4)[:, None] == folds)  # that trained on the row
+    differ = others.var(axis=0, ddof=1).mean() / ((others - rows["y"]) ** 2).mean()
+    factor = np.sqrt(1 - (1 - 1 / 4) * differ)
+    of_mean = result["spread"]["out_of_fold"]["of_mean"]
+    for name in ("rmse", "mae"):
+        assert of_mean[name] == pytest.approx(result["out_of_fold"][name] * factor, rel=1e-5)
+    residuals = model.residuals.values[:, 0]
+    np.testing.assert_allclose(residuals, np.sort(np.abs(errors)) * factor, rtol=1e-4, atol=1e-5)
     fitted = Preprocessor("y", drop=["kind"]).fit(table)  # on all rows
     np.testing.assert_array_equal(fitted.transform(table).features, x)
 
