@@ -115,7 +115,7 @@ class Experiment:
 
     @property
     def scored_loss(self) -> Loss:
-        """The loss of the parts' scores: of training or, of calibrated outputs, that of evaluation."""
+        """The loss of scores: that of training or, of calibrated outputs, that of evaluation."""
         return self.loss if self.temperature == 1 else self.model.plain_loss
 
     @property
