@@ -91,12 +91,12 @@ def metrics_table(
                 texts = (number(further.get(name)) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
     if OUT_OF_FOLD in measured:
-        further = (spreads or {}).get(OUT_OF_FOLD, {})
-        note = f" ({DEVIATION}: standard error)" if further else ""
+        estimates = (spreads or {}).get(OUT_OF_FOLD, {})
+        note = f" ({DEVIATION}: standard error)" if estimates else ""
         lines.append(f"out of fold: each row predicted by networks that did not train on it{note};")
         lines.append(
             "mean of all: estimate for the mean of all networks, by how far they differ"
-            if OF_MEAN in further
+            if OF_MEAN in estimates
             else "the mean of all networks predicts new rows as well or, usually, better"
         )
     if isinstance(task, Regression) and scaled:
