@@ -159,21 +159,42 @@ def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
     assert step.mlp.params.flat.tobytes() == alone.mlp.params.flat.tobytes()
 
 
-CLAIMING = """
+POOL = """
 int mlpengine_claim(long thread, long list, long units[2]) {
   return claim((struct part){thread, THREADS}, list, units, units + 1);
 }
 void mlpengine_offer(void) {
   for (long t = 0; t < THREADS; t++) offer(t);
 }
+int mlpengine_choose(const double seconds[2]) {
+  pool.alone = pool.is_trial = pool.retry = pool.nanoseconds[0] = pool.nanoseconds[1] = 0;
+  for (int i = 0; i < 20; i++) choose(1, (int64_t)(1e9 * seconds[pool.alone]));
+  return pool.alone;
+}
 """
+"""Access to the functions of a program's pool."""
+
+
+def pool_of(case):
+    text = case.step("compiled", threads=2).emit_c()
+    functions = "mlpengine_claim", "mlpengine_offer", "mlpengine_choose"
+    return text, load(text + POOL, native_target(), functions=functions)
+
+
+LONG = StepCase("long", (40, 400, 10), 8)
+
+
+@pytest.mark.parametrize(("together", "alone"), [(0.7, 0), (0.9, 1), (1.1, 1)])
+def test_the_caller_works_alone_unless_all_threads_are_clearly_faster(
+    together, alone, many_threads
+):
+    _, library = pool_of(LONG)
+    assert library.mlpengine_choose((ctypes.c_double * 2)(together, 1.0)) == alone
 
 
 def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):
-    text = StepCase("long", (40, 400, 10), 8).step("compiled", threads=2).emit_c()
+    text, library = pool_of(LONG)
     tiles = int(text.split("#define CLAIMABLE {")[1].split("}")[0].split(",")[0])
-    functions = "mlpengine_claim", "mlpengine_offer"
-    library = load(text + CLAIMING, native_target(), functions=functions)
     rng, units = np.random.default_rng(0), (ctypes.c_long * 2)()
     for chance in np.linspace(0, 1, 11):  # that the second thread comes before the first one
         library.mlpengine_offer()

@@ -2,8 +2,8 @@
    with the last user of the program; barriers synchronize all threads within a step.  A waiting
    thread spins for some microseconds and then sleeps, because a thread that spins on the core of
    another one delays it by a time slice.  On a busy machine each barrier may wait for a thread that
-   has no core, so the pool measures its steps, and makes them on the caller alone while that is
-   faster. */
+   has no core, so the pool measures its steps, and makes them on the caller alone unless all threads
+   are clearly faster. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,6 +17,10 @@
    last trial; the number doubles with each trial in vain. */
 #define MIN_PATIENCE 8
 #define MAX_PATIENCE 64
+
+/* How much faster all threads must be than the caller alone.  Beside other programs the two are
+   about equal, and measured with errors of as much. */
+#define WORTH 1.2
 
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)
@@ -40,7 +44,7 @@ static struct {
   int alone;                  /* whether the caller makes the next steps alone */
   int is_trial;               /* whether it is the first burst of this way */
   int64_t patience, retry;    /* when the next trial is due */
-  double nanoseconds[2];      /* of a step of all threads, and of the caller alone; 0 if unknown */
+  double nanoseconds[2];      /* of a step of all threads, times WORTH, and of the caller alone */
   pthread_t workers[THREADS]; /* the caller is number 0 */
   int started;                /* how many workers run */
   int forkable;               /* whether forks are handled */
@@ -206,7 +210,8 @@ static void set_affinity(void) {
 /* After `steps` steps in `spent` nanoseconds, choose whether the next ones are the caller's alone. */
 static void choose(const int64_t steps, const int64_t spent) {
   double *mine = &pool.nanoseconds[pool.alone];
-  const double other = pool.nanoseconds[!pool.alone], each = (double)spent / (double)steps;
+  const double other = pool.nanoseconds[!pool.alone], factor = pool.alone ? 1 : WORTH;
+  const double each = factor * (double)spent / (double)steps;
   const int was_trial = pool.is_trial;
   *mine = was_trial || !*mine ? each : *mine + (each - *mine) / 8;
   const int is_slower = other > 0 && *mine > other;
