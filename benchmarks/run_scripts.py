@@ -1,12 +1,14 @@
 """What a person would write for a whole run with another library: table in, model file out.
 
 ``python benchmarks/run_scripts.py torch job.json`` (or scikit-learn) reads the CSV file that the
-job names, encodes it, trains, measures held-out rows, and writes the model.  benchmarks/runs.py
+job names, encodes it, trains, measures held-out rows, and writes the model.  With folds it trains
+one network without each of them, one after another, and measures their mean.  benchmarks/runs.py
 times it from outside.
 """
 
 import argparse
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import numpy as np
 
 
 def encode(job: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return float32 features, standardized or one-hot, and the target."""
+    """Return float32 features, standardized, in bins or one-hot, and the target."""
     import pandas as pd
 
     frame = pd.read_csv(job["csv"])
@@ -24,47 +26,69 @@ def encode(job: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     spread = numbers.std(ddof=0).replace(0.0, 1.0)
     scaled = (numbers - numbers.mean()) / spread
     words = [pd.get_dummies(frame[name]) for name in frame.columns.difference(numbers.columns)]
-    x = np.concatenate([scaled, *words], axis=1).astype("f4")
+    bins = [in_bins(numbers[name].to_numpy(), job["bins"]) for name in numbers if job["bins"]]
+    x = np.concatenate([scaled, *bins, *words], axis=1).astype("f4")
     if job["classes"]:
         return x, target.to_numpy(np.int64)
     y = target.to_numpy(np.float64)
     return x, ((y - y.mean()) / y.std()).astype("f4")[:, None]
 
 
-def split(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return training, validation and test rows, 70, 15 and 15 percent."""
+def in_bins(values: np.ndarray, count: int) -> np.ndarray:
+    """Return how far each value is through each quantile bin, 0 to 1."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)))
+    return np.clip((values[:, None] - edges[:-1]) / np.diff(edges), 0, 1)
+
+
+def parts(rows: int, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield training, validation and test rows of each network: 70, 15 and 15 percent.
+
+    With folds, 20 percent are for the test, and each fold of the others validates a network.
+    """
     order = np.random.default_rng(0).permutation(rows)
-    return np.split(order, [int(0.7 * rows), int(0.85 * rows)])
+    if not folds:
+        yield tuple(np.split(order, [int(0.7 * rows), int(0.85 * rows)]))
+        return
+    others, test = np.split(order, [int(0.8 * rows)])
+    for fold in range(folds):
+        held_out = np.arange(len(others)) % folds == fold
+        yield others[~held_out], others[held_out], test
 
 
 def run_torch(job: dict[str, Any]) -> float:
     import torch
     from torch import nn
 
+    if job["threads"]:
+        torch.set_num_threads(job["threads"])
     torch.manual_seed(0)
     x, y = map(torch.from_numpy, encode(job))
-    train, validation, test = map(torch.from_numpy, split(len(x)))
     sizes = [x.shape[1], *job["hidden"], job["classes"] or 1]
-    layers: list[nn.Module] = []
-    for i, (in_dim, out_dim) in enumerate(pairwise(sizes)):
-        last = i == len(sizes) - 2
-        layers += [nn.Linear(in_dim, out_dim), *([] if last else [nn.ReLU()])]
-    net = nn.Sequential(*layers)
     loss_of = nn.CrossEntropyLoss() if job["classes"] else nn.MSELoss()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
-    for _ in range(job["epochs"]):
-        net.train()
-        order = train[torch.randperm(len(train))]
-        for rows in order.split(job["batch"]):
-            optimizer.zero_grad()
-            loss_of(net(x[rows]), y[rows]).backward()
-            optimizer.step()
-        net.eval()
+    nets, outputs, test = [], [], torch.zeros(0)
+    for rows in parts(len(x), job["folds"]):
+        train, validation, test = map(torch.from_numpy, rows)
+        layers: list[nn.Module] = []
+        for i, (in_dim, out_dim) in enumerate(pairwise(sizes)):
+            last = i == len(sizes) - 2
+            layers += [nn.Linear(in_dim, out_dim), *([] if last else [nn.ReLU()])]
+        net = nn.Sequential(*layers)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+        for _ in range(job["epochs"]):
+            net.train()
+            order = train[torch.randperm(len(train))]
+            for batch in order.split(job["batch"]):
+                optimizer.zero_grad()
+                loss_of(net(x[batch]), y[batch]).backward()
+                optimizer.step()
+            net.eval()
+            with torch.no_grad():
+                loss_of(net(x[validation]), y[validation]).item()
         with torch.no_grad():
-            loss_of(net(x[validation]), y[validation]).item()
-    with torch.no_grad():
-        score = loss_of(net(x[test]), y[test]).item()
-    torch.save(net.state_dict(), job["out"])
+            outputs.append(net(x[test]))
+        nets.append(net.state_dict())
+    score = loss_of(torch.stack(outputs).mean(0), y[test]).item()
+    torch.save(nets, job["out"])
     return score
 
 
@@ -73,20 +97,22 @@ def run_scikit(job: dict[str, Any]) -> float:
     from sklearn.neural_network import MLPClassifier, MLPRegressor
 
     x, y = encode(job)
-    train, _, test = split(len(x))
-    kind = MLPClassifier if job["classes"] else MLPRegressor
-    net = kind(
-        hidden_layer_sizes=job["hidden"],
-        batch_size=job["batch"],
-        max_iter=job["epochs"],
-        n_iter_no_change=job["epochs"] + 1,
-        random_state=0,
-    )
     target = y if job["classes"] else y[:, 0]
-    net.fit(x[train], target[train])
-    score = net.score(x[test], target[test])
-    joblib.dump(net, job["out"])
-    return score
+    kind = MLPClassifier if job["classes"] else MLPRegressor
+    nets, scores = [], []
+    for train, _, test in parts(len(x), job["folds"]):
+        net = kind(
+            hidden_layer_sizes=job["hidden"],
+            batch_size=job["batch"],
+            max_iter=job["epochs"],
+            n_iter_no_change=job["epochs"] + 1,
+            random_state=0,
+        )
+        net.fit(x[train], target[train])
+        scores.append(net.score(x[test], target[test]))
+        nets.append(net)
+    joblib.dump(nets, job["out"])
+    return float(np.mean(scores))
 
 
 RUNS = {"torch": run_torch, "scikit-learn": run_scikit}

@@ -1,25 +1,28 @@
 """Whole runs, from the start of a process to the model on disk: mlpengine, PyTorch, scikit-learn.
 
-``python benchmarks/runs.py`` (``--smoke`` for seconds, ``--busy`` beside two busy loops,
-``--rounds 7``, ``--only digits``).  The contestants train the same network for as many epochs at
-the same batch size, on the scanned digits and on a generated table the size of diamonds (53,940
-rows, six numbers, three categories).  mlpengine runs as its command does by default, with
-checkpoints, diagnostics and a report, once with an empty cache of compiled steps and once with a
-filled one; the scripts of the others (benchmarks/run_scripts.py) read the same CSV file, train,
-look at validation rows after each epoch and save.  Contestants run in turn; medians of seconds, and
-the medians of the ratios to mlpengine with a filled cache.
+``python benchmarks/runs.py`` (``--smoke`` for seconds, ``--busy`` beside two busy loops, ``--rounds
+7``, ``--only digits``, ``--epochs 4``).  The contestants train the same network for as many epochs
+at the same batch size, on the scanned digits and on a generated table the size of diamonds (53,940
+rows, six numbers, three categories); there also the networks of the config that ``mlpengine init``
+writes, without early stopping and to fewer epochs, on inputs of the same kind.  mlpengine runs as
+its command does by default, with checkpoints, diagnostics and a report, once with an empty cache of
+compiled steps and once with a filled one; the scripts of the others (benchmarks/run_scripts.py)
+read the same CSV file, train, look at validation rows after each epoch and save, PyTorch once with
+its own number of threads and once with one.  Contestants run in turn; medians of seconds, and the
+medians of the ratios to mlpengine with a filled cache.
 """
 
 import argparse
 import gzip
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,17 +30,23 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from machine import busy_loops, describe, figure, restart_clean, table
 
+from mlpengine.config import load_config
 from mlpengine.wording import plural
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).with_name("run_scripts.py")
 BASE = "mlpengine"
+ONE_THREAD = "torch, one thread"
+COMMAND = [sys.executable, "-m", "mlpengine_cli.main"]
 BUSY = 2
 
 
 @dataclass(frozen=True)
 class Run:
-    """A table, a network and a training length; `classes` is 0 for a number as target."""
+    """A table, a network and a training length; `classes` is 0 for a number as target.
+
+    With folds, their number, network and batch size are those of the config that `init` writes.
+    """
 
     name: str
     target: str
@@ -45,16 +54,20 @@ class Run:
     hidden: tuple[int, ...]
     epochs: int
     batch: int
+    folds: int = 0
 
     @property
     def title(self) -> str:
         hidden = "-".join(map(str, self.hidden))
-        return f"{self.name}, {hidden} hidden, {plural(self.epochs, 'epoch')}, batch {self.batch}"
+        several = f"{self.folds} networks of " if self.folds else ""
+        shape = f"{several}{hidden} hidden"
+        return f"{self.name}, {shape}, {plural(self.epochs, 'epoch')}, batch {self.batch}"
 
 
 RUNS = (
     Run("digits", "digit", 10, (256, 128), 80, 32),
     Run("diamonds-like", "price", 0, (128, 64), 10, 256),
+    Run("diamonds-like by init", "price", 0, (128, 128), 6, 256, folds=8),
 )
 
 
@@ -82,7 +95,14 @@ def write_table(run: Run, path: Path, rows: int) -> None:
 
 
 def config(run: Run, path: Path) -> str:
-    """Return the config of a run."""
+    """Return the config of a run; `path` is that of the table."""
+    if run.folds:
+        out = path.with_suffix(".yaml")
+        command = [*COMMAND, "init", path.name, "--target", run.target, "-o", out.name]
+        subprocess.run(command, cwd=path.parent, check=True, capture_output=True)
+        text = out.read_text(encoding="utf-8")
+        text = re.sub(r"epochs: \d+", f"epochs: {run.epochs}", text)
+        return re.sub(r".*early_stopping.*\n?", "", text)
     if run.name == "digits":
         text = (ROOT / "configs" / "digits.yaml").read_text(encoding="utf-8")
         text = text.replace("source: digits ", f"source: {path.name}\n  target: {run.target} ")
@@ -104,12 +124,23 @@ class Contestants:
         csv = directory / f"{run.name}.csv"
         write_table(run, csv, rows)
         (directory / "run.yaml").write_text(config(run, csv), encoding="utf-8")
+        settings = load_config(directory / "run.yaml").config
+        training, hidden = settings.training, tuple(settings.model.hidden)
+        run = replace(run, hidden=hidden, batch=training.batch_size, folds=training.folds or 0)
+        self.run = run
+        bins = settings.data.bins if settings.data.encoding == "piecewise" else 0
         job = {"csv": str(csv), "target": run.target, "classes": run.classes}
         job |= {"hidden": run.hidden, "epochs": run.epochs, "batch": run.batch}
+        job |= {"folds": run.folds, "bins": bins}
         self.job = job | {"out": str(directory / "model")}
-        (directory / "job.json").write_text(json.dumps(self.job), encoding="utf-8")
+        for threads in (0, 1):
+            text = json.dumps(self.job | {"threads": threads})
+            (directory / f"job-{threads}.json").write_text(text, encoding="utf-8")
         self.names = [BASE, "mlpengine, empty cache"]
-        self.names += [n for n, p in (("torch", "torch"), ("scikit-learn", "sklearn")) if has(p)]
+        if has("torch"):
+            self.names += ["torch", ONE_THREAD]
+        if has("sklearn"):
+            self.names.append("scikit-learn")
 
     def seconds(self, name: str) -> float:
         """Return the wall time of one process, from its start to its end."""
@@ -122,11 +153,12 @@ class Contestants:
             cache.mkdir(mode=0o700, exist_ok=True)
             environment["MLPENGINE_CACHE"] = str(cache)
             shutil.rmtree(self.directory / "run", ignore_errors=True)
-            command = [sys.executable, "-m", "mlpengine_cli.main", "train", "run.yaml"]
-            command += ["--out", "run", "--quiet"]
+            command = [*COMMAND, "train", "run.yaml", "--out", "run", "--quiet"]
             model = self.directory / "run" / "model.safetensors"
         else:
-            command, model = [sys.executable, SCRIPTS, name, "job.json"], Path(self.job["out"])
+            job = f"job-{int(name == ONE_THREAD)}.json"
+            library, model = name.partition(",")[0], Path(self.job["out"])
+            command = [sys.executable, SCRIPTS, library, job]
             model.unlink(missing_ok=True)
         start = time.perf_counter()
         subprocess.run(
@@ -147,8 +179,8 @@ def has(package: str) -> bool:
     return find_spec(package) is not None and find_spec("pandas") is not None
 
 
-def measure(run: Run, rows: int, rounds: int) -> tuple[list[str], list[float], list[float]]:
-    """Return names, median seconds, and median ratios to mlpengine of all contestants."""
+def measure(run: Run, rows: int, rounds: int) -> tuple[Contestants, list[float], list[float]]:
+    """Return all contestants, their median seconds, and median ratios to mlpengine."""
     with TemporaryDirectory() as name:
         contestants = Contestants(run, Path(name), rows)
         if rounds > 1:
@@ -163,7 +195,7 @@ def measure(run: Run, rows: int, rounds: int) -> tuple[list[str], list[float], l
         statistics.median(a / b for a, b in zip(values, times[BASE], strict=True))
         for values in times.values()
     ]
-    return contestants.names, medians, ratios
+    return contestants, medians, ratios
 
 
 def main() -> None:
@@ -172,6 +204,7 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help=f"beside {BUSY} busy loops")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=[run.name for run in RUNS])
+    parser.add_argument("--epochs", type=int, help="other than those of the runs")
     args = parser.parse_args()
     describe()
     lines: list[list[str]] = []
@@ -180,12 +213,14 @@ def main() -> None:
         only = args.only or (RUNS[-1].name if args.smoke else None)
         for run in (r for r in RUNS if only in (None, r.name)):
             rows = 53_940
+            run = replace(run, epochs=args.epochs or run.epochs)
             if args.smoke:
                 rows = 300
-                run = Run(run.name, run.target, run.classes, run.hidden, 1, run.batch)
-            names, medians, ratios = measure(run, rows, 1 if args.smoke else args.rounds)
+                run = replace(run, epochs=1)
+            contestants, medians, ratios = measure(run, rows, 1 if args.smoke else args.rounds)
+            names = contestants.names
             cells = zip(medians, ratios, strict=True)
-            lines.append([run.title, *(f"{figure(s)} ({figure(r)})" for s, r in cells)])
+            lines.append([contestants.run.title, *(f"{figure(s)} ({figure(r)})" for s, r in cells)])
             print(*(f"{n} {s:.2f} s" for n, s in zip(names, medians, strict=True)), sep="   ")
             sys.stdout.flush()
     title = f"seconds (times mlpengine){f', beside {BUSY} busy loops' if args.busy else ''}"
