@@ -20,7 +20,7 @@ ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """The most columns and the fewest rows with which numbers get features by quantile bins."""
 
 SEVERAL_KINDS_ROWS = 4_000
-"""The most rows for which there are several kinds of networks in each fold."""
+"""The most rows for which several kinds of networks are trained by steps in each fold."""
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
@@ -187,8 +187,10 @@ def _split(profile: Profile, *, own_test: bool) -> list[str]:
 
 def kinds_for(rows: int, preset: str, *, encoded: bool) -> tuple[str, ...]:
     """Return the kinds of networks in each fold; none where they are alike."""
-    if folds_for(rows) is None or rows > SEVERAL_KINDS_ROWS:
+    if folds_for(rows) is None:
         return ()
+    if rows > SEVERAL_KINDS_ROWS:
+        return ("piecewise", "linear") if encoded else ()
     if preset == "realmlp":
         return ("periodic", "linear")
     return ("plain", "piecewise", "linear") if encoded else ("plain", "linear")

@@ -14,6 +14,9 @@ from mlpengine.train.task import Split
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 """L2 penalties from which rows out of fold choose; the loss beside them is a sum over rows."""
 
+ROWS = 4_096
+"""Rows whose features are in float64 at once."""
+
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
 """Steps of the minimization at most, pairs that it remembers, and the gain that ends it."""
 
@@ -34,7 +37,8 @@ def linear_networks(
     """
     each = []
     for reading in readings:
-        columns = train.x.astype(np.float64) @ reading
+        chunks = (train.x[k : k + ROWS].astype(np.float64) for k in range(0, len(train), ROWS))
+        columns = np.concatenate([rows @ reading for rows in chunks])
         fits, outputs = _fits(loss, columns, train, folds, mlp.sizes[-1])
         losses = [mean_loss(output) for output in outputs]
         k = int(np.argmin(losses))
