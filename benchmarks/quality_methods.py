@@ -256,6 +256,7 @@ def _without(
         experiment = build(load_config(config, [parse_override(one) for one in given]))
         with pinned(1):
             experiment.loop().run()
+            experiment = experiment.calibrated()
         new = Path(folder) / "test.csv"
         test.drop(columns=problem.target).to_csv(new, index=False)
         model = experiment.model
