@@ -26,7 +26,6 @@ class UpdateFormulas:
         constants: names of the hyper-parameters and numbers that they read.
         given: names of the plan's inputs, except the vectors that it overwrites.
         plan: of the NumPy calls.
-        timed: whether the numbers of a step depend on more than its learning rate.
     """
 
     numbers: Mapping[str, Expr]
@@ -34,7 +33,6 @@ class UpdateFormulas:
     constants: tuple[str, ...]
     given: tuple[str, ...]
     plan: Plan
-    timed: bool
 
     @staticmethod
     def of(
@@ -77,7 +75,6 @@ class UpdateFormulas:
                 [variable(name) for name in read],
                 overwritten=[variable(name) for name in outputs_of_plan],
             ),
-            not {"t", *carried}.isdisjoint(variables(*numbers.values())),
         )
 
 

@@ -217,7 +217,6 @@ class Optimizer(ABC):
         self._keeps = {
             (run.lr, run.weight_decay): self._constant(1.0) for run in self.runs if run.weight_decay
         }
-        self._factors_of_constants: tuple[float, float] | None = None
         self._blocks = _blocks(self.params.flat, self.runs)
         length = max((b.stop - b.start for b, _ in self._blocks), default=0)
         dtype = self.params.flat.dtype
@@ -334,15 +333,13 @@ class Optimizer(ABC):
         decay = self.weight_decay if self.decay_schedule is None else self.scheduled_decay(steps)
         self.current_lr = lr
         self.steps = number = steps + 1
-        if (lr, decay) != self._factors_of_constants:
-            self._factors_of_constants = lr, decay
-            for (factor, share), keep in self._keeps.items():
-                keep[()] = 1.0 - lr * factor * (decay * share)
-        elif not self._formulas.timed:
-            return
-        before = self.carried[steps % 2].tolist() if self._carried else ()
+        for (factor, share), keep in self._keeps.items():
+            keep[()] = 1.0 - lr * factor * (decay * share)
+        given = self._hyper_values
+        if self._carried:
+            given += tuple(self.carried[steps % 2].tolist())
         for factor, cells in self._cells:
-            numbers = self.numbers(lr * factor, number, *self._hyper_values, *before)
+            numbers = self.numbers(lr * factor, number, *given)
             for name, cell in cells:
                 cell[()] = numbers[name]
         if self._carried and self._constants:

@@ -47,6 +47,7 @@ class GlobalNorm:
         # longer than the sum over a small network.
         vectors = [tail] if whole > FEW else self._chunks
         self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
+        self._single = None if whole else self._dots[0]
         self._wide = np.zeros(min(flat.size, CHUNK))
         info = np.finfo(flat.dtype)
         # Below this, squares that underflowed could be more than a rounding error of the sum.
@@ -54,6 +55,10 @@ class GlobalNorm:
 
     def __call__(self) -> float:
         """Return the norm of what the vector holds now."""
+        if self._single is not None:
+            total = float(self._single())
+            if self._min_sum < total < inf:
+                return sqrt(total)
         sums = [float(dot()) for dot in self._dots]
         if self._sums.size:
             with np.errstate(over="ignore", under="ignore"):

@@ -191,7 +191,8 @@ class TrainingStep:
         self.scratch, self._grads = bound.scratch, bound.grads
         if bound.fused is not None:
             return self._make_fused(bound, bound.fused)
-        return float(self._quietly(self._run, bound))
+        loss: float = self._quietly(self._run, bound)
+        return loss
 
     def _run(self, bound: BoundStep) -> float:
         if self.ranks is not None and not self._agreed:
