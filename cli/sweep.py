@@ -27,7 +27,7 @@ from mlpengine.data import DATASETS
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import write_atomically
 from mlpengine.train.run_directory import RunDirectory
-from mlpengine.train.threads import cores
+from mlpengine.train.threads import cores, usable_cores
 from mlpengine.wording import plural
 
 from .outcome import shortest
@@ -216,12 +216,12 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
     context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
     arguments = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
 
-    def started() -> "BaseProcess":
-        process: BaseProcess = context.Process(target=_work, args=(arguments,))
+    def started(own: set[int]) -> "BaseProcess":
+        process: BaseProcess = context.Process(target=_work, args=(arguments, own))
         process.start()
         return process
 
-    running = [started() for _ in range(workers)]
+    running = {started(own): own for own in shares(usable_cores(), workers)}
 
     def stop() -> None:
         for process in running:
@@ -236,19 +236,31 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
             ended = process.exitcode
             if ended is None:
                 continue
-            running.remove(process)
+            own = running.pop(process)
             if ended < 0 and not state.code:
                 say("a worker was killed; another one continues its trial", err=True)
-                running.append(started())
+                running[started(own)] = own
             elif ended not in (0, *EXIT_CODES.values()):
                 code = ended
     return code
 
 
-def _work(arguments: list[str]) -> NoReturn:
-    """Be a worker process."""
+def shares(usable: set[int], workers: int) -> list[set[int]]:
+    """Return the cores of each worker: its own, or all of them if there are more workers.
+
+    Two workers that the system places on one core may stay there to the end of a sweep.
+    """
+    if workers > len(usable):
+        return [usable] * workers
+    return [set(sorted(usable)[k::workers]) for k in range(workers)]
+
+
+def _work(arguments: list[str], own: set[int]) -> NoReturn:
+    """Be a worker process on these cores."""
     from .main import run
 
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, own)
     os.setsid()  # Ctrl-C reaches it once, from the process that started it
     sys.exit(run(arguments))
 

@@ -14,6 +14,8 @@ from small import SMALL
 
 from mlpengine.errors import RunError
 from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.train.threads import usable_cores
+from mlpengine_cli import stopping
 from mlpengine_cli import study as study_module
 from mlpengine_cli import sweep as sweep_module
 from mlpengine_cli import trials as trials_module
@@ -406,3 +408,25 @@ def test_training_leaves_the_section_out(sweep, mlpengine):
     ran = mlpengine("train", "s.yaml", "-q")
     assert ran.code == 0
     assert "sweep" not in Path("runs/s/config.resolved.yaml").read_text()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_workers_that_the_cores_suffice_for_share_none(workers, tmp_path, monkeypatch):
+    usable = usable_cores()
+
+    def work(arguments: list[str]) -> int:
+        own = sorted(usable_cores())
+        (tmp_path / f"{os.getpid()}.json").write_text(json.dumps(own))
+        return 0
+
+    monkeypatch.setattr("mlpengine_cli.main.run", work)
+    with stopping.stops(quiet=True) as state:
+        assert sweep_module.supervise(tmp_path, workers, state, quiet=True) == 0
+    given = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    assert len(given) == workers
+    assert {core for own in given for core in own} == usable
+    if workers <= len(usable):
+        assert sum(map(len, given)) == len(usable)
+    spread = sweep_module.shares({2, 3, 5}, workers)
+    assert sum(map(len, spread)) == 3
+    assert set().union(*spread) == {2, 3, 5}
