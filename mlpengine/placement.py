@@ -1,7 +1,7 @@
 """Placement of buffers in one block of memory, which buffers with disjoint lifetimes share."""
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -19,15 +19,23 @@ class Storage:
     offset: int = -1
 
 
-def place(storages: Iterable[Storage], alignment: int = ALIGNMENT) -> int:
+def place(
+    storages: Iterable[Storage], alignment: int = ALIGNMENT, like: Sequence[Storage] = ()
+) -> int:
     """Set the offset of every storage, and return the size of the arena in bytes.
 
-    Offsets are multiples of `alignment`.
+    Offsets are multiples of `alignment`.  They are those of `like`, storages that are placed
+    already, if these are larger and have the same lifetimes.
 
     The largest is placed first, each at the lowest offset without overlap in space and time.
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
+    storages = [*storages]
+    if _fit(storages, like):
+        for storage, larger in zip(storages, like, strict=True):
+            storage.offset = larger.offset
+        return max((-(-s.nbytes // alignment) * alignment + s.offset for s in like), default=0)
     placed: list[tuple[int, int, Storage]] = []  # start, end; sorted
     for storage in sorted(storages, key=lambda s: -s.nbytes):
         size = -(-storage.nbytes // alignment) * alignment
@@ -41,3 +49,11 @@ def place(storages: Iterable[Storage], alignment: int = ALIGNMENT) -> int:
         storage.offset = offset
         insort(placed, (offset, offset + size, storage), key=itemgetter(0))
     return max((end for _, end, _ in placed), default=0)
+
+
+def _fit(storages: Sequence[Storage], like: Sequence[Storage]) -> bool:
+    """Return whether each of `storages` fits into the place of one of `like`."""
+    return len(storages) == len(like) and all(
+        s.nbytes <= larger.nbytes and (s.first, s.last) == (larger.first, larger.last)
+        for s, larger in zip(storages, like, strict=True)
+    )

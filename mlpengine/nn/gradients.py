@@ -1,5 +1,6 @@
 """Gradients of a network: a flat vector laid out like the parameters, and those of activations."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from mlpengine.buffers import quiet_runner, zeros
 from mlpengine.errors import ShapeError, TapeError
 from mlpengine.nn.layers import Network
 from mlpengine.nn.scratch import Scratch
+from mlpengine.placement import Storage
 from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward
@@ -23,13 +25,15 @@ class GradientMemory:
     """Memory for gradients, shared by all batch sizes.
 
     Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
-    `arena` holds the hidden gradients; None before the first backward.
+    `arena` holds the hidden gradients; None before the first backward, whose places, `storages`,
+    shorter batches use.
     """
 
     params: Flat
     d_output: Array
     d_input: Array | None
     arena: Arena | None = None
+    storages: Sequence[Storage] = ()
 
     @classmethod
     def of(cls, mlp: Network, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
@@ -114,10 +118,11 @@ class Gradients:
             gradients[recording.input.index] = self.d_input
         lowest = 0 if self.d_input is not None else self.mlp.lowest_trained
         retained = recording.pre_activations[lowest:]
-        plan = BackwardPlan(scratch.program.plan, wanted, retain=retained)
+        memory = self._memory
+        plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
         seeds = {recording.output.index: self.d_output}
-        backward = Backward(plan, scratch.program, gradients, seeds, self._memory.arena)
-        self._memory.arena = backward.arena
+        backward = Backward(plan, scratch.program, gradients, seeds, memory.arena)
+        memory.arena, memory.storages = backward.arena, memory.storages or plan.storages
         return backward
 
     def calls(self, scratch: Scratch) -> tuple[Call, ...]:

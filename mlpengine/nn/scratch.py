@@ -1,9 +1,11 @@
 """The forward program of a network at one batch size, and its activations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mlpengine.errors import ShapeError, TapeError
 from mlpengine.nn.layers import Network, Recording, record
+from mlpengine.placement import Storage
 from mlpengine.spec import Array
 from mlpengine.tape.binding import Arena, Forward
 from mlpengine.tape.forward import ForwardPlan
@@ -20,6 +22,7 @@ class Scratch:
     Args:
         input: the buffer to read; by default it is allocated.
         arena: memory for the activations; by default it is allocated.
+        like: the storages of a larger batch in that memory, whose places are used.
 
     Attributes:
         input: (batch, in_dim), the buffer that the program reads; writing the batch into it
@@ -38,11 +41,12 @@ class Scratch:
         rematerialization: Rematerialization,
         input: Array | None = None,
         arena: Arena | None = None,
+        like: Sequence[Storage] = (),
     ) -> None:
         if batch_size < 0:
             raise ShapeError(f"scratch: batch_size must not be negative (got {batch_size})")
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
-        self.backend, self.rematerialization = backend, rematerialization
+        self.backend, self.rematerialization, self.like = backend, rematerialization, like
         rng = mlp.rng if training else None
         self.recording: Recording = record(mlp, Tape.over(mlp.params), batch_size, rng)
         tape = self.recording.tape
@@ -51,6 +55,7 @@ class Scratch:
             [self.recording.output],
             differentiable=training,
             rematerialization=rematerialization,
+            like=like,
         )
         leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
         if input is not None:
@@ -83,7 +88,10 @@ class Scratch:
         return self.program.plan.nbytes
 
     def for_rows(self, rows: int) -> "Scratch":
-        """Return the scratch for a shorter batch, in the same memory; it is created once.
+        """Return the scratch for a shorter batch, which is created once.
+
+        Its arrays are the first rows of these; with balanced rematerialization they may lie
+        elsewhere in the same memory.
 
         Raises: ShapeError if `rows` exceeds the batch size.
         """
@@ -100,6 +108,7 @@ class Scratch:
                 rematerialization=self.rematerialization,
                 input=self.input[:rows],
                 arena=self.program.arena,
+                like=self.program.plan.storages,
             )
         return self._shorter[rows]
 
@@ -109,7 +118,7 @@ class Scratch:
             raise TapeError("backward: needs a scratch with training=True (got training=False)")
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("mlp", "batch_size", "training", "backend", "rematerialization")
+        names = ("mlp", "batch_size", "training", "backend", "rematerialization", "like")
         return {
             "options": {name: getattr(self, name) for name in names},
             "input": self.input,

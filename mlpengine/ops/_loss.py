@@ -109,12 +109,14 @@ class Loss(GradOp):
         weighted: bool = False,
         target: Spec | None = None,
         mean_rows: int | None = None,
+        memory: BoundLoss | None = None,
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
         `target` is the spec of the targets, for losses that accept several kinds.  `mean_rows` is
         the number of rows of the mean, if `output` holds only a part of them: the values and
-        gradients of all parts add up to those of the mean.
+        gradients of all parts add up to those of the mean.  `memory` is the loss of a larger batch,
+        whose first rows of targets and weights are used.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -129,6 +131,10 @@ class Loss(GradOp):
         named = {k: s if s is None else np.zeros(s.shape, s.dtype) for k, s in specs.items()}
         named |= {"output": output, "dy": None}
         value = np.zeros((), np.float64)
+        if memory is not None:
+            rows = slice(len(output))
+            named["target"], value = memory.target[rows], memory.value
+            named["weight"] = None if memory.sample_weight is None else memory.sample_weight[rows]
         mean_rows = len(output) if mean_rows is None else mean_rows
         operands = [named[name] for name in self.signature.operands]
         forward = tuple(self.forward(*operands, out=value, **self._pick(named, "forward")))

@@ -17,12 +17,14 @@ class BackwardPlan:
     Gradients of the outputs (seeds) and of leaves belong to the caller; the others are planned.
     A node in `retain` keeps its gradient after the replay.  Every replay overwrites every
     gradient: the first consumer writes it, later ones write to separate buffers that are added,
-    and the gradient of a node that no output depends on is set to zero.
+    and the gradient of a node that no output depends on is set to zero.  `like` are the storages
+    of a larger plan, as for `place`.
     """
 
     forward: Computed
     wanted: Sequence[Value]
     retain: Sequence[Value] = ()
+    like: Sequence[Storage] = ()
     steps: list[Step] = field(default_factory=list)
     gradients: dict[int, Buffer] = field(default_factory=dict)
     seeds: dict[int, Buffer] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class BackwardPlan:
     @cached_property
     def nbytes(self) -> int:
         """Size of the arena in bytes; the first access places the storages."""
-        return place(self.storages)
+        return place(self.storages, like=self.like)
 
     def retains(self, node: Value) -> bool:
         """Return whether the gradient of an op's output outlives the replay."""

@@ -13,7 +13,8 @@ class ForwardPlan:
     """The steps that compute `outputs`, and the buffers of all values.
 
     With `differentiable` False nothing is kept for backward.  `keep` names further values that
-    must survive the replay.  `nbytes` is the size of the arena in bytes.
+    must survive the replay.  `nbytes` is the size of the arena in bytes.  `like` are the `storages`
+    of a larger plan, as for `place`.
     """
 
     def __init__(
@@ -24,6 +25,7 @@ class ForwardPlan:
         differentiable: bool = True,
         rematerialization: Rematerialization = "keep",
         keep: Iterable[Value] = (),
+        like: Sequence[Storage] = (),
     ) -> None:
         if rematerialization not in ("keep", "balanced"):
             raise UsageError(
@@ -45,10 +47,10 @@ class ForwardPlan:
         self.saved: dict[int, dict[str, Buffer]] = {}
         self.steps: list[Step] = []
         self._last_use = self._last_uses()
-        self._storages: list[Storage] = []
+        self.storages: list[Storage] = []
         for time, record in enumerate(self.records):
             self._plan_record(time, record)
-        self.nbytes = place(self._storages)
+        self.nbytes = place(self.storages, like=like)
 
     def buffer(self, value: Value) -> Buffer:
         """Return the buffer of a value; a leaf's belongs to the caller."""
@@ -90,7 +92,7 @@ class ForwardPlan:
             storage = self._shared_storage(time, record)
             if storage is None:
                 storage = Storage(y.spec.nbytes, time, last)
-                self._storages.append(storage)
+                self.storages.append(storage)
             storage.last = max(storage.last, last)
             self.buffers[y.index] = Buffer(y.name, y.spec, storage)
         work = self._work(time, record)
@@ -121,7 +123,7 @@ class ForwardPlan:
         for name in names:
             last = FOREVER if name in saved else time
             storage = Storage(specs[name].nbytes, time, last)
-            self._storages.append(storage)
+            self.storages.append(storage)
             buffers[name] = Buffer(f"{record.outputs[0].name}.{name}", specs[name], storage)
         if saved:
             self.saved[record.key] = {name: buffers[name] for name in saved}

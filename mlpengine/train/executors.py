@@ -82,50 +82,68 @@ class StepBuilder:
     weighted: bool
     threads: int
 
-    def build(self, buffers: Buffers, rows: int, executor: str) -> tuple[BoundStep, str]:
+    def build(
+        self, buffers: Buffers, rows: int, executor: str, whole: BoundStep | None = None
+    ) -> tuple[BoundStep, str]:
         """Return the step for `rows` rows and its executor, which is NumPy if compiling fails.
+
+        `whole` is the step of whole batches on these buffers, whose program takes shorter ones too.
 
         Raises: ShapeError if the buffers have fewer rows.
         """
         if executor == "compiled":
             try:
-                return self._bind(buffers, rows, compiled=True), executor
+                return self._bind(buffers, rows, whole, compiled=True), executor
             except CompileError as reason:
                 _log.warning("backend: NumPy runs instead of compiled code (%s)", reason)
-        return self._bind(buffers, rows, compiled=False), "numpy"
+        return self._bind(buffers, rows, whole, compiled=False), "numpy"
 
-    def _bind(self, buffers: Buffers, rows: int, *, compiled: bool) -> BoundStep:
+    def _bind(
+        self, buffers: Buffers, rows: int, whole: BoundStep | None, *, compiled: bool
+    ) -> BoundStep:
         if isinstance(buffers, Shards):
             shard = partial(self._gradients, mean_rows=rows, compiled=compiled)
             if compiled and buffers.update is None:
                 buffers.update, buffers.optimizer = self._update(buffers), self.optimizer
             return buffers.bind(rows, shard, buffers.update if compiled else None)
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
-        if compiled and (fused := self._fused(scratch, grads)):
-            return fused
-        return self._gradients(scratch, grads, mean_rows=rows, compiled=compiled)
+        parts = self._parts(scratch, grads, rows, whole)
+        if compiled and (fused := self._fused(parts, whole)):
+            return BoundStep(scratch, grads, parts.bound_loss, (), fused)
+        return self._with_calls(parts, compiled=compiled)
 
     def _gradients(
         self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
     ) -> BoundStep:
         """Return the calls up to the gradients, without an update."""
-        parts = self._parts(scratch, grads, mean_rows)
-        loss = parts.bound_loss
+        return self._with_calls(self._parts(scratch, grads, mean_rows), compiled=compiled)
+
+    def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
+        scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
         calls = parts.calls() if compiled else (*scratch.calls, *loss.calls, *grads.calls(scratch))
         return BoundStep(scratch, grads, loss, tuple(calls))
 
-    def _parts(self, scratch: Scratch, grads: Gradients, mean_rows: int) -> "_StepParts":
-        output, d_output = scratch.output, grads.d_output
-        loss = self.loss.bind(output, d_output, weighted=self.weighted, mean_rows=mean_rows)
+    def _parts(
+        self, scratch: Scratch, grads: Gradients, mean_rows: int, whole: BoundStep | None = None
+    ) -> "_StepParts":
+        loss = self.loss.bind(
+            scratch.output,
+            grads.d_output,
+            weighted=self.weighted,
+            mean_rows=mean_rows,
+            memory=None if whole is None else whole.loss,
+        )
         return _StepParts(scratch, grads, self.loss, loss, self.threads)
 
-    def _fused(self, scratch: Scratch, grads: Gradients) -> BoundStep | None:
+    def _fused(self, parts: "_StepParts", whole: BoundStep | None) -> Executor | None:
         """Return the whole step as one program, or None if a part of it has no compiled rule."""
-        parts = self._parts(scratch, grads, scratch.batch_size)
-        loss = parts.bound_loss
+        scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
+        if whole is not None and whole.fused is not None:
+            larger = _StepParts(whole.scratch, whole.grads, self.loss, whole.loss, self.threads)
+            if begins(parts.instructions, larger.instructions):
+                return whole.fused.for_rows(scratch.batch_size)
         gathered = scratch.input, loss.target, loss.sample_weight
-        fused = self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
-        return None if fused is None else BoundStep(scratch, grads, loss, (), fused)
+        return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
 
     def _update(self, shards: Shards) -> Executor | None:
         """Return norm, clipping and update alone, or None if they have no compiled rule."""
@@ -150,6 +168,24 @@ class StepBuilder:
         except UnsupportedError as reason:
             _log.debug("compiled: the step is split (%s)", reason)
             return None
+
+
+def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike]) -> bool:
+    """Return whether each array of `shorter` has the first rows of that of `whole`, or is it."""
+    return len(shorter) == len(whole) and all(
+        one.kind == other.kind and _places(one) == _places(other)
+        for one, other in zip(shorter, whole, strict=True)
+    )
+
+
+def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
+    """Return the addresses of an instruction's arrays, and the shapes of rows.
+
+    Of work arrays, in which the rows need not come first, programs use none but arrays of rows.
+    """
+    arrays = [*instruction.reads, *instruction.writes]
+    places = [None if a is None else (address_of(a), *a.shape[1:]) for a in arrays]
+    return [*places, *((address_of(a),) for a in instruction.work.values())]
 
 
 @frozen(eq=False)

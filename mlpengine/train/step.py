@@ -407,7 +407,8 @@ class TrainingStep:
         from mlpengine.train.executors import StepBuilder  # 20 ms that few imports need
 
         builder = StepBuilder(self.loss, self.optimizer, self.clip, self.weighted, self.threads)
-        bound, self.executor = builder.build(self._buffers, rows, self.executor)
+        whole = self._bound.get(self.batch_size)
+        bound, self.executor = builder.build(self._buffers, rows, self.executor, whole)
         return bound
 
     def __getstate__(self) -> dict[str, Any]:

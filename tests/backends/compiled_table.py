@@ -45,7 +45,7 @@ class StepCase:
     parts: dict[str, object] = field(default_factory=dict)
     """Further options of the network."""
     short: bool = False
-    """Whether one of the batches is a row short, which takes a program of its own."""
+    """Whether one of the batches is a row short."""
     fused: bool = True
     """Whether one program makes the whole step."""
 

@@ -88,6 +88,30 @@ def test_steps_agree_with_numpy(case):
     assert (compare(case).bound(case.batch).fused is not None) == case.fused
 
 
+@pytest.mark.parametrize("name", ["relu", "smoothed", "dropout", "waves"])
+def test_one_program_takes_every_number_of_rows(name):
+    case = next(c for c in CASES if c.name == name)
+    compiled, plain = case.step("compiled"), case.step("numpy")
+    x, y, weights = case.data(case.batch)
+    for rows in (case.batch, 1, case.batch - 1, 2, case.batch, 5):
+        given = [None if a is None else a[-rows:] for a in (x, y, weights)]
+        agree(case, *(step(*given) for step in (compiled, plain)), f"loss of {rows} rows")
+        agree(case, compiled.grads.flat, plain.grads.flat, f"gradients of {rows} rows")
+        assert compiled.bound(rows).fused.source is compiled.bound(case.batch).fused.source
+
+
+def test_shorter_batches_compute_the_first_rows_of_the_same_arrays():
+    case = CASES[1]
+    step = case.step("compiled")
+    x, y, _ = case.data(case.batch)
+    step(x, y)
+    whole = step.scratch.activations
+    step(x[:5], y[:5])
+    for short, long in zip(step.scratch.activations, whole, strict=True):
+        assert short.ctypes.data == long.ctypes.data
+        assert short.shape == (5, *long.shape[1:])
+
+
 def test_the_comparison_notices_another_step():
     case = CASES[0]
     compiled, plain = (

@@ -84,7 +84,7 @@ def test_no_two_live_storages_overlap(drawn, how):
     tape, outputs = drawn
     forward = ForwardPlan(tape, outputs, rematerialization=how)
     backward = BackwardPlan(forward, tape.parameters)
-    for plan, storages in ((forward, forward._storages), (backward, backward.storages)):
+    for plan, storages in ((forward, forward.storages), (backward, backward.storages)):
         nbytes = plan.nbytes
         assert not collisions(storages)
         assert all(s.offset % ALIGNMENT == 0 and s.offset + s.nbytes <= nbytes for s in storages)

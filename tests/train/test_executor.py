@@ -11,6 +11,7 @@ from mlpengine import MeanSquaredError, Mlp, Sgd
 from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import build
+from mlpengine.train import executors
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.runs import CompiledSteps
 from mlpengine.train.step import TrainingStep
@@ -132,7 +133,14 @@ def test_one_thread_unless_a_person_asks_for_more(threads, expected, tmp_path):
     assert experiment.step.threads == experiment.threads == experiment.blas_threads == expected
 
 
+@pytest.fixture
+def apart(monkeypatch):
+    """Short batches take programs of their own, as where their arrays lie elsewhere."""
+    monkeypatch.setattr(executors, "begins", lambda *_: False)
+
+
 @pytest.mark.parametrize("fails", [1, 2])
+@pytest.mark.usefixtures("apart")
 def test_one_executor_runs_all_steps(fails, train, steps, caplog, monkeypatch):
     """The full batch or the short last one cannot be kept: no step is compiled, and it says so."""
     kept = []
@@ -163,6 +171,7 @@ def test_one_executor_runs_all_steps(fails, train, steps, caplog, monkeypatch):
     }
 
 
+@pytest.mark.usefixtures("apart")
 def test_a_short_batch_that_cannot_be_compiled_ends_compiling(caplog, monkeypatch):
     """In a loop of one's own nothing tells the step before that it will come."""
     mlps = [Mlp([3, 5, 2], seed=1) for _ in range(2)]

@@ -24,7 +24,7 @@ from mlpengine.backends.compiled.kernels import (
     SoftmaxRows,
 )
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.losses import loss_rows
+from mlpengine.backends.compiled.losses import class_weights, column_scale, loss_rows
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
 from mlpengine.backends.compiled.products import (
     group_count,
@@ -38,7 +38,7 @@ from mlpengine.backends.compiled.products import (
 from mlpengine.backends.compiled.rows import softmax_rows
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, Statement, store
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
-from mlpengine.backends.compiled.values import UnsupportedError, Value
+from mlpengine.backends.compiled.values import UnsupportedError, Value, padded_length
 
 STREAM_BYTES = 1 << 20
 """Bytes of a batch's values above which rows are processed in chunks, each from the first op to the
@@ -210,12 +210,9 @@ class Emitter:
         reads, writes = (names[:1], names[1:]) if incoming else (names[1:], names[:1])
         self._add(name, phase, value.rows, text, body, reads, writes)
 
-    def _row_kernel(
-        self, name: str, kernel: Kernel, body: Sequence[Statement], more: Sequence[str] = ()
-    ) -> None:
-        rows = [*kernel.writes, *kernel.reads][0].rows  # a loss may write nothing
-        writes = [*_names(kernel.writes), *more]
-        self._add(name, "rows", rows, kernel.text, body, _names(kernel.reads), writes)
+    def _row_kernel(self, name: str, kernel: Kernel, body: Sequence[Statement]) -> None:
+        reads, writes = _names(kernel.reads), _names(kernel.writes)
+        self._add(name, "rows", kernel.writes[0].rows, kernel.text, body, reads, writes)
 
     def _loss(self, kernel: LossRows, name: str) -> None:
         self.layout.add_array("loss_value", kernel.value)
@@ -224,7 +221,25 @@ class Emitter:
         if kernel.target.array.dtype.kind == "i":
             self.layout.reserve("bad_label", 1, "int64_t", ("prepare", "update"))
             buffers.append("bad_label")
-        self._row_kernel(name, kernel, loss_rows(kernel, self.layout), buffers)
+        classes = len(class_weights(kernel.op))
+        reads = _names(kernel.reads)
+        if classes:
+            self.layout.reserve("column_scale", padded_length(classes, self.layout.lanes))
+            reads.append("column_scale")
+            text, scale = "The share of each class in the mean", column_scale(kernel)
+            self._add(
+                f"{name}_scale",
+                "prepare",
+                classes,
+                text,
+                scale,
+                [],
+                ["column_scale"],
+                takes_part=True,
+            )
+        body, writes = loss_rows(kernel, self.layout), [*_names(kernel.writes), *buffers]
+        rows = kernel.output.rows
+        self._add(name, "rows", rows, kernel.text, body, reads, writes, takes_part=True)
 
     def _map(self, kernel: Map) -> Sequence[Statement]:
         known: dict[Value, str] = {}

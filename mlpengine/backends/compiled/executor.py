@@ -4,6 +4,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from math import inf
 
 import numpy as np
@@ -53,6 +54,7 @@ class Call(ctypes.Structure):
         ("decays", ctypes.c_void_p),
         ("losses", ctypes.c_void_p),
         ("norms", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("done", ctypes.c_int64),
         ("steps", ctypes.c_int64),
@@ -60,6 +62,7 @@ class Call(ctypes.Structure):
         ("clips", ctypes.c_int64),
         ("threads", ctypes.c_int64),
         ("together", ctypes.c_int64),
+        ("mean_rows", ctypes.c_double),
         ("lr", ctypes.c_double),
         ("weight_decay", ctypes.c_double),
         ("clip", ctypes.c_double * 2),
@@ -79,7 +82,7 @@ class Executor:
     Attributes:
         source: the C text and the arrays it works on.
         library: the machine code, which other executors may share.
-        call: the arguments and results of the program.
+        call: the arguments and results of the program, which is for a batch of ``call.rows`` rows.
         step: runs the program once and returns the status; it keeps the memory alive, and raises
             CompileError if its threads cannot be started.
     """
@@ -93,9 +96,11 @@ class Executor:
         library.mlpengine_open()
         weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive it
         table = np.array([address_of(a) for a in source.arrays], np.uintp)
-        self.call = call = Call(
+        call = Call(
             table=address_of(table),
             workspace=-(-address_of(workspace) // 64) * 64,
+            rows=source.rows,
+            mean_rows=source.mean_rows,
             count=1,
             max_norm=inf,
         )
@@ -103,7 +108,11 @@ class Executor:
         if update is not None:
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
         call.memory = table, workspace, [*source.arrays]
-        run, pointer = library.mlpengine_run, ctypes.c_void_p(ctypes.addressof(call))
+        self._bind(call)
+
+    def _bind(self, call: Call) -> None:
+        self.call = call
+        run, pointer = self.library.mlpengine_run, ctypes.c_void_p(ctypes.addressof(call))
         run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_long
         pointer.call = call  # type: ignore[attr-defined]  # what it points to
 
@@ -122,6 +131,15 @@ class Executor:
         table, _, arrays = self.call.memory
         (place,) = (i for i, used in enumerate(arrays) if used is array)
         arrays[place], table[place] = other, address_of(other)
+
+    def for_rows(self, rows: int) -> "Executor":
+        """Return the same program, in the same memory, on the first `rows` rows of its batch."""
+        call = Call.from_buffer_copy(self.call)
+        call.rows = call.mean_rows = rows
+        call.memory = self.call.memory
+        other = copy(self)
+        other._bind(call)
+        return other
 
     def make_step(self, lr: float, weight_decay: float, steps: int) -> tuple[float, float, int]:
         """Run the program as step number ``steps + 1``; return loss, norm and status."""

@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.kernels import LossRows
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.rows import columns, masked
 from mlpengine.backends.compiled.statements import If, Loop, Statement, load, store
-from mlpengine.backends.compiled.values import Value, padded_length
+from mlpengine.backends.compiled.values import Value
 from mlpengine.formula import c_number, c_statements, where
 from mlpengine.ops import EntryLoss, GradOp
 
@@ -23,18 +23,21 @@ def has_rows(op: GradOp) -> bool:
 def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     """Return the loop over rows `first` to `last` of a loss."""
     if isinstance(kernel.op, EntryLoss):
-        return [_entry_loss(kernel, layout, kernel.op)]
+        return _entry_loss(kernel, layout, kernel.op)
     group = _cross_entropies(kernel, layout)
-    return [*_column_scale(kernel, layout), Loop("from", "first", "last", group, "LANES")]
+    head = (
+        () if class_weights(kernel.op) else ["const real row_share = (real)(1 / part.mean_rows);"]
+    )
+    return [*head, Loop("from", "first", "last", group, "LANES")]
 
 
-def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Loop:
+def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[Statement]:
     """Return the loop over rows; a vector has a lane for each column of a row's target.
 
     If the target has one column, a vector has a lane for each of several rows.
     """
     output, target, slot, count = kernel.output, kernel.target, kernel.d_output, loss.columns
-    entries, by_rows = max(kernel.mean_rows * target.columns, 1), target.columns == 1
+    by_rows = target.columns == 1
     f = loss.formulas
     value, t = f.entry, f.target
     if isfinite(loss.target_range[0]):  # NumPy then reports the target that makes the loss NaN
@@ -47,29 +50,34 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Loop:
 
     loads: list[Statement] = [f"const vec t = {load(*lanes(target))};"]
     stores: list[Statement] = []
+    shares: list[Statement] = [
+        f"const double entries = part.mean_rows * {max(target.columns, 1)};",
+        f"const double mean = {f.value_scale!r} / entries;",
+    ]
     for k, o in enumerate(f.outputs):
         column, names[o] = "j" if count == 1 else f"j * {count} + {k}", f"o_{k}"
         loads.append(f"const vec o_{k} = {load(*lanes(output, column, count))};")
         if slot is not None:
             outputs[f"slope_{k}"] = f.slopes[k]
             at, n, step = lanes(slot, column, count)
-            scale = c_number(f.scales[k] / entries, layout.itemsize)
-            stores.append(store(at, f"slope_{k} * (splat({scale}) * share)", n, step))
+            shares.append(f"const real scale_{k} = (real)({f.scales[k]!r} / entries);")
+            stores.append(store(at, f"slope_{k} * (splat(scale_{k}) * share)", n, step))
     body = [*loads, *c_statements(outputs, names, layout.itemsize, prefix="e"), *stores]
-    mean, share = repr(f.value_scale / entries), "splat(1)"
+    share = "splat(1)"
     if (weight := kernel.weight) is not None:
         share = load(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
     if by_rows:
         body = ["const long j = 0, n = MIN(LANES, last - i);", f"const vec share = {share};", *body]
-        body.append(f"store_row_losses(row_loss + i, value, {mean}, share, n);")
-        return Loop("i", "first", "last", body, "LANES")
+        body.append("store_row_losses(row_loss + i, value, mean, share, n);")
+        return [*shares, Loop("i", "first", "last", body, "LANES")]
     # Shares of the mean: no sum of entries that are near the largest number overflows.
-    row = f"row += (double)sum_lanes(entry * splat((real)1 / LANES)) * ({mean} * LANES);"
+    row = "row += (double)sum_lanes(entry * splat((real)1 / LANES)) * (mean * LANES);"
     loops = columns(
         target.columns, layout.lanes, [*body, "vec entry = value;", masked("entry", "0"), row]
     )
     head = ["double row = 0;", f"const vec share = {share};"]
-    return Loop("i", "first", "last", [*head, *loops, "row_loss[i] = row * (double)share[0];"])
+    row_loss = "row_loss[i] = row * (double)share[0];"
+    return [*shares, Loop("i", "first", "last", [*head, *loops, row_loss])]
 
 
 def _cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
@@ -128,23 +136,28 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     ]
 
 
-def _column_scale(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
-    """Return the class weights over the batch size as a constant array."""
-    weights = getattr(kernel.op, "class_weights", None)
-    if weights is None:
-        return ()
-    numbers = ", ".join(_number(w / kernel.mean_rows, layout) for w in weights)
-    size = padded_length(len(weights), layout.lanes)
-    return [f"static const real column_scale[{size}] = {{{numbers}}};"]
+def class_weights(op: GradOp) -> Sequence[float]:
+    """Return the weights of the classes, if the loss has any."""
+    return getattr(op, "class_weights", None) or ()
+
+
+def column_scale(kernel: LossRows) -> Sequence[Statement]:
+    """Return the statements that compute the class weights over the rows of the mean."""
+    weights = class_weights(kernel.op)
+    numbers = ", ".join(repr(float(weight)) for weight in weights)
+    scale = "column_scale[i] = (real)(weights[i] / part.mean_rows);"
+    return [
+        f"static const double weights[{len(weights)}] = {{{numbers}}};",
+        Loop("i", "first", "last", [scale]),
+    ]
 
 
 def _target_rows(kernel: LossRows, layout: Layout) -> str:
-    """Return the statement that sets the vector q to q / batch of the columns j to j + n."""
-    op, target, batch = kernel.op, kernel.target, kernel.mean_rows
+    """Return the statement that sets q to q / rows of the mean, columns j to j + n."""
+    op, target = kernel.op, kernel.target
     smoothing = float(op.label_smoothing)  # type: ignore[attr-defined]
     columns = kernel.output.columns
-    scaled = op.class_weights is not None  # type: ignore[attr-defined]
-    by_column = " * load(column_scale + j)" if scaled else f" * splat({_number(1 / batch, layout)})"
+    by_column = "load(column_scale + j)" if class_weights(op) else "splat(row_share)"
     if target.array.dtype.kind == "f":
         hot = load(layout.at(target, "i", "j"), "n")
     else:
@@ -152,7 +165,7 @@ def _target_rows(kernel: LossRows, layout: Layout) -> str:
     mixed = f"{hot} * splat({_number(1 - smoothing, layout)})"
     mixed += f" + splat({_number(smoothing / columns, layout)})"
     ignored = op.ignore_index is not None  # type: ignore[attr-defined]
-    return f"vec q = ({mixed}){by_column}{' * splat(counts)' if ignored else ''};"
+    return f"vec q = ({mixed}) * {by_column}{' * splat(counts)' if ignored else ''};"
 
 
 def _check_label(kernel: LossRows) -> Sequence[Statement]:

@@ -28,7 +28,7 @@ from mlpengine.formula import c_number
 
 TILE_PARAMETERS = (
     "const int rows, const int wide, const int part, const long i, const long j, "
-    "const long k0, const long k1, const real *restrict a, const real *restrict b"
+    "const long k0, const long k1, const long depth, const real *restrict a, const real *restrict b"
 )
 
 
@@ -67,7 +67,7 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
     )
     passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
     body: list[Statement] = [
-        f"(void)part, (void)k0, (void)i, (void)j;{moves}",
+        f"(void)part, (void)k0, (void)depth, (void)i, (void)j;{moves}",
         "vec sum[TILE_ROWS][WIDE];",
         Each(["sum[r][v] = (vec){0};"]),
         *([If("k0", [Each([f"__builtin_prefetch({at});"])])] if passes else []),
@@ -77,7 +77,7 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
         waiting = _each([store(at, "sum[r][v]", lanes)], lanes)
         body += [
             If("k0", [_each([f"sum[r][v] += {load(at, lanes)};"], lanes)]),
-            If(f"k1 < {product.depth}", [waiting, "return;"]),
+            If("k1 < depth", [waiting, "return;"]),
         ]
     body += _epilogue(product, layout)
     return Function(
@@ -140,6 +140,7 @@ def product_statements(
         own = f" + part.index * {group_size(product, tiling, layout)}"
         columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
         body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
+    depth = "part.rows" if across else product.depth
     a, a_ld = product.a.name, layout.stride(product.a)
     rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
     below = "bottom" if claims is None else str(product.rows)
@@ -160,18 +161,18 @@ def product_statements(
                 (
                     h,
                     f"{name}_tile(table, workspace, {h}, {wide}, {part}, "
-                    f"i, j, k0, k1, {rows_at}, {columns_at});",
+                    f"i, j, k0, k1, {depth}, {rows_at}, {columns_at});",
                 )
                 for h in sorted(used, reverse=True)
             ],
         )
     )
-    over_tiles = Loop("i", "top, h", "bottom", tiles, step="h")
+    over_tiles = Loop("i", "top, h", "stop", tiles, step="h")
     if claims is None:
         body.append(over_tiles)
     else:
         number = f"{claims} + (left - from) / {width}" if grouped else str(claims)
-        span = "const long top = tops[first], bottom = tops[last];"
+        span = "const long top = tops[first], bottom = tops[last], stop = bottom;"
         body.append(Claim(number, [span, over_tiles]))
     if grouped:
         body = [
@@ -184,6 +185,7 @@ def product_statements(
         "k0", begin, end, [f"const long k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
     rows = f"top = 0, bottom = {product.rows}" if by_columns else "top = first, bottom = last"
+    rows += ", stop = bottom" if across else ", stop = MIN(bottom, part.rows)"
     columns = "first * WIDE * LANES", f"MIN(last * WIDE * LANES, {spans[-1][2]})"
     if not by_columns:
         columns = "0", f"{spans[-1][2]}"

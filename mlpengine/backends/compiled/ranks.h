@@ -82,7 +82,8 @@ static void barrier(const struct part part) {
 
 static struct part part_of(const struct call *call) {
   const struct ranks *ranks = call->ranks;
-  return ranks ? (struct part){ranks->index, ranks->count, ranks} : (struct part){0, 1, NULL};
+  if (!ranks) return (struct part){.count = 1};
+  return (struct part){.index = ranks->index, .count = ranks->count, .ranks = ranks};
 }
 
 /* Set `sum` to the sum of the `length` numbers of each of `count` vectors; neighbors are added

@@ -2,7 +2,7 @@
 #define FIRST(n) 0L
 #define LAST(n) (n)
 
-static void run(struct call *call) { work(call, call->count, (struct part){0, 1}); }
+static void run(struct call *call) { work(call, call->count, thread_part(call, 0, 1)); }
 static void offer(const long thread) { (void)thread; }
 static void barrier(const struct part part) { (void)part; }
 static void enter(void) {}

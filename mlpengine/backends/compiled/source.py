@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.backends.compiled.emitter import Emitter, useful_threads
-from mlpengine.backends.compiled.kernels import Draw, Kernel, Product
+from mlpengine.backends.compiled.kernels import Draw, Kernel, LossRows, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
 from mlpengine.backends.compiled.statements import Function, Phase, print_function
@@ -32,12 +32,16 @@ class Source:
         arrays: the arrays whose addresses form the table, in order.
         nbytes: size of the workspace.
         gathers: whether the program can fill buffers from whole data sets.
+        rows: number of rows of a whole batch; the program takes fewer, too.
+        mean_rows: number of rows over which the loss is a mean.
     """
 
     text: str
     arrays: Sequence[Array]
     nbytes: int
     gathers: bool
+    rows: int
+    mean_rows: int
 
 
 def make_source(
@@ -96,7 +100,15 @@ def make_source(
         *_printed(functions, layout),
         _header("step"),
     ]
-    return Source("\n".join(parts), layout.arrays, layout.nbytes, bool(gathered))
+    means = [k.mean_rows for k in lowered.kernels if isinstance(k, LossRows)]
+    return Source(
+        "\n".join(parts),
+        layout.arrays,
+        layout.nbytes,
+        bool(gathered),
+        batch,
+        max(means, default=batch),
+    )
 
 
 def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
@@ -216,8 +228,12 @@ def _phase(functions: Sequence[Function], phase: Phase) -> Function:
         "rows": "Forward, loss and backward of some rows",
         "reduce": "Sums over the rows begin to end",
     }[phase]
-    unused = ", ".join(f"(void){one.split()[-1]}" for one in parameters.split(","))
-    return Function(phase, phase, (), [f"{unused};", *calls], text, parameters)
+    names = [one.split()[-1] for one in parameters.split(",")]
+    if phase == "rows":
+        calls.insert(0, "const long stop = MIN(last, part.rows);")
+        names.append("stop")
+    unused = [f"(void){name};" for name in names]
+    return Function(phase, phase, (), [*calls[:1], *unused, *calls[1:]], text, parameters)
 
 
 def _printed(functions: Sequence[Function], layout: Layout) -> Iterator[str]:

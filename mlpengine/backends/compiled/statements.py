@@ -141,7 +141,8 @@ class Function:
         """The statement that calls it in its phase."""
         part = "part, " if self.takes_part else ""
         if self.phase == "rows" and not self.by_columns:
-            return f"{self.name}(table, workspace, {part}first, last);"
+            end = "last" if self.tile else "stop"  # tiles are those of a whole batch
+            return f"{self.name}(table, workspace, {part}first, {end});"
         more = ", begin, end" if self.phase == "reduce" else ""
         if self.claims == "within":
             return f"{self.name}(table, workspace, part{more});"

@@ -33,7 +33,7 @@ static void publish(const struct call *call, const long first, const long last,
 static void receive(const struct call *call, const struct part own) {
   void *const *table = call->table;
   for (long rank = 0; rank < own.count; rank++) {
-    const struct part part = {rank, own.count, own.ranks};
+    const struct part part = {.index = rank, .count = own.count, .ranks = own.ranks};
     if (rank != own.index) EACH_RANGE(first, last)
       memcpy(PARAMS + first, own.ranks->parameters + first, (size_t)(last - first) * sizeof(real));
   }
@@ -90,16 +90,16 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 #endif
 #ifndef RANKS
   prepare(table, workspace, part);
-  for (long begin = 0; begin < BATCH; begin += CHUNK_ROWS) {
+  for (long begin = 0; begin < part.rows; begin += CHUNK_ROWS) {
     const long end = MIN(begin + CHUNK_ROWS, BATCH), length = end - begin;
     const long first = begin + FIRST(length), last = begin + LAST(length);
 #ifdef GATHERS
-    if (order) gather(table, order, call->data, first, last);
+    if (order) gather(table, order, call->data, first, MIN(last, part.rows));
 #endif
     if (begin == 0) barrier(part);
     rows(table, workspace, part, first, last);
     barrier(part);
-    reduce(table, workspace, part, begin, end);
+    reduce(table, workspace, part, begin, MIN(end, part.rows));
     barrier(part);
     offer(part.index); /* for the next rows, before which there is another barrier */
   }
@@ -111,7 +111,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 #ifndef ROW_LOSS
   loss = call->loss; /* an update alone: of the gradients of this loss */
 #else
-  loss = sum_in_order(ROW_LOSS, BATCH);
+  loss = sum_in_order(ROW_LOSS, part.rows);
   if (LEADS) call->loss = LOSS_VALUE[0] = loss;
 #endif
 #ifdef PARAMETERS

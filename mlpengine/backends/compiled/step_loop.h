@@ -9,6 +9,7 @@ struct call {
   const double *rates;  /* a learning rate for each step, or NULL for `lr` */
   const double *decays; /* a weight decay for each step, or NULL for `weight_decay` */
   double *losses, *norms; /* of each step, or NULL */
+  int64_t rows;         /* of a batch, up to BATCH */
   int64_t count;        /* steps to make */
   int64_t done;         /* steps that were finished */
   int64_t steps;        /* updates that the optimizer has made */
@@ -16,6 +17,7 @@ struct call {
   int64_t clips;        /* finished steps whose gradients were clipped */
   int64_t threads;      /* 1 for steps of the caller alone, more for all threads, 0 to choose */
   int64_t together;     /* finished steps of all threads */
+  double mean_rows;     /* rows of the mean that the loss is, of which these may be a part */
   double lr, weight_decay;
   double clip[2];       /* settings of the clipping */
   double limit;         /* of the percentile clipping in this step */
@@ -28,9 +30,12 @@ struct call {
 
 enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM }; /* status of a step */
 
-/* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it. */
+/* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it.  Threads
+   divide the rows of a whole batch, of which a short one has the first `rows`, so that the tiles are
+   the same. */
 struct part {
-  long index, count;
+  long index, count, rows;
+  double mean_rows;
 #ifdef RANKS
   const struct ranks *ranks;
 #endif
@@ -41,6 +46,12 @@ struct part {
 #define LEADS 1
 #else
 #define LEADS (part.index == 0)
+#endif
+
+#ifndef RANKS
+static struct part thread_part(const struct call *call, const long index, const long count) {
+  return (struct part){index, count, call->rows, call->mean_rows};
+}
 #endif
 
 static void barrier(const struct part part); /* waits until all threads of a step arrive */
@@ -55,7 +66,7 @@ static void work(struct call *call, const int64_t end, const struct part part) {
   const int64_t before = call->steps - done;
   long status = FINISHED;
   while (done < end && !status) {
-    const int64_t *order = call->order ? call->order + done * BATCH : NULL;
+    const int64_t *order = call->order ? call->order + done * part.rows : NULL;
     const double lr = call->rates ? call->rates[done] : call->lr;
     const double decay = call->decays ? call->decays[done] : call->weight_decay;
     status = step(call, order, before + done + 1, lr, decay, part);

@@ -143,7 +143,7 @@ static void *worker_main(void *number) {
   for (;;) {
     meet();
     if (atomic_load(&pool.stopping)) return NULL;
-    work(pool.call, pool.end, (struct part){(long)(intptr_t)number, THREADS});
+    work(pool.call, pool.end, thread_part(pool.call, (long)(intptr_t)number, THREADS));
   }
 }
 
@@ -244,7 +244,7 @@ static void run(struct call *call) {
       pool.end = end;
       meet();
     }
-    work(call, end, (struct part){0, alone ? 1 : THREADS});
+    work(call, end, thread_part(call, 0, alone ? 1 : THREADS));
     if (!call->threads && call->done > before) choose(call->done - before, now() - start);
   }
 }
