@@ -5,7 +5,7 @@ rows of that script in this tree and in another one, say a checkout of a release
 process with its own package, tests and version of the script, on one thread; windows alternate, so
 that a change of the machine's speed hits both alike.  Units: microseconds of processor time, which
 neighbors disturb least.  A row counts as slower where the ratios of the medians and of the minima
-are both above `LIMIT`.
+are both above `LIMIT`, each of the `ATTEMPTS` times that it is timed.
 """
 
 import argparse
@@ -27,6 +27,9 @@ LIMIT = 1.03
 """The ratio of new to old above which a row is slower."""
 
 WINDOWS = 31
+
+ATTEMPTS = 3
+"""Times that a row is timed at most, before it counts as slower."""
 
 WINDOWS_IN_PLACE = 8
 """Windows after which a row is made anew: where its arrays lie may change its time by a fifth."""
@@ -138,6 +141,22 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", type=Path, metavar="TREE", help=text)
 
 
+def time_row(row: str, workers: Sequence[Worker], seconds: float) -> tuple[str, bool]:
+    """Return the line of a row, and whether it is slower in the last of `workers`."""
+    longest = max(min(w.seconds(row, 1) for _ in range(3)) for w in workers)
+    runs = max(1, int(seconds / max(longest, 1e-7)))
+    times = {worker: [] for worker in workers}
+    for window in range(WINDOWS):
+        for worker in workers if window % 2 else workers[::-1]:
+            if window % WINDOWS_IN_PLACE == 0:
+                worker.seconds(row, 0)
+            times[worker].append(worker.seconds(row, runs))
+    old, new = times.values()
+    medians, minima = median(new) / median(old), min(new) / min(old)
+    us = f"{median(old) * 1e6:10.2f} {median(new) * 1e6:10.2f}"
+    return f"{row:<60.60} {us} {medians:7.3f} {minima:7.3f}", min(medians, minima) > LIMIT
+
+
 def compare(name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: float) -> None:
     """Print times and ratios of the rows of script `name` whose names contain a text of `only`.
 
@@ -147,26 +166,18 @@ def compare(name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: floa
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     workers = [Worker(path.resolve(), name) for path in (tree, Path(__file__).parents[1])]
     old, new = workers
-    slow, count = [], 0
+    rows = [r for r in old.rows if r in new.rows and any(text in r for text in only)]
+    slow = []
     print(f"{'us, ratio of new to old':<60} {'old':>10} {'new':>10} {'median':>7} {'minimum':>7}")
-    for row in (r for r in old.rows if r in new.rows and any(text in r for text in only)):
-        longest = max(min(w.seconds(row, 1) for _ in range(3)) for w in workers)
-        runs = max(1, int(seconds / max(longest, 1e-7)))
-        times = {worker: [] for worker in workers}
-        for window in range(WINDOWS):
-            for worker in workers if window % 2 else workers[::-1]:
-                if window % WINDOWS_IN_PLACE == 0:
-                    worker.seconds(row, 0)
-                times[worker].append(worker.seconds(row, runs))
-        medians = median(times[new]) / median(times[old])
-        minima = min(times[new]) / min(times[old])
-        both = [median(t) * 1e6 for t in times.values()]
-        line = f"{row:<60.60} {both[0]:10.2f} {both[1]:10.2f} {medians:7.3f} {minima:7.3f}"
-        print(line, flush=True)
-        count += 1
-        if min(medians, minima) > LIMIT:
+    for row in rows:
+        for _ in range(ATTEMPTS):
+            line, is_slower = time_row(row, workers, seconds)
+            print(line, flush=True)
+            if not is_slower:
+                break
+        else:
             slow.append(line)
-    print(f"\n{len(slow)} of {count} rows take more than {LIMIT:g} times as long here")
+    print(f"\n{len(slow)} of {len(rows)} rows take more than {LIMIT:g} times as long here")
     print(*slow, sep="\n")
     for worker in workers:
         worker.process.stdin.close()
