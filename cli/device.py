@@ -1,7 +1,7 @@
 """`mlpengine export --format c-train`: training on a device."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,6 @@ import click
 from mlpengine.config import load_config
 from mlpengine.errors import UsageError
 from mlpengine.export.device import MakeOptimizer, Real, export_training
-from mlpengine.frozen import frozen
 from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
 from mlpengine.train.model import Model
 from mlpengine.train.run_directory import RESOLVED
@@ -24,7 +23,7 @@ OPTIMIZER_NAMES = sorted([*OPTIMIZERS, "momentum"])
 """What --optimizer takes: those of configs, and SGD with a momentum of 0.9."""
 
 
-@frozen
+@dataclass(frozen=True)
 class DeviceOptions:
     """The options of the command that only `FORMAT` takes; None where one is not given."""
 

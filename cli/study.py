@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -21,7 +22,6 @@ import numpy as np
 from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
 from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
 from mlpengine.files import writing
-from mlpengine.frozen import frozen
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
 
@@ -47,7 +47,7 @@ REASON, DEATHS, LEFT = "reason", "deaths", "left"
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-@frozen
+@dataclass(frozen=True)
 class Claim:
     """A trial that this process runs, with the lock of its run directory."""
 

@@ -3,6 +3,7 @@
 import json
 import os
 from contextlib import closing
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -22,7 +23,6 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.files import read_file, similar_file
-from mlpengine.frozen import frozen
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
@@ -42,7 +42,7 @@ QUIET = ("report=false", "training.threads=1")
 """Settings of every trial: no pictures, and one thread, as the workers share the cores."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Sweep:
     """A sweep in its directory, as every worker reads it."""
 

@@ -5,15 +5,15 @@ rule does.  It is selected by op and direction while a program is bound, never d
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from mlpengine.frozen import frozen
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Calls
 
 Rule = Callable[..., Calls]
 
 
-@frozen
+@dataclass(frozen=True)
 class Backend:
     """A name, and a function that returns the rule that replaces an op's own, or None."""
 

@@ -1,18 +1,17 @@
 """Clipping and an optimizer's step as data, for executors other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.formula import Expr
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 
-@frozen
+@dataclass(frozen=True)
 class Run:
     """A range of the flat vector whose parameters are updated alike.
 
@@ -25,7 +24,7 @@ class Run:
     weight_decay: float
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class Clipping:
     """The result of `Clip.describe`.
 
@@ -40,7 +39,7 @@ class Clipping:
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class Update:
     """The result of `Optimizer.describe_update`.
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +14,6 @@ from mlpengine.config.schema import LINEAR, ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.data.batches import steps_of_epoch
-from mlpengine.frozen import frozen
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import REGISTRY
@@ -72,7 +71,7 @@ MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Member:
     """A network of an experiment: its step, its seed, and the rows that it learns from.
 
@@ -85,7 +84,7 @@ class Member:
     validation: Split | None
 
 
-@frozen
+@dataclass(frozen=True)
 class Experiment:
     """Everything that a config describes, ready to run.
 
@@ -296,7 +295,7 @@ def _seeds(config: Config) -> list[int]:
     return [SEEDS_APART * config.seed + k for k in range(count)] if count else [config.seed]
 
 
-@frozen
+@dataclass(frozen=True)
 class _StepBuilder:
     """Builds the members of an experiment; `threads` is that of each step."""
 

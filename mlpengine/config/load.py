@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ from mlpengine.config.schema import Config
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
 from mlpengine.files import checked_path
-from mlpengine.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True)
 class Override:
     """One value set outside the file; `label` names its place in messages."""
 
@@ -29,7 +29,7 @@ class Override:
     text: str
 
 
-@frozen
+@dataclass(frozen=True)
 class ConfigFile:
     """A checked config, and the document that it came from."""
 

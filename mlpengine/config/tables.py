@@ -1,6 +1,7 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +32,12 @@ from mlpengine.data.reading import Reading
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
 from mlpengine.errors import DataError, FormulaError
-from mlpengine.frozen import frozen
 from mlpengine.ops import REGISTRY, EntryLoss
 from mlpengine.spec import Array
 from mlpengine.wording import suggestion
 
 
-@frozen
+@dataclass(frozen=True)
 class Tables:
     """Rows by part, of one or several files, and the preprocessing fitted on the training rows."""
 

@@ -11,13 +11,13 @@ import csv
 import ctypes
 import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from mlpengine.buffers import address_of
 from mlpengine.data import _cells, _native
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 PAD = 72
@@ -43,7 +43,7 @@ NATIVE_BYTES = 1 << 22
 the compiler, once on a machine, 0.3 s."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Cells:
     """The cells of a block, column by column.
 
@@ -240,7 +240,7 @@ def native_numbers(
     return not count or _complete(cells, column, out, odd, missing, padded)
 
 
-@frozen
+@dataclass(frozen=True)
 class _Spellings:
     """Spellings of missing cells: those that are numbers, and the short ones as words of bytes."""
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from mlpengine.data.progress import Progress
 from mlpengine.data.reader import DATASETS, READERS, read_table
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.table import Table
-from mlpengine.frozen import frozen
 from mlpengine.wording import plural
 
 GAPS = frozenset(
@@ -32,7 +31,7 @@ MAX_GAPS = 3
 _DAY_MONTH = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})(?: (\d{1,2}):(\d{2})(:\d{2})?)?")
 
 
-@frozen
+@dataclass(frozen=True)
 class Detected:
     """A table, how it was read, and a line for each thing that a person should know of that."""
 

@@ -11,7 +11,6 @@ from mlpengine.data.kinds import Task
 from mlpengine.data.progress import Progress, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 ANSWER = 0.97
@@ -69,7 +68,7 @@ class Leak:
     is_target: bool = False
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class Labels:
     """The values of a target as class numbers, (rows,), and how often each occurs."""
 

@@ -4,6 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from mlpengine.data.stored import (
 )
 from mlpengine.data.table import Table
 from mlpengine.files import read_file, write_all, writing
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 BLOCK = 1 << 20
@@ -33,7 +33,7 @@ _CHUNK = 1 << 13
 """Rows that are preprocessed at once."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Windows:
     """How rows of a file are shuffled: blocks in random order, then rows within some blocks.
 

@@ -3,13 +3,12 @@
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 from mlpengine.data._cells import MISSING
 from mlpengine.errors import DataError
-from mlpengine.frozen import frozen
 
 DELIMITERS = (",", ";", "\t", "|")
 THOUSANDS = (",", ".", " ", "'")
@@ -23,7 +22,7 @@ _TOKENS = {
 }
 
 
-@frozen
+@dataclass(frozen=True)
 class Reading:
     """How to read the cells of CSV, and of text columns in memory.
 

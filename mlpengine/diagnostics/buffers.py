@@ -1,16 +1,17 @@
 """The buffers of training that diagnostics read, and their workspace."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.errors import TapeError, UsageError
-from mlpengine.frozen import frozen
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.nn.layers import Layer, Recording
 from mlpengine.spec import Array
 from mlpengine.tape.record import Value
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class LayerBuffers:
     """The buffers of one layer after a step.
 

@@ -1,7 +1,7 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from math import isnan, nan
 from typing import Any
 
@@ -16,7 +16,6 @@ from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED
 from mlpengine.diagnostics.trial import Rows, Step, clone, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
@@ -35,7 +34,7 @@ TOO_SLOW, TOO_FAST = 100.0, 4.0
 """Factors below the suggestion, and above the rate of the lowest loss, that are reported."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Check:
     """One check: whether it is `good`, in words, and its numbers."""
 

@@ -5,11 +5,11 @@ length for each layer.  NaN marks a quantity that a layer does not have.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 CAPACITY = 512
@@ -53,7 +53,7 @@ NET_INDEX = {name: index for index, name in enumerate(NET_QUANTITIES)}
 LAYER_INDEX = {name: index for index, name in enumerate(LAYER_QUANTITIES)}
 
 
-@frozen
+@dataclass(frozen=True)
 class Columns:
     """The positions of the quantities of a net with `layers` layers in a sample."""
 

@@ -3,11 +3,10 @@
 import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-from mlpengine.frozen import frozen
 from mlpengine.wording import html_table
 
 NAMES = (
@@ -48,7 +47,7 @@ MAX_TEXT = 159
 """Greatest length of the text of a verdict."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Verdict:
     """One problem: the measurement, the threshold, and a remedy.
 

@@ -1,13 +1,12 @@
 """Spectra of weights, and histograms of weights and gradients.  Offline: an SVD is expensive."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
 
 from mlpengine.diagnostics.trial import Rows, clone
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
@@ -19,7 +18,7 @@ GRADIENT_ROWS = 1024
 """Random rows whose mean gradient the histograms show."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Spectrum:
     """Singular values of the weights of one layer.
 

@@ -4,11 +4,11 @@ The models are a linear one, one of random relu units and nearest neighbors; eac
 from the other rows of the sample, so that their errors are those on new rows.
 """
 
+from dataclasses import dataclass
 from math import inf, log, nan, sqrt
 
 import numpy as np
 
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 NEIGHBORS = 10
@@ -28,7 +28,7 @@ SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 450e-9
 benchmarks/diagnostics.py measures them."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Yardsticks:
     """Errors of the network and of simple models on a sample of the training rows.
 

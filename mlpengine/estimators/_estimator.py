@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from typing import Any, ClassVar, Literal, cast
@@ -26,7 +27,6 @@ from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
 from mlpengine.estimators._learner import Learner, PrintEpochs
 from mlpengine.estimators._sparse import SparseRows, dense, issparse, set_scale
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
@@ -70,7 +70,7 @@ DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Chosen:
     """The settings of a network and its training, those of the parameters or of a preset."""
 

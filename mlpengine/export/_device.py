@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from zlib import crc32
 
@@ -16,7 +16,6 @@ from mlpengine.backends.scalar.update import UpdateCode
 from mlpengine.buffers import address_of
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import Forward, Real
 from mlpengine.nn.layers import activation_to_dict
@@ -33,7 +32,7 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 """``Sgd``, or a function that returns an optimizer for a network."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Step:
     """The statements of a step, numbers in its scratch, and where the gradients' factors are.
 
@@ -47,7 +46,7 @@ class Step:
     given: list[str]
 
 
-@frozen
+@dataclass(frozen=True)
 class DeviceStep:
     """Everything that a file for a device is printed from.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -11,7 +12,6 @@ from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.data.computed import with_columns
 from mlpengine.errors import NumericalError
 from mlpengine.export._device import DeviceStep
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
@@ -123,7 +123,7 @@ int main(void)
 """
 
 
-@frozen
+@dataclass(frozen=True)
 class Draws:
     """How the numbers of a row are drawn: (base + r) * step, or codes below `codes`."""
 
@@ -170,7 +170,7 @@ class Random:
         return self._seed >> 16
 
 
-@frozen
+@dataclass(frozen=True)
 class Golden:
     """The rows of the self-test, and what training on them gives."""
 

@@ -1,11 +1,10 @@
 """What an exported file holds."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from mlpengine.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True)
 class Exported:
     """What an exported file holds.
 

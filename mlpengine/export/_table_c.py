@@ -6,6 +6,7 @@ so that nothing is lost in float32.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import pi
 
 import numpy as np
@@ -29,7 +30,6 @@ from mlpengine.data.sources import _PERIODS as PERIODS
 from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
 from mlpengine.formula import c_statements, variable, where
-from mlpengine.frozen import frozen
 from mlpengine.nn.export_c import Real
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
@@ -56,7 +56,7 @@ KINDS = {
 """What a row holds for a column, by its kind; otherwise a number."""
 
 
-@frozen
+@dataclass(frozen=True)
 class TableCode:
     """What surrounds a network in C.
 

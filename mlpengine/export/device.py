@@ -6,6 +6,7 @@ instruction list as the compiled training step.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,6 @@ from mlpengine.export._device_c import header, reals, scratch, source, title
 from mlpengine.export._device_flash import flash_bytes
 from mlpengine.export._device_test import self_test
 from mlpengine.files import write_atomically
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import Real, real_of
 from mlpengine.nn.tensors import check_finite
@@ -28,7 +28,7 @@ from mlpengine.train.model import Model
 __all__ = ["DeviceFiles", "MakeOptimizer", "Real", "export_training"]
 
 
-@frozen
+@dataclass(frozen=True)
 class DeviceFiles:
     """The files that `export_training` wrote, and the bytes that they need on a device.
 

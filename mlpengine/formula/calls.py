@@ -6,13 +6,13 @@ that is reused after its last read.  Outputs serve as work buffers until they ar
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula.graph import FUNCTIONS, Expr, order, variable, variables
 from mlpengine.formula.pieces import copied
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array, Calls, call
 
 OUT, FLOAT, MASK, GIVEN = "out", "float", "mask", "given"
@@ -21,7 +21,7 @@ Place = tuple[str, int]
 """A kind of buffer and its number among those of that kind."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Step:
     """One function: its node, its output buffer and its work buffers."""
 
@@ -31,7 +31,7 @@ class Step:
     masks: tuple[Place, ...]
 
 
-@frozen
+@dataclass(frozen=True)
 class Plan:
     """The steps that compute `outputs` from the nodes `given`, and the number of work buffers.
 

@@ -7,6 +7,7 @@ costs, and its spelling in each target.
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import log as natural_log
 from math import pi
 from math import sqrt as root
@@ -17,7 +18,6 @@ import numpy as np
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula import pieces
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array, Calls, call
 
 Number = Union["Expr", float]
@@ -253,7 +253,7 @@ def _expm1_below_0(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
 
 
 # ---------------------------------------------------------------- what a formula may use
-@frozen
+@dataclass(frozen=True)
 class Function:
     """A row of the table: what a function is, in every target.
 

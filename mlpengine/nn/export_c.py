@@ -1,7 +1,7 @@
 """Networks as one C file: plain C99 with the weights, which needs only the standard library."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import pi
 from typing import Literal
@@ -13,7 +13,6 @@ from mlpengine.backends.scalar.functions import dense, softmax
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import Functions, constant, constants, definitions, indented
 from mlpengine.errors import UsageError
-from mlpengine.frozen import frozen
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
@@ -145,7 +144,7 @@ def real_of(mlp: Mlp) -> Real:
     return "float" if mlp.dtype == np.float32 else "double"
 
 
-@frozen
+@dataclass(frozen=True)
 class Forward:
     """The statements that predict a row.
 

@@ -1,13 +1,12 @@
 """The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import pi, sqrt
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.frozen import frozen
 from mlpengine.ops import Mul, PeriodicEmbedding
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.tape import Node, Tape
@@ -18,7 +17,7 @@ EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
 """Names of the parameters: the first is a prefix."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Front:
     """Learned functions of the features, which a network's first layer reads in their place.
 

@@ -1,14 +1,13 @@
 """The layers of a dense network: their description, and their recording on a tape."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.frozen import frozen
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.ops import (
     REGISTRY,
@@ -106,7 +105,7 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
     return op
 
 
-@frozen
+@dataclass(frozen=True)
 class Layer:
     """One dense layer: factor * weight (out_dim, in_dim), bias (out_dim,), activation, dropout.
 
@@ -294,7 +293,7 @@ class Network:
         self._list_views()
 
 
-@frozen
+@dataclass(frozen=True)
 class Recording:
     """A network on a tape: its input, that of layer 0, and of each layer z and its output."""
 

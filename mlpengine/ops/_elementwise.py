@@ -9,7 +9,7 @@ work buffers and the NumPy calls; `mlpengine.backends` and the exports derive th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, ClassVar, cast
@@ -18,13 +18,12 @@ import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._op import Direction, GradOp, Signature, parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec
 
 
-@frozen
+@dataclass(frozen=True)
 class Formulas:
     """Everything that is derived from the formula of one op.
 
@@ -136,7 +135,7 @@ class Activation(Elementwise):
     initializer: ClassVar[str] = "he_normal"
 
 
-@frozen
+@dataclass(frozen=True)
 class Tuned:
     """Hand-written NumPy calls that are faster than the derived ones; they replace a `Plan`.
 

@@ -1,6 +1,7 @@
 """Losses that are means over entries, each a formula of output and target."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import isfinite, isinf
 from typing import Any, ClassVar, cast
@@ -9,7 +10,6 @@ import numpy as np
 
 from mlpengine.errors import DataError, IndexRangeError, ShapeError
 from mlpengine.formula import Expr, Plan, constant, exp, gradients, plan, variable
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._elementwise import options_of
 from mlpengine.ops._loss import VALUE, Loss, need_rows, total, wide_spec
@@ -18,7 +18,7 @@ from mlpengine.spec import Array, Calls, Slots, Spec, call
 from mlpengine.wording import plural
 
 
-@frozen
+@dataclass(frozen=True)
 class Prediction:
     """A number that a loss predicts, as a formula of the output columns of one target.
 
@@ -31,7 +31,7 @@ class Prediction:
     location: bool = True
 
 
-@frozen
+@dataclass(frozen=True)
 class LossFormulas:
     """Everything that is derived from a loss's formula.
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import BLOCK
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Array, Call, Calls, Spec, call
@@ -24,7 +23,7 @@ MAX_BINDINGS = 8
 """Bindings that a loss caches: train and validation, full and last batch, weighted or not."""
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class BoundLoss(Uncopyable):
     """A loss on fixed buffers: write `target`, replay `calls`, read `value`.
 

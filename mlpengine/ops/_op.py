@@ -26,10 +26,10 @@ Views (``w.T``), constants and decisions are therefore made once, while binding.
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
-from mlpengine.frozen import frozen
 from mlpengine.spec import Calls, Spec
 
 Direction = Literal["forward", "backward"]
@@ -39,7 +39,7 @@ REGISTRY: dict[str, type["GradOp"]] = {}
 a notebook, replaces the one before."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Signature:
     """What the planner reads of an op.
 

@@ -1,13 +1,13 @@
 """The geometry of kernels that slide over images (batch, channels, height, width)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mlpengine.errors import ShapeError, UsageError
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array, Spec
 
 Pair = tuple[int, int]
@@ -24,7 +24,7 @@ def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
     return numbers[0], numbers[1]
 
 
-@frozen
+@dataclass(frozen=True)
 class Window:
     """A kernel that slides over padded images; every pair is (height, width)."""
 

@@ -1,5 +1,6 @@
 """Activations: x of any shape to y of the same shape."""
 
+from dataclasses import dataclass
 from math import pi, sqrt
 from typing import Literal
 
@@ -21,7 +22,6 @@ from mlpengine.formula import (
     where,
 )
 from mlpengine.formula.pieces import TAIL_END, bounded, constant, normal_tail
-from mlpengine.frozen import frozen
 from mlpengine.ops._elementwise import TUNED, Activation, Tuned
 from mlpengine.spec import Array, Calls, call
 
@@ -39,7 +39,7 @@ class Relu(Activation, name="relu"):
         return where(not_equal(self.formula(x), 0), dy, 0)
 
 
-@frozen
+@dataclass(frozen=True)
 class LeakyRelu(Activation, name="leaky_relu"):
     """Leaky rectifier, y = x where x > 0 and alpha * x elsewhere.
 
@@ -122,7 +122,7 @@ def _exponential_slope(y: Expr, scale: float, depth: float) -> Expr:
     return minimum(y, 0) + where(y > 0, scale, depth)
 
 
-@frozen
+@dataclass(frozen=True)
 class Elu(Activation, name="elu"):
     """Exponential linear unit, y = x where x > 0 and alpha * (exp(x) - 1) elsewhere.
 
@@ -166,7 +166,7 @@ FAR = 40.0
 """The z beyond which Phi(-z) and its derivative are 0 in float32 and float64."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Gelu(Activation, name="gelu"):
     """Gaussian error linear unit, y = x * Phi(x), Phi the normal distribution function.
 

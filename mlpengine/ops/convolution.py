@@ -6,13 +6,13 @@ to backward would take the kernel's size times the memory of the image, while th
 fifth of the product's time at 64 channels.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from mlpengine.errors import ShapeError, UsageError
 from mlpengine.formula.pieces import constant
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
@@ -20,7 +20,7 @@ from mlpengine.ops._window import Pair, Window, pair
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
-@frozen
+@dataclass(frozen=True)
 class Conv2d(GradOp, name="conv2d"):
     """Cross-correlation of images with kernels, summed over a group's channels, plus a bias.
 
@@ -72,7 +72,7 @@ class Conv2d(GradOp, name="conv2d"):
             yield from _folded(window, dtiles, dframe, dx, dy.shape[2:])
 
 
-@frozen
+@dataclass(frozen=True)
 class MaxPool2d(GradOp, name="max_pool2d"):
     """Largest entry under each window; the stride is the kernel's size unless it is given.
 

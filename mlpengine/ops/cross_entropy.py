@@ -1,9 +1,10 @@
 """Cross entropy of logits and class indices or rows of probabilities."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError, UsageError
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._loss import VALUE, need_rows
 from mlpengine.ops._softmax_loss import SoftmaxLoss
@@ -14,7 +15,7 @@ TABLE_CLASSES = 256
 """Number of classes up to which target rows come from a table, at most 0.25 MB of float32."""
 
 
-@frozen
+@dataclass(frozen=True)
 class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
     """Cross entropy of softmax(output) and the target, in nats, divided by the batch size.
 

@@ -1,5 +1,6 @@
 """Arithmetic and functions, element by element; operands broadcast as in NumPy."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,6 @@ from mlpengine.buffers import replay
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan
 from mlpengine.formula.pieces import masked
-from mlpengine.frozen import frozen
 from mlpengine.ops._elementwise import TUNED_BACKWARD, Elementwise, Tuned
 from mlpengine.spec import Array, Calls
 
@@ -121,7 +121,7 @@ TUNED_BACKWARD["maximum"] = partial(_without_ties, np.greater, np.less)
 TUNED_BACKWARD["minimum"] = partial(_without_ties, np.less, np.greater)
 
 
-@frozen
+@dataclass(frozen=True)
 class ScalarMul(Elementwise, name="scalar_mul"):
     """Multiple by a constant, y = scalar * x.
 
@@ -135,7 +135,7 @@ class ScalarMul(Elementwise, name="scalar_mul"):
         return x * self.scalar
 
 
-@frozen
+@dataclass(frozen=True)
 class ScalarAdd(Elementwise, name="scalar_add"):
     """Sum with a constant, y = scalar + x.
 
@@ -160,7 +160,7 @@ class Neg(Elementwise, name="neg"):
         return -x
 
 
-@frozen
+@dataclass(frozen=True)
 class Pow(Elementwise, name="pow"):
     """Power with a constant exponent n, y = x**n.
 
@@ -212,7 +212,7 @@ class Log2(Elementwise, name="log2"):
         return f.log2(x)
 
 
-@frozen
+@dataclass(frozen=True)
 class LogEps(Elementwise, name="log_eps"):
     """Logarithm of a shifted operand, y = log(x + eps).
 
@@ -290,7 +290,7 @@ class Abs(Elementwise, name="abs"):
         return abs(x)
 
 
-@frozen
+@dataclass(frozen=True)
 class Clamp(Elementwise, name="clamp"):
     """Bounds, y = min(max(x, lo), hi); NaN stays NaN.
 

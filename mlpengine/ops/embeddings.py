@@ -1,18 +1,18 @@
 """Embeddings of numbers: each feature as several cosines of itself, or as functions of them."""
 
+from dataclasses import dataclass
 from math import pi
 
 import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
-@frozen
+@dataclass(frozen=True)
 class PeriodicEmbedding(GradOp, name="periodic_embedding"):
     """The features, and linear functions of cosines of the first of them.
 

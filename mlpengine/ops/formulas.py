@@ -1,17 +1,16 @@
 """An activation and a loss defined by the text of a formula, and learned activations."""
 
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
 from mlpengine.errors import FormulaError, UsageError
 from mlpengine.formula import Expr, parse, variable, variables
-from mlpengine.frozen import frozen
 from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
 from mlpengine.ops._op import REGISTRY
 
 
-@frozen
+@dataclass(frozen=True)
 class FormulaActivation(Elementwise, name="formula_activation"):
     """An element-wise function of x defined by a text, such as ``x * tanh(softplus(x))``.
 
@@ -29,7 +28,7 @@ class FormulaActivation(Elementwise, name="formula_activation"):
         return parse(self.text, [str(x.leaf)])
 
 
-@frozen
+@dataclass(frozen=True)
 class LearnedActivation(Elementwise, name="learned_activation"):
     """A mixture of x and an activation f in learned shares, y = x + alpha * (f(x) - x).
 
@@ -71,7 +70,7 @@ class LearnedActivation(Elementwise, name="learned_activation"):
         return through + dy * (1 - alpha), dy * (f.formula(x) - x)
 
 
-@frozen
+@dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
     """Mean over all entries of a formula of output y and target t, such as ``abs(y - t) ** 1.5``.
 

@@ -7,6 +7,7 @@ loop over rows.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import IndexRangeError, ShapeError
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._part import CopiedEntries
@@ -27,7 +27,7 @@ In a larger index its branch on the sign takes up to 5 ns per entry; resolving t
 takes 0.7 ns."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Gather(GradOp, name="gather"):
     """Entries along an axis by an index array of the same rank, as `numpy.take_along_axis`.
 
@@ -79,7 +79,7 @@ class Gather(GradOp, name="gather"):
             yield from _scattered(dy, places, dx)
 
 
-@frozen
+@dataclass(frozen=True)
 class IndexSelect(GradOp, name="index_select"):
     """Slices of x along an axis, by a 1-D index; negative indices count from the end.
 
@@ -166,7 +166,7 @@ class _Section(CopiedEntries):
         return x[(*(slice(None),) * axis, slice(*self._bounds(x.shape[axis])))]
 
 
-@frozen
+@dataclass(frozen=True)
 class StructField(_Section, name="struct_field"):
     """One field of a record that is stored as the concatenation of its fields.
 
@@ -185,7 +185,7 @@ class StructField(_Section, name="struct_field"):
         return _bounds(self.name, self.field, self.fields, length)
 
 
-@frozen
+@dataclass(frozen=True)
 class MapLookup(_Section, name="map_lookup"):
     """One entry of an ordered mapping that is stored as the concatenation of its values.
 

@@ -5,13 +5,13 @@ transposes it makes no copy, allocates no workspace, and takes about half the ti
 on small matrices (0.77 us against 1.30 us).
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
-from mlpengine.frozen import frozen
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import broadcast_shape, listing, need_floats
 from mlpengine.ops._constant import ones
@@ -19,7 +19,7 @@ from mlpengine.ops._op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
-@frozen
+@dataclass(frozen=True)
 class Linear(GradOp, name="linear"):
     """Dense layer without its activation, y = factor * x @ w.T + b.
 
@@ -140,7 +140,7 @@ class BatchMatMul(GradOp, name="batch_matmul"):
             yield from _product(a.swapaxes(-1, -2), dy, wide_db, db)
 
 
-@frozen
+@dataclass(frozen=True)
 class Transpose(GradOp, name="transpose"):
     """A permutation of the axes; without `axes`, all of them reversed.
 

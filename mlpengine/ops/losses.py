@@ -1,6 +1,7 @@
 """Losses that are means over entries, each an op and a callable (see `Loss`)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -18,7 +19,6 @@ from mlpengine.formula import (
     softplus_tail,
     tanh,
 )
-from mlpengine.frozen import frozen
 from mlpengine.ops._entry_loss import EntryLoss, Prediction
 
 
@@ -49,7 +49,7 @@ class MeanAbsoluteError(EntryLoss, name="mae"):
         return sign(y - t), -sign(y - t)
 
 
-@frozen
+@dataclass(frozen=True)
 class Huber(EntryLoss, name="huber"):
     """Mean over all entries of d**2 / 2 within delta, delta (abs(d) - delta / 2) beyond it.
 
@@ -87,7 +87,7 @@ class LogCosh(EntryLoss, name="log_cosh"):
         return tanh(y - t), -tanh(y - t)
 
 
-@frozen
+@dataclass(frozen=True)
 class Quantile(EntryLoss, name="quantile"):
     """Pinball loss of quantiles, max(level * d, (level - 1) * d) with d = target - output.
 
@@ -132,7 +132,7 @@ class Quantile(EntryLoss, name="quantile"):
         return sum(terms[1:], terms[0])
 
 
-@frozen
+@dataclass(frozen=True)
 class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
     """Mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), p = sigmoid(output).
 
@@ -164,7 +164,7 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
         return p - t + (p - 1) * t * extra, -(log_p * extra + y)
 
 
-@frozen
+@dataclass(frozen=True)
 class BinaryFocal(EntryLoss, name="binary_focal"):
     """Cross entropy with logits times (1 - c)**gamma, which reduces the loss of confident answers.
 

@@ -5,6 +5,7 @@ Both treat x as an array (rows, features, inner), the cube. Sums are products wi
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -13,7 +14,6 @@ from numpy.typing import DTypeLike
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
@@ -111,7 +111,7 @@ class _Normalization(GradOp):
         yield call(np.subtract, h, product, h)
 
 
-@frozen
+@dataclass(frozen=True)
 class LayerNorm(_Normalization, name="layer_norm"):
     """Normalization over the last axis, y = (x - mean) / sqrt(variance + eps) * scale + bias.
 
@@ -161,7 +161,7 @@ class RunningStatistics:
             yield call(np.add, running, workspace, running)
 
 
-@frozen
+@dataclass(frozen=True)
 class BatchNorm(_Normalization, name="batch_norm"):
     """Normalization of each feature over the batch, y = xhat * scale + bias, as in `LayerNorm`.
 

@@ -1,17 +1,18 @@
 """Ops that draw random numbers, from a generator that the caller passes."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.formula.pieces import constant
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import need_floats
 from mlpengine.ops._op import GradOp
 from mlpengine.ops.philox import BYTE_VALUES, Philox
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
-@frozen
+@dataclass(frozen=True)
 class Dropout(GradOp, name="dropout"):
     """Inverted dropout, y = x * mask; mask is 0 with probability p, else 1 / (1 - p).
 

@@ -1,6 +1,7 @@
 """Ops that move values and compute none: reshape, join, split, slice."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
 from types import EllipsisType
@@ -10,7 +11,6 @@ import numpy as np
 
 from mlpengine.buffers import address_of
 from mlpengine.errors import IndexRangeError, ShapeError, TapeError
-from mlpengine.frozen import frozen
 from mlpengine.ops._check import listing, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._part import CopiedEntries
@@ -22,7 +22,7 @@ Key = int | slice | EllipsisType | None
 _BASIC = (int, np.integer, slice, EllipsisType, type(None))
 
 
-@frozen
+@dataclass(frozen=True)
 class Reshape(GradOp, name="reshape"):
     """The same values in another shape; one entry of `shape` may be -1.
 
@@ -55,7 +55,7 @@ class Reshape(GradOp, name="reshape"):
             yield from _moved(dy, dx)
 
 
-@frozen
+@dataclass(frozen=True)
 class Cat(GradOp, name="cat"):
     """Operands joined along an existing axis.
 
@@ -98,7 +98,7 @@ class Cat(GradOp, name="cat"):
                 yield call(np.copyto, dx, part)
 
 
-@frozen
+@dataclass(frozen=True)
 class Chunk(GradOp, name="chunk"):
     """`parts` equal pieces along an axis, as one op with several outputs.
 
@@ -131,7 +131,7 @@ class Chunk(GradOp, name="chunk"):
                 yield call(np.copyto, part, dpart)
 
 
-@frozen
+@dataclass(frozen=True)
 class Slice(CopiedEntries, name="slice"):
     """Basic slicing, y = x[key]; integers, slices, an ellipsis and new axes (None).
 

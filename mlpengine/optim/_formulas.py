@@ -1,11 +1,11 @@
 """An optimizer's two methods as formulas, and the plan of its NumPy calls."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan, constant, plan, variable, variables
-from mlpengine.frozen import frozen
 from mlpengine.ops._op import parameters_of
 
 
@@ -16,7 +16,7 @@ class HasFormulas(Protocol):
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]: ...
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class UpdateFormulas:
     """Everything that is derived from the formulas of an optimizer.
 

@@ -1,16 +1,16 @@
 """Groups of parameters, with factors of the learning rate and of the weight decay."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mlpengine.backends.update import Run
 from mlpengine.errors import UsageError
-from mlpengine.frozen import frozen
 from mlpengine.optim._checks import number
 from mlpengine.tape.flat import Flat
 from mlpengine.wording import suggestion
 
 
-@frozen
+@dataclass(frozen=True)
 class Group:
     """Factors of the learning rate and the weight decay of a group of parameters.
 

@@ -4,7 +4,7 @@ import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.files import similar_file
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
 from mlpengine.train.explain import dependence, feature_columns, importances
@@ -47,7 +46,7 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 """What reading a damaged file may raise."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Effort:
     """How much is computed for a report: multiplications, and rows that are looked at."""
 
@@ -62,7 +61,7 @@ QUICK = Effort(work=5e8, rows=2_000, curves=3)
 THOROUGH = Effort(work=2e10, rows=20_000, curves=6)
 
 
-@frozen
+@dataclass(frozen=True)
 class Run:
     """A run, from its directory or, right after training, from memory.
 
@@ -80,7 +79,7 @@ class Run:
     notes: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True)
 class Collected:
     """The data of a report, ready for JSON, and the predictions that runs are compared by."""
 

@@ -1,13 +1,13 @@
 """Predictions of rows that did not train a model, against the truth."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mlpengine.config.build import Experiment
 from mlpengine.config.measure import OUT_OF_FOLD
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 from mlpengine.train.metrics import confusion_matrix, precision, recall
 from mlpengine.train.task import Classification, MultiLabel, Regression, Split, Task
@@ -26,7 +26,7 @@ LEVELS = 0.5, 0.8, 0.9, 0.95
 INTERVAL_ROWS = 200
 
 
-@frozen
+@dataclass(frozen=True)
 class Held:
     """Rows of one part that did not train the model, if there are any, and what it predicts.
 

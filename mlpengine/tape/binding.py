@@ -1,6 +1,7 @@
 """Binding a plan to memory: its steps become a flat list of calls on arrays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -8,7 +9,6 @@ import numpy as np
 from mlpengine.backends import Backend, find_backend
 from mlpengine.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
 from mlpengine.errors import NumericalError, TapeError
-from mlpengine.frozen import frozen
 from mlpengine.ops import GradOp
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.placement import ALIGNMENT
@@ -40,7 +40,7 @@ class Arena(Uncopyable):
         return part.view(buffer.spec.dtype).reshape(buffer.spec.shape)
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class Instruction(Uncopyable):
     """One bound step: the op and direction, the arrays it reads and writes, and its calls.
 

@@ -1,16 +1,17 @@
 """Arrays of floats quantized to 8-bit integers: value = scale * (integer - zero point)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.errors import NumericalError, ShapeError
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array, floating
 
 LOWEST, HIGHEST = -128, 127
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class QuantizedArray:
     """An int8 array with its affine scale, for the whole of it or for each channel.
 

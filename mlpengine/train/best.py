@@ -1,16 +1,16 @@
 """The best epoch of a run: the metric that selects it, and its weights."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
 from mlpengine.errors import CheckpointError
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
 
 
-@frozen
+@dataclass(frozen=True)
 class EarlyStopping:
     """Stop after `patience` epochs in which `monitor` was not better by more than `min_delta`."""
 

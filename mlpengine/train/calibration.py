@@ -1,12 +1,12 @@
 """Calibration: prediction intervals from errors out of fold, and calibrated probabilities."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import ceil, exp, log
 
 import numpy as np
 
 from mlpengine.errors import CheckpointError, UsageError
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
 from mlpengine.train.task import Regression, Split, Task
@@ -71,7 +71,7 @@ def error_of_mean(
     return np.clip(1 - np.nan_to_num(gain), 1 / count, 1)
 
 
-@frozen
+@dataclass(frozen=True)
 class Residuals:
     """Absolute errors out of fold, sorted: `values` (errors, targets), in the targets' units.
 

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from mlpengine.errors import CheckpointError
 from mlpengine.files import make_directory, remove_unfinished, write_atomically
-from mlpengine.frozen import frozen
 from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop, SkipBudget
@@ -25,7 +25,7 @@ COST_SHARE = 0.02
 _log = logging.getLogger("mlpengine")
 
 
-@frozen
+@dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint that was read and verified: its path, the state of the loop, its header."""
 

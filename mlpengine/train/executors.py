@@ -6,6 +6,7 @@ compiled in part.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any
@@ -23,7 +24,6 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.update import Clipping
 from mlpengine.buffers import address_of, replay
 from mlpengine.errors import CompileError
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
@@ -67,7 +67,7 @@ def choose_backend(steps: int, mlp: Mlp, batch_size: int) -> str:
     return "compiled" if steps * saved >= MIN_SECONDS_TO_COMPILE and compiler_command() else "auto"
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class StepBuilder:
     """Builds the steps of one training step, for any number of rows.
 
@@ -188,7 +188,7 @@ def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     return [*places, *((address_of(a),) for a in instruction.work.values())]
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class _StepParts:
     """A step up to the gradients, as instructions."""
 

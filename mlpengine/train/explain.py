@@ -1,12 +1,12 @@
 """What drives a model: the importance of columns by permutation, and partial dependence."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.errors import DataError
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.model import Model
@@ -19,7 +19,7 @@ DEPENDENCE_ROWS = 300
 """Rows over which partial dependence is averaged, evenly spread."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Importance:
     """How much worse the metrics get when the cells of a column are permuted.
 
@@ -34,7 +34,7 @@ class Importance:
     metric_deviation: float
 
 
-@frozen
+@dataclass(frozen=True)
 class Dependence:
     """The mean prediction (points, outputs) where all rows hold `values` in a column.
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.files import read_file, write_all, writing
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 from mlpengine.wording import html_table, plural
 
@@ -25,7 +24,7 @@ SHOWN_EPOCHS = 10
 _log = logging.getLogger("mlpengine")
 
 
-@frozen
+@dataclass(frozen=True)
 class EpochRow:
     """One epoch.
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -13,7 +13,6 @@ import numpy as np
 from mlpengine.buffers import Uncopyable
 from mlpengine.data import Batches
 from mlpengine.errors import NumericalError, RunError, UsageError
-from mlpengine.frozen import frozen
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
@@ -36,7 +35,7 @@ _log = logging.getLogger("mlpengine")
 Ending = Literal["epochs", "early", "interrupted"]
 
 
-@frozen
+@dataclass(frozen=True)
 class Result:
     """The outcome of a run; the network holds the weights of `best_epoch`."""
 

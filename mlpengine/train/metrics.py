@@ -9,12 +9,12 @@ targets and predictions (rows,) or (rows, outputs).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.frozen import frozen
 from mlpengine.spec import Array
 
 Kind = Literal["labels", "probabilities", "numbers"]
@@ -33,7 +33,7 @@ OWN: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
 
 
-@frozen
+@dataclass(frozen=True)
 class OwnMetric:
     """A metric of one's own: a function of targets, predictions and weights."""
 

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import local
@@ -16,7 +16,6 @@ from mlpengine.data.frames import as_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError, UsageError
 from mlpengine.files import checked_path, similar_file
-from mlpengine.frozen import frozen
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -45,7 +44,7 @@ SHOWN = 12
 _log = logging.getLogger("mlpengine")
 
 
-@frozen(repr=False)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 

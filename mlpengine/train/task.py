@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,6 @@ from mlpengine.data.prepared import PreparedRows, Windows
 from mlpengine.data.targets import Target
 from mlpengine.errors import DataError, UsageError
 from mlpengine.formula import evaluate
-from mlpengine.frozen import frozen
 from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
 from mlpengine.spec import Array
 from mlpengine.train import metrics
@@ -46,7 +45,7 @@ Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
 """What of several networks is averaged: outputs, or this function of them."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Places:
     """The origin of the rows and columns of a split, for messages."""
 
@@ -66,7 +65,7 @@ class Places:
         return replace(self, rows=table)
 
 
-@frozen
+@dataclass(frozen=True)
 class Split:
     """The rows of one split, ready for the network.
 
@@ -100,7 +99,7 @@ class Split:
         )
 
 
-@frozen
+@dataclass(frozen=True)
 class Scored:
     """The rows of a part with what is predicted for them."""
 

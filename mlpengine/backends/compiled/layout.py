@@ -10,14 +10,13 @@ from mlpengine.backends.compiled.statements import PHASES, Function, Phase, load
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.values import Value, padded_length
 from mlpengine.buffers import address_of
-from mlpengine.frozen import frozen
 from mlpengine.ops import Dropout, Philox
 from mlpengine.ops.philox import padded_columns
 from mlpengine.placement import Storage, place
 from mlpengine.spec import Array
 
 
-@frozen
+@dataclass(frozen=True)
 class _Reservation:
     """Numbers of a C type in the workspace; in `phases` the headers' code uses them."""
 

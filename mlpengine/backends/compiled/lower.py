@@ -1,7 +1,7 @@
 """Lowering of instructions to kernels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mlpengine.backends.compiled.kernels import (
@@ -21,7 +21,6 @@ from mlpengine.backends.compiled.kernels import (
 from mlpengine.backends.compiled.losses import has_rows
 from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
-from mlpengine.frozen import frozen
 from mlpengine.ops import Dropout
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.ops.softmax import AlongAxis
@@ -43,7 +42,7 @@ class InstructionLike(Protocol):
     def work(self) -> Mapping[str, Array]: ...
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class LossInstruction:
     """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
 
@@ -58,7 +57,7 @@ class LossInstruction:
     mean_rows: int | None = None
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class Lowered:
     """The kernels of a program in order, fused, and its values."""
 

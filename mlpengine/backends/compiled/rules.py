@@ -1,14 +1,14 @@
 """Compiled element-wise rules, derived from the formulas of the ops."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from mlpengine.formula import Expr, c_statements, order, variable
-from mlpengine.frozen import frozen
 from mlpengine.ops import Dropout, Elementwise, GradOp
 from mlpengine.ops._op import Direction
 
 
-@frozen
+@dataclass(frozen=True)
 class Rule:
     """Formulas on vectors, by the names that an op's rules use for their buffers.
 

@@ -5,9 +5,8 @@ indent loops themselves and do not search for loads in text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-from mlpengine.frozen import frozen
 
 Phase = Literal["prepare", "rows", "reduce", "update"]
 
@@ -20,7 +19,7 @@ MEMORY = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Loop:
     """``for (long variable = start; variable < stop; variable += step)``."""
 
@@ -31,7 +30,7 @@ class Loop:
     step: str | int = 1
 
 
-@frozen
+@dataclass(frozen=True)
 class Claim:
     """For each run of units, `first` to `last`, that the thread claims from the list `number`."""
 
@@ -39,14 +38,14 @@ class Claim:
     body: Sequence["Statement"]
 
 
-@frozen
+@dataclass(frozen=True)
 class Each:
     """For each vector ``[r][v]`` of a tile, unrolled."""
 
     body: Sequence["Statement"]
 
 
-@frozen
+@dataclass(frozen=True)
 class If:
     """``if (condition)`` with an optional ``else``."""
 
@@ -55,14 +54,14 @@ class If:
     otherwise: Sequence["Statement"] = ()
 
 
-@frozen
+@dataclass(frozen=True)
 class Block:
     """Statements in a nested scope."""
 
     body: Sequence["Statement"]
 
 
-@frozen
+@dataclass(frozen=True)
 class Switch:
     """A call for each value of a variable; any other value is a bug of the generator and traps."""
 
@@ -90,7 +89,7 @@ def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class Function:
     """A C function of a program.
 

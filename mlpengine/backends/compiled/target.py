@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from mlpengine.errors import CompileError
-from mlpengine.frozen import frozen
 
 _log = logging.getLogger("mlpengine")
 
@@ -50,7 +50,7 @@ layers too (Xeon with AVX-512, one thread, interleaved, November 2026); smaller 
 with tiles of one height."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Target:
     """A compiler and the processor that it compiles for.
 
