@@ -250,8 +250,8 @@ def _without(
     with tempfile.TemporaryDirectory() as folder:
         rows, config = Path(folder) / "train.csv", Path(folder) / "config.yaml"
         train.to_csv(rows, index=False)
-        seen = profile(read_table(rows), [problem.target])
-        text = propose(seen, [problem.target], source=str(rows), schema="none", preset="realmlp")
+        table = profile(read_table(rows), [problem.target])
+        text = propose(table, [problem.target], source=str(rows), schema="none", preset="realmlp")
         config.write_text(text, encoding="utf-8")
         experiment = build(load_config(config, [parse_override(one) for one in given]))
         with pinned(1):

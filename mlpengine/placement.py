@@ -33,8 +33,8 @@ def place(
     """
     storages = [*storages]
     if _fit(storages, like):
-        for storage, larger in zip(storages, like, strict=True):
-            storage.offset = larger.offset
+        for storage, model in zip(storages, like, strict=True):
+            storage.offset = model.offset
         return max((-(-s.nbytes // alignment) * alignment + s.offset for s in like), default=0)
     placed: list[tuple[int, int, Storage]] = []  # start, end; sorted
     for storage in sorted(storages, key=lambda s: -s.nbytes):
@@ -54,6 +54,6 @@ def place(
 def _fit(storages: Sequence[Storage], like: Sequence[Storage]) -> bool:
     """Return whether each of `storages` fits into the place of one of `like`."""
     return len(storages) == len(like) and all(
-        s.nbytes <= larger.nbytes and (s.first, s.last) == (larger.first, larger.last)
-        for s, larger in zip(storages, like, strict=True)
+        s.nbytes <= model.nbytes and (s.first, s.last) == (model.first, model.last)
+        for s, model in zip(storages, like, strict=True)
     )
