@@ -139,8 +139,8 @@ class StepBuilder:
         """Return the whole step as one program, or None if a part of it has no compiled rule."""
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
         if whole is not None and whole.fused is not None:
-            larger = _StepParts(whole.scratch, whole.grads, self.loss, whole.loss, self.threads)
-            if begins(parts.instructions, larger.instructions):
+            full = _StepParts(whole.scratch, whole.grads, self.loss, whole.loss, self.threads)
+            if begins(parts.instructions, full.instructions):
                 return whole.fused.for_rows(scratch.batch_size)
         gathered = scratch.input, loss.target, loss.sample_weight
         return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
