@@ -213,13 +213,13 @@ class _SharedSum:
         part, tail = ranks.share(size), own[0][size:].view(np.float64)
         _, calls = _tree([row[part] for row in rows], own[0][part])
         tails, of_tail = _tree([row[size:].view(np.float64) for row in rows], np.empty_like(tail))
-        meet: Call = ranks.comm.Barrier
-        calls = [meet, *calls, *of_tail, meet]
+        barrier: Call = ranks.comm.Barrier
+        calls = [barrier, *calls, *of_tail, barrier]
         for rank, row in enumerate(rows):
             if rank != ranks.rank:
                 there = ranks.share(size, rank)
                 calls.append(call(np.copyto, own[0][there], row[there]))
-        return [*calls, call(np.copyto, tail, tails), meet]
+        return [*calls, call(np.copyto, tail, tails), barrier]
 
 
 def _tree(vectors: Sequence[Array], out: Array) -> tuple[Array, list[Call]]:

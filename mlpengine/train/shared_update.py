@@ -31,7 +31,7 @@ class RanksOfCall(ctypes.Structure):
         ("index", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("numbers", ctypes.c_int64),
-        ("meeting", ctypes.c_void_p),
+        ("barrier", ctypes.c_void_p),
         ("gradients", ctypes.c_void_p),
         ("tails", ctypes.c_void_p),
         ("tail", ctypes.c_void_p),
@@ -69,7 +69,7 @@ class SharedUpdate:
     ) -> None:
         moments = optimizer.moments
         _, shared_total, params, *shared = memory[:, : total.size]
-        meeting, chunk_sums = np.split(memory[0].view(np.uint8), [ALIGNMENT])
+        barrier, chunk_sums = np.split(memory[0].view(np.uint8), [ALIGNMENT])
         self.tail = np.zeros_like(rows[0][1])
         executor.move(total, shared_total)
         for private, other in zip(moments.values(), shared, strict=True):
@@ -79,7 +79,7 @@ class SharedUpdate:
             ranks.rank,
             ranks.size,
             self.tail.size,
-            *map(address_of, (meeting, gradients, tails, self.tail, chunk_sums, params)),
+            *map(address_of, (barrier, gradients, tails, self.tail, chunk_sums, params)),
         )
         executor.call.ranks = ctypes.addressof(described)
         executor.call.shared = described, rows, gradients, tails, memory, self.tail

@@ -139,6 +139,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def blas_name() -> str:
-    """Return name and version of the BLAS in use."""
+    """Return name and version of each BLAS in use, sorted: processes list them in any order."""
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return ", ".join(f"{pool['internal_api']} {pool['version']}" for pool in pools) or "unknown"
+    names = sorted(f"{pool['internal_api']} {pool['version']}" for pool in pools)
+    return ", ".join(names) or "unknown"

@@ -54,3 +54,16 @@ def test_predictions_take_no_more_threads_than_a_run(monkeypatch):
     with pinned(2):
         assert threads.threads_allowed() == 2
     assert threads.threads_allowed() == 8
+
+
+def test_the_blas_of_processes_is_compared_in_one_order(monkeypatch):
+    pools = [
+        {"user_api": "blas", "internal_api": "openblas", "version": "0.3.31"},
+        {"user_api": "openmp", "internal_api": "openmp", "version": None},
+        {"user_api": "blas", "internal_api": "openblas", "version": "0.3.30"},
+    ]
+    names = []
+    for listed in (pools, pools[::-1]):
+        monkeypatch.setattr(threads, "threadpool_info", lambda listed=listed: listed)
+        names.append(threads.blas_name())
+    assert names == ["openblas 0.3.30, openblas 0.3.31"] * 2

@@ -12,14 +12,14 @@
 #define SPIN_NANOSECONDS 50000 /* of a rank that waits, before it sleeps */
 
 /* The state of a barrier, zero at first, in memory that all ranks map. */
-struct meeting {
+struct barrier_state {
   atomic_int arrived, round, sleepers;
 };
 
 /* What a rank knows; `RanksOfCall` in shared_update.py mirrors it. */
 struct ranks {
   int64_t index, count, numbers;
-  struct meeting *meeting;
+  struct barrier_state *barrier;
   const real *const *gradients;  /* of each rank, in memory that all map */
   const double *const *tails;    /* `numbers` of each rank, which are added, too */
   double *tail;                  /* their sum */
@@ -56,28 +56,28 @@ INLINE void cpu_relax(void) {
 }
 
 /* Wait until all ranks have arrived; one that waits for long sleeps, as its core may be needed. */
-static void meet(struct meeting *meeting, const int count) {
-  const int round = atomic_load(&meeting->round);
-  if (atomic_fetch_add(&meeting->arrived, 1) == count - 1) {
-    atomic_store(&meeting->arrived, 0);
-    atomic_store(&meeting->round, round + 1);
-    if (atomic_load(&meeting->sleepers)) futex(&meeting->round, FUTEX_WAKE, INT_MAX);
+static void wait_at_barrier(struct barrier_state *state, const int count) {
+  const int round = atomic_load(&state->round);
+  if (atomic_fetch_add(&state->arrived, 1) == count - 1) {
+    atomic_store(&state->arrived, 0);
+    atomic_store(&state->round, round + 1);
+    if (atomic_load(&state->sleepers)) futex(&state->round, FUTEX_WAKE, INT_MAX);
     return;
   }
   const int64_t limit = now() + SPIN_NANOSECONDS;
   do {
     for (int i = 0; i < 16; i++) {
-      if (atomic_load(&meeting->round) != round) return;
+      if (atomic_load(&state->round) != round) return;
       cpu_relax();
     }
   } while (now() < limit);
-  atomic_fetch_add(&meeting->sleepers, 1);
-  while (atomic_load(&meeting->round) == round) futex(&meeting->round, FUTEX_WAIT, round);
-  atomic_fetch_sub(&meeting->sleepers, 1);
+  atomic_fetch_add(&state->sleepers, 1);
+  while (atomic_load(&state->round) == round) futex(&state->round, FUTEX_WAIT, round);
+  atomic_fetch_sub(&state->sleepers, 1);
 }
 
 static void barrier(const struct part part) {
-  if (part.count > 1) meet(part.ranks->meeting, (int)part.count);
+  if (part.count > 1) wait_at_barrier(part.ranks->barrier, (int)part.count);
 }
 
 static struct part part_of(const struct call *call) {

@@ -71,7 +71,7 @@ static int64_t now(void) {
 }
 
 /* Wait until every thread of the pool has arrived, or the pool stops. */
-static void meet(void) {
+static void wait_at_barrier(void) {
   const int round = atomic_load(&pool.round);
   if (atomic_fetch_add(&pool.arrived, 1) == THREADS - 1) {
     atomic_store(&pool.arrived, 0);
@@ -98,7 +98,7 @@ static void meet(void) {
 }
 
 static void barrier(const struct part part) {
-  if (part.count > 1) meet();
+  if (part.count > 1) wait_at_barrier();
 }
 
 /* Let a thread's shares of all lists be claimed again. */
@@ -141,7 +141,7 @@ static int claim(const struct part part, const long list, long *first, long *las
 static void *worker_main(void *number) {
   flush_denormals();
   for (;;) {
-    meet();
+    wait_at_barrier();
     if (atomic_load(&pool.stopping)) return NULL;
     work(pool.call, pool.end, thread_part(pool.call, (long)(intptr_t)number, THREADS));
   }
@@ -242,7 +242,7 @@ static void run(struct call *call) {
       for (long t = 0; t < THREADS; t++) offer(t);
       pool.call = call;
       pool.end = end;
-      meet();
+      wait_at_barrier();
     }
     work(call, end, thread_part(call, 0, alone ? 1 : THREADS));
     if (!call->threads && call->done > before) choose(call->done - before, now() - start);
