@@ -4,7 +4,7 @@
 of the NumPy and of the compiled executor with one thread and with two, window by window in turn.
 Each window follows a pause, in which threads that still look for work go to sleep, and a few steps
 that are not timed.  A compiled step starts no more threads than its multiplications make up for,
-and makes its steps on one while that is faster; here it uses both for every step.
+and makes its steps on one unless two are clearly faster; here it uses both for every step.
 """
 
 import argparse
