@@ -6,10 +6,7 @@
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
-
-#define SPIN_NANOSECONDS 50000 /* of a rank that waits, before it sleeps */
 
 /* The state of a barrier, zero at first, in memory that all ranks map. */
 struct barrier_state {
@@ -39,20 +36,6 @@ struct ranks {
 
 static long futex(atomic_int *word, const int operation, const int value) {
   return syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
-}
-
-static int64_t now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
-INLINE void cpu_relax(void) {
-#if defined(__SSE2__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
 }
 
 /* Wait until all ranks have arrived; one that waits for long sleeps, as its core may be needed. */

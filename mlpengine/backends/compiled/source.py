@@ -199,7 +199,10 @@ def _headers(
     if any(isinstance(kernel, Draw) for kernel in kernels):
         yield "philox"
     pool = "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
-    yield from ("step_loop", pool, "norm")
+    yield "step_loop"
+    if pool != "single_thread":
+        yield "spin"
+    yield from (pool, "norm")
     if update is not None:
         yield from ("update", "clip")
 

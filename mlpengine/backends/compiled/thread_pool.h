@@ -8,9 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
-#define SPIN_NANOSECONDS 50000
 #define BURST_NANOSECONDS 1000000 /* duration of the steps between two choices of the threads */
 
 /* The slower of the two ways to make steps is tried again after so many times the duration of its
@@ -52,22 +50,8 @@ static struct {
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
           .moved = PTHREAD_COND_INITIALIZER, .patience = MIN_PATIENCE};
 
-INLINE void cpu_relax(void) {
-#if defined(__SSE2__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
 INLINE int has_passed(const int round) {
   return atomic_load(&pool.round) != round || atomic_load(&pool.stopping);
-}
-
-static int64_t now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
 /* Wait until every thread of the pool has arrived, or the pool stops. */
