@@ -195,7 +195,13 @@ class Experiment:
             kinds, linear = model.out_of_fold_by_kind(train.x, folds), list[Mlp]()
             if LINEAR in config.kinds:
                 linear, output = linear_networks(
-                    model.mlp, self.loss, train, folds, _readings(model.preprocessor), mean_loss
+                    model.mlp,
+                    self.loss,
+                    train,
+                    folds,
+                    _readings(model.preprocessor),
+                    mean_loss,
+                    threads=self.threads,
                 )
                 kinds = np.concatenate([kinds, output[None]])
             best = best_shares(task, kinds, mean_loss)

