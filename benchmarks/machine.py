@@ -1,7 +1,8 @@
 """What every benchmark shares: a clean environment, the machine in words, busy neighbors, tables.
 
 ``restart_clean()`` starts a script anew without the variables that choose slower kernels of a
-library or hold it to fewer threads, so that all contestants run as on a fresh machine.
+library, hold it to fewer threads or keep Python from storing its bytecode, so that all contestants
+run as on a fresh machine.
 """
 
 import os
@@ -20,6 +21,7 @@ from mlpengine.train.threads import cores
 PREFIXES = (
     *("ARMPL_", "ATEN_", "BLIS_", "DNNL_", "GOTO_", "KMP_", "MKL_", "NPY_DISABLE_", "NPY_ENABLE_"),
     *("NUMEXPR_", "NVPL_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCHINDUCTOR_", "VECLIB_", "XLA_"),
+    "PYTHONDONTWRITEBYTECODE",  # a package run from its sources is compiled in each process
 )
 """What the names of such variables begin with."""
 

@@ -33,7 +33,6 @@ from mlpengine.files import similar_file, write_atomically
 from mlpengine.train.diagnose import facts, measure_recalls, measure_yardsticks
 from mlpengine.train.model import Model, load
 from mlpengine.train.samples import read_diagnostics
-from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .profiling import dry_run
@@ -130,7 +129,7 @@ def _before(
     experiment = build(load_config(path, overrides))
     step, part = experiment.step, experiment.parts["train"]
     rows, silenced = Rows(part.x, part.y, part.weights), experiment.file.silenced
-    with pinned(experiment.blas_threads):
+    with experiment.pinned():
         with restored(step):
             estimate = dry_run(experiment)
         checks = list(preflight(step.mlp, step.loss, rows))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.config.build import Experiment
-from mlpengine.train.threads import pinned
 
 if TYPE_CHECKING:
     from .session import Session
@@ -76,7 +75,7 @@ def dry_run(experiment: Experiment) -> dict[str, Any]:
     spent = float("inf")
     bound = step.bound(step.batch_size)
     indices = loop.batches.order[: step.batch_size]
-    with pinned(experiment.blas_threads), np.errstate(over="ignore", invalid="ignore"):
+    with experiment.pinned(), np.errstate(over="ignore", invalid="ignore"):
         for _ in range(DRY_RUN_STEPS):
             began = perf_counter()
             loop.fill(bound, indices)

@@ -15,7 +15,6 @@ from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.loop import Loop
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import environment
-from mlpengine.train.threads import pinned
 
 from .session import DECIDES_BITS, fingerprints
 from .stopping import Stopping
@@ -183,7 +182,7 @@ def follow(
     for member in loop.members if waits_anew else ():
         member.best.waited = 0
     state.attach(loop.stop)
-    with pinned(experiment.blas_threads):
+    with experiment.pinned():
         result = loop.run()
         state.share_code(ranks)
         if result.ending != "interrupted" and isinstance(loop, Loop):  # others measure alone

@@ -17,7 +17,6 @@ from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.model import Model, load
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import RESOLVED, RunDirectory
-from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .compare import comparison
@@ -335,7 +334,7 @@ def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) ->
     if not shown.quiet:
         say(opening(experiment, session), err=True)
     state.attach(session.loop.stop)
-    with closing(session), pinned(experiment.blas_threads):
+    with closing(session), experiment.pinned():
         try:
             result = session.run()
         except NumericalError as error:

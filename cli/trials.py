@@ -28,7 +28,6 @@ from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.run_directory import RESOLVED
-from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
 from .progress import Progress
@@ -169,7 +168,7 @@ class Worker:
             self.study.leave(claim)
             raise
         self._state.attach(session.loop.stop)
-        with closing(session), pinned(session.experiment.blas_threads):
+        with closing(session), session.experiment.pinned():
             try:
                 result = session.loop.run()
                 session.finish(result)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -63,7 +64,7 @@ from mlpengine.train.task import (
     part_of,
     task_for,
 )
-from mlpengine.train.threads import cores
+from mlpengine.train.threads import cores, pinned
 
 _log = logging.getLogger("mlpengine")
 
@@ -117,11 +118,13 @@ class Experiment:
         """The loss of scores: that of training or, of calibrated outputs, that of evaluation."""
         return self.loss if self.temperature == 1 else self.model.plain_loss
 
-    @property
-    def blas_threads(self) -> int:
-        """Threads of BLAS: one beside a compiled step or several networks, which have their own."""
+    def pinned(self) -> AbstractContextManager[None]:
+        """Limit BLAS and predictions to the threads of the config.
+
+        BLAS has one beside a compiled step or several networks, which have threads of their own.
+        """
         alone = self.step.executor != "compiled" and len(self.members) == 1
-        return self.threads if alone else 1
+        return pinned(self.threads if alone else 1, self.threads)
 
     def loop(
         self, callbacks: Sequence[Callback] = (), *, of_first: Sequence[Callback] = ()

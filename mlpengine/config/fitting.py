@@ -21,7 +21,6 @@ from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import UsageError
 from mlpengine.train.loop import Callback, Result
 from mlpengine.train.model import Model, load
-from mlpengine.train.threads import pinned
 from mlpengine.wording import html_table, plural
 
 NAME = "fit"
@@ -110,7 +109,7 @@ def fit(
     experiment = build(file, tables=read_tables(file, source, fitted, tables), start=model)
     diagnostics = experiment.diagnostics()
     loop = experiment.loop(callbacks, of_first=[diagnostics] if diagnostics else [])
-    with pinned(experiment.blas_threads):
+    with experiment.pinned():
         result = loop.run()
         if file.config.training.refit and result.best_epoch:
             again = _refitted(config, result.best_epoch)

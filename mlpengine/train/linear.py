@@ -102,7 +102,7 @@ def fit_linear(
 
     The loss is the mean over rows `x` (rows, features) in float64; the penalty, times the square of
     the weight, is divided by twice their number.  The search is in the coordinates of the singular
-    vectors of `x`, scaled to the curvature of a squared error.
+    vectors of `x`, scaled so that one step minimizes a squared error of one output.
     """
     rows, mean = len(x), x.mean(axis=0)
     x = x - mean
@@ -117,7 +117,7 @@ def fit_linear(
     shape = count + 1, outputs  # the last row is the bias
     values = np.zeros(shape)
     for penalty in PENALTIES:
-        scale = np.sqrt(np.append((sizes**2 + penalty) / rows, 1.0))[:, None]
+        scale = np.sqrt(np.append((2 * sizes**2 + penalty) / rows, 2.0))[:, None]
 
         def value(z: Array, scale: Array = scale, penalty: float = penalty) -> tuple[float, Array]:
             w = z.reshape(shape) / scale

@@ -77,13 +77,16 @@ def _quota(group: Path) -> float:
 
 
 @contextmanager
-def pinned(threads: int) -> Iterator[None]:
-    """Limit BLAS, predictions, and NumExpr where it is loaded, to this many threads."""
+def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
+    """Limit BLAS, and NumExpr where it is loaded, to `blas` threads, and predictions to as many.
+
+    Predictions may have `predicting` threads instead, each with BLAS on one.
+    """
     numexpr: Any = sys.modules.get("numexpr")
-    before = numexpr.set_num_threads(threads) if numexpr else 0
-    token = _pinned.set(threads)
+    before = numexpr.set_num_threads(blas) if numexpr else 0
+    token = _pinned.set(predicting or blas)
     try:
-        with threadpool_limits(limits=threads, user_api="blas"):
+        with threadpool_limits(limits=blas, user_api="blas"):
             yield
     finally:
         _pinned.reset(token)

@@ -9,7 +9,14 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from mlpengine import fit
 from mlpengine.nn import Front, Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
-from mlpengine.train.linear import PENALTIES, fit_linear, linear_network, linear_networks
+from mlpengine.train import linear
+from mlpengine.train.linear import (
+    PENALTIES,
+    fit_linear,
+    linear_network,
+    linear_networks,
+    minimize,
+)
 from mlpengine.train.task import Split
 
 RNG = np.random.default_rng(3)
@@ -79,11 +86,49 @@ def test_a_linear_network_computes_the_product(hidden, options):
 
 def test_a_narrow_layer_has_the_nearest_product():
     weight = RNG.standard_normal((4, 6))
-    linear = linear_network(Mlp([6, 2, 4], dtype="float64"), np.eye(6), weight, np.zeros(4))
+    narrow = linear_network(Mlp([6, 2, 4], dtype="float64"), np.eye(6), weight, np.zeros(4))
     left, sizes, right = np.linalg.svd(weight, full_matrices=False)
     x = RNG.standard_normal((9, 6))
     nearest = left[:, :2] * sizes[:2] @ right[:2]
-    np.testing.assert_allclose(linear.predict(x), x @ nearest.T, rtol=1e-9)
+    np.testing.assert_allclose(narrow.predict(x), x @ nearest.T, rtol=1e-9)
+
+
+def test_dependent_columns_have_the_predictions_of_ridge_regression():
+    x, y = rows(80, 5, 1)
+    x = np.hstack([x, x[:, :2] - 3 * x[:, 2:4], np.ones((80, 1))])
+    for penalty, (weight, bias) in zip(
+        PENALTIES, fit_linear(MeanSquaredError(), x, y, None, 1), strict=True
+    ):
+        ridge = Ridge(penalty / 2, solver="svd").fit(x, y)
+        np.testing.assert_allclose(x @ weight.T + bias, ridge.predict(x).reshape(-1, 1), atol=2e-3)
+
+
+def test_a_squared_error_of_one_output_takes_one_step(monkeypatch):
+    counts = []
+
+    def counting(function, start):
+        values = []
+        end = minimize(lambda z: values.append(0) or function(z), start)
+        counts.append(len(values))
+        return end
+
+    monkeypatch.setattr(linear, "minimize", counting)
+    x, y = rows(500, 6, 1)
+    assert len([*fit_linear(MeanSquaredError(), x, y, None, 1)]) == len(PENALTIES)
+    assert counts[0] == 2
+    assert max(counts) == 2
+
+
+def test_threads_do_not_change_linear_models():
+    x, y = rows(200, 12, 1)
+    train = Split(x.astype("f4"), y.astype("f4"), y)
+    outputs = [
+        linear_networks(
+            Mlp([12, 8, 1]), MeanSquaredError(), train, np.arange(200) % 5, [np.eye(12)],
+            lambda output: float(np.mean((output - y) ** 2)), threads=threads,
+        )[1] for threads in (1, 3)
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*outputs)
 
 
 def test_rows_out_of_fold_choose_the_penalty():

@@ -53,6 +53,8 @@ def test_predictions_take_no_more_threads_than_a_run(monkeypatch):
     assert threads.threads_allowed() == 8
     with pinned(2):
         assert threads.threads_allowed() == 2
+    with pinned(1, 3):
+        assert threads.threads_allowed() == 3
     assert threads.threads_allowed() == 8
 
 
