@@ -5,6 +5,14 @@ table of `quality_tables` five times into 80 % to learn from and 20 % to predict
 of `quality_methods` with its defaults on one thread, and prints root mean squared error or log
 loss, seconds, the ratios to each method (geometric means over tables) and the mean rank.
 
+Seconds are of fitting and predicting in this process, after a first fit of another table that
+imports all that a method needs; the commands of mlpengine are called here, too, and read and write
+their files.  Programs that mlpengine compiles come from its cache where an earlier run has left
+them there (``MLPENGINE_CACHE=$(mktemp -d)`` for an empty one).  With ``--processes`` seconds are of
+new processes, from their start to predictions on disk: one for each of mlpengine's three commands,
+one for every other method, which reads CSV, imports its library, fits, predicts and writes.  The
+methods take turns on each split.
+
 Results are kept in a file, a line each, so that a run that ends early goes on where it stopped.
 """
 
@@ -20,16 +28,22 @@ ONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "
 os.environ.update(ONE)  # before NumPy is imported
 
 import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 from machine import restart_clean  # noqa: E402
-from quality_methods import ABLATION, Method, ablation, methods  # noqa: E402
+from quality_methods import ABLATION, Method, ablation, methods, of_processes  # noqa: E402
 from quality_tables import Problem, linear_truths, problems  # noqa: E402
 from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
 
-Results = dict[tuple[str, str], list[dict[str, float]]]
+Rows = list[dict[str, float]]
+Results = dict[tuple[str, str], Rows]
+
+WARM = "seconds in one process"
+WHOLE = "seconds of processes"
+"""What the times of a method are of."""
 
 
-def measure(problem: Problem, method: Method, split: int) -> dict[str, float]:
+def measure(problem: Problem, method: Method, split: int, clock: str = WARM) -> dict[str, float]:
     """Return the scores of a method on the held-out rows of one split, and its seconds."""
     labels = problem.frame[problem.target] if problem.is_classification else None
     train, test = train_test_split(
@@ -41,7 +55,7 @@ def measure(problem: Problem, method: Method, split: int) -> dict[str, float]:
     truth = test[problem.target].to_numpy()
     if not problem.is_classification:
         rmse = float(np.sqrt(np.mean((answer - truth) ** 2)))
-        return {"error": rmse, "r2": 1 - rmse**2 / float(truth.var()), "seconds": seconds}
+        return {"error": rmse, "r2": 1 - rmse**2 / float(truth.var()), clock: seconds}
     numbers = np.searchsorted(problem.classes, truth)
     chances = np.clip(answer, 1e-7, 1)
     chances /= chances.sum(axis=1, keepdims=True)
@@ -52,7 +66,7 @@ def measure(problem: Problem, method: Method, split: int) -> dict[str, float]:
         "error": log_loss(numbers, chances, labels=range(len(problem.classes))),
         "accuracy": float((chances.argmax(axis=1) == numbers).mean()),
         "auc": float(auc),
-        "seconds": seconds,
+        clock: seconds,
     }
 
 
@@ -66,18 +80,29 @@ def read(path: Path) -> Results:
     return results
 
 
-def table(results: Results, tables: list[str], names: list[str]) -> list[str]:
-    """Return a Markdown table of mean errors, and of how many splits if of fewer than others."""
+def warm_up(method: Method) -> None:
+    """Fit a method once, so that all is imported that it needs."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "y"])
+    method(Problem("warm-up", frame, "y", is_classification=False), frame, frame, 0)
+
+
+def average(rows: Rows, key: str) -> float:
+    """Return the mean error of splits, or their median seconds; NaN if they have none."""
+    values = [row[key] for row in rows if key in row] or [np.nan]
+    return float(np.mean(values) if key == "error" else np.median(values))
+
+
+def table(results: Results, tables: list[str], names: list[str], key: str) -> list[str]:
+    """Return a Markdown table of averages, and of how many splits if of fewer than others."""
     lines = ["| table | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
     for one in tables:
-        counts = [len(results[one, name]) for name in names]
+        counts = [sum(key in row for row in results[one, name]) for name in names]
         if not any(counts):
             continue
-        means = [
-            np.mean([row["error"] for row in results[one, name]] or [np.nan]) for name in names
-        ]
-        texts = ["-" if np.isnan(mean) else f"{mean:.4g}" for mean in means]
-        texts[int(np.nanargmin(means))] = f"**{texts[int(np.nanargmin(means))]}**"
+        averages = [average(results[one, name], key) for name in names]
+        texts = ["-" if np.isnan(value) else f"{value:.4g}" for value in averages]
+        texts[int(np.nanargmin(averages))] = f"**{texts[int(np.nanargmin(averages))]}**"
         cells = [
             f"{t} ({n})" if n < max(counts) and n else t for t, n in zip(texts, counts, strict=True)
         ]
@@ -85,49 +110,51 @@ def table(results: Results, tables: list[str], names: list[str]) -> list[str]:
     return lines
 
 
-def compared(results: Results, tables: list[str], one: str, other: str) -> np.ndarray:
-    """Return mean error and median seconds (tables, 2, 2) of two methods on the same splits.
+def ratios(
+    results: Results, tables: list[str], one: str, other: str, key: str = "error"
+) -> np.ndarray:
+    """Return the averages of a method over those of another, on the same splits of each table.
 
     Tables that one of them has not are left out.
     """
     pairs = [(results[name, one], results[name, other]) for name in tables]
-    return np.array(
-        [
-            [
-                [np.mean([row["error"] for row in rows]), np.median([r["seconds"] for r in rows])]
-                for rows in (mine[: len(theirs)], theirs[: len(mine)])
-            ]
-            for mine, theirs in pairs
-            if mine and theirs
-        ]
-    )
+    values = [
+        average(mine[: len(theirs)], key) / average(theirs[: len(mine)], key)
+        for mine, theirs in pairs
+    ]
+    return np.array([value for value in values if not np.isnan(value)])
 
 
-def summary(results: Results, tables: list[str], names: list[str]) -> list[str]:
-    """Return ratios of the first method's errors to each other's, wins and seconds, as Markdown.
+def geometric_mean(values: np.ndarray) -> float:
+    """Return it; NaN of no values."""
+    return float(np.exp(np.log(values).mean())) if len(values) else np.nan
+
+
+def summary(results: Results, tables: list[str], names: list[str], clock: str) -> list[str]:
+    """Return ratios of the first method's errors to each other's, wins and times, as Markdown.
 
     Ratios are geometric means over the tables that both have; ranks are of the tables that all
     have.
     """
     whole = [one for one in tables if all(results[one, name] for name in names)]
-    means = np.array(
-        [[np.mean([r["error"] for r in results[one, name]]) for name in names] for one in whole]
-    ).reshape(-1, len(names))
+    means = np.array([[average(results[one, name], "error") for name in names] for one in whole])
+    means = means.reshape(-1, len(names))
     ranks = (means[:, :, None] > means[:, None, :]).sum(axis=2) + 1
     lines = [
-        f"| method | tables | error of {names[0]}, ratio | worst | no worse on | seconds, ratio "
-        f"| mean rank on {len(whole)} |",
+        f"| method | tables | error of {names[0]}, ratio | worst | no worse on "
+        f"| {clock}, ratio | mean rank on {len(whole)} |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for i, name in enumerate(names):
-        pairs = compared(results, tables, names[0], name)
-        if not len(pairs):
+        error = ratios(results, tables, names[0], name)
+        if not len(error):
             continue
-        (error, seconds) = (pairs[:, 0] / pairs[:, 1]).T
+        seconds = geometric_mean(ratios(results, tables, names[0], name, clock))
+        time_ratio = "-" if np.isnan(seconds) else f"{seconds:.2f}"
         rank = f"{ranks[:, i].mean():.2f}" if whole else "-"
         lines.append(
-            f"| {name} | {len(pairs)} | {np.exp(np.log(error).mean()):.3f} | {error.max():.2f} "
-            f"| {(error <= 1).sum()} | {np.exp(np.log(seconds).mean()):.2f} | {rank} |"
+            f"| {name} | {len(error)} | {geometric_mean(error):.3f} | {error.max():.2f} "
+            f"| {(error <= 1).sum()} | {time_ratio} | {rank} |"
         )
     return lines
 
@@ -139,12 +166,11 @@ def costs(results: Results, chosen: list[Problem]) -> list[str]:
     """
 
     def cost(name: str, tables: list[str]) -> str:
-        pairs = compared(results, tables, f"no {name}", "realmlp")
-        if not len(pairs):
+        errors = ratios(results, tables, f"no {name}", "realmlp")
+        if not len(errors):
             return "-"
-        ratios = pairs[:, 0, 0] / pairs[:, 1, 0]
-        worse = f"worse on {(ratios > 1).sum()} of {len(ratios)}"
-        return f"{100 * (np.exp(np.log(ratios).mean()) - 1):+.1f} ({worse})"
+        worse = f"worse on {(errors > 1).sum()} of {len(errors)}"
+        return f"{100 * (geometric_mean(errors) - 1):+.1f} ({worse})"
 
     classes = [one.name for one in chosen if one.is_classification]
     numbers = [one.name for one in chosen if not one.is_classification]
@@ -165,8 +191,12 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--tables", nargs="*", help="names of tables; all by default")
     parser.add_argument("--methods", nargs="*", help="names of methods; all by default")
-    parser.add_argument(
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
         "--ablation", action="store_true", help="the realmlp preset without each of its parts"
+    )
+    kind.add_argument(
+        "--processes", action="store_true", help="time whole processes, from their start"
     )
     parser.add_argument(
         "--linear", action="store_true", help="generated tables that are linear, in place of all"
@@ -174,7 +204,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="file of results to write and go on with")
     parser.add_argument("--show", action="store_true", help="measure nothing")
     args = parser.parse_args()
-    known = ablation() if args.ablation else methods()
+    known = ablation() if args.ablation else of_processes() if args.processes else methods()
+    clock = WHOLE if args.processes else WARM
     names = args.methods or list(known)
     tables_of = linear_truths if args.linear else problems
     chosen = [one for one in tables_of() if not args.tables or one.name in args.tables]
@@ -184,10 +215,16 @@ def main() -> None:
         args.splits = 1
     results = read(args.results) if args.results else defaultdict(list)
     warnings.simplefilter("ignore")  # of other libraries, about their own defaults
+    warm = set(known) if args.processes else set()
     for problem in [] if args.show else chosen:
-        for name in names:
-            for split in range(len(results[problem.name, name]), args.splits):
-                row = measure(problem, known[name], split)
+        for split in range(args.splits):
+            for name in names:
+                if len(results[problem.name, name]) > split:
+                    continue
+                if name not in warm:
+                    warm_up(known[name])
+                    warm.add(name)
+                row = measure(problem, known[name], split, clock)
                 results[problem.name, name].append(row)
                 line = json.dumps({"table": problem.name, "method": name, **row})
                 if args.results:
@@ -198,8 +235,9 @@ def main() -> None:
     if args.ablation:
         print("\n" + "\n".join(costs(results, chosen)))
         return
-    print("\n" + "\n".join(table(results, tables, names)))
-    print("\n" + "\n".join(summary(results, tables, names)))
+    print("\n" + "\n".join(table(results, tables, names, "error")))
+    print(f"\n{clock.capitalize()}:\n\n" + "\n".join(table(results, tables, names, clock)))
+    print("\n" + "\n".join(summary(results, tables, names, clock)))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 
 A method is a function from a problem's training and test rows to predictions: numbers, or
 probabilities with a column for each class.  Those whose library is missing are left out.
+
+``python benchmarks/quality_methods.py METHOD TARGET classes|numbers SEED FOLDER`` fits a method in
+a process of its own, from the tables in FOLDER to the predictions there.
 """
 
-import os
+import io
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,15 +28,32 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from mlpengine.config import load_config, parse_override
-from mlpengine.config.build import build
-from mlpengine.config.proposal import propose
-from mlpengine.data import profile, read_table
-from mlpengine.train.threads import pinned
-
 Method = Callable[[Problem, pd.DataFrame, pd.DataFrame, int], np.ndarray]
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+Run = Callable[[list[str]], None]
+"""Runs a command of mlpengine, given as its words."""
+
+
+def in_this_process(words: list[str]) -> None:
+    """Run a command of mlpengine in this process."""
+    from mlpengine_cli.main import run
+
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        code = run(words)
+    if code:
+        raise RuntimeError(f"{' '.join(words)}: {output.getvalue().strip()}")
+
+
+def in_new_process(words: list[str]) -> None:
+    """Run a command of mlpengine in a process of its own."""
+    _start("-m", "mlpengine_cli.main", *words)
+
+
+def _start(*words: str) -> None:
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 def mlpengine(
@@ -41,44 +62,22 @@ def mlpengine(
     test: pd.DataFrame,
     seed: int,
     *,
+    run: Run = in_this_process,
     preset: str = "plain",
     settings: Sequence[str] = (),
 ) -> np.ndarray:
     """What ``init``, ``train`` and ``predict`` give, as commands; `settings` are ``--set``."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        train.to_csv(folder / "train.csv", index=False)
-        test.drop(columns=problem.target).to_csv(folder / "test.csv", index=False)
-        chosen = [
-            f"seed={seed}",
-            "training.threads=1",
-            "data.split.test=0",
-            "report=false",
-            *settings,
-        ]
-        options = [word for setting in chosen for word in ("--set", setting)]
-        commands = [
-            [
-                "init",
-                "train.csv",
-                "--target",
-                problem.target,
-                "-o",
-                "config.yaml",
-                "--preset",
-                preset,
-            ],
-            ["train", "config.yaml", "-q", "--out", "run", *options],
-            ["predict", "run", "test.csv", "-o", "predictions.csv"],
-        ]  # fmt: skip
-        for command in commands:
-            line = [sys.executable, "-m", "mlpengine_cli.main", *command]
-            done = subprocess.run(
-                line, cwd=folder, capture_output=True, text=True, env=os.environ | ONE_THREAD
-            )
-            if done.returncode:
-                raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-        answers = pd.read_csv(folder / "predictions.csv")
+    fixed = (f"seed={seed}", "training.threads=1", "data.split.test=0", "report=false")
+    options = [word for setting in (*fixed, *settings) for word in ("--set", setting)]
+    with tempfile.TemporaryDirectory() as folder:
+        names = ("train.csv", "test.csv", "config.yaml", "run", "predictions.csv")
+        rows, new, config, trained, predictions = (str(Path(folder, name)) for name in names)
+        train.to_csv(rows, index=False)
+        test.drop(columns=problem.target).to_csv(new, index=False)
+        run(["init", rows, "--target", problem.target, "-o", config, "--preset", preset])
+        run(["train", config, "-q", "--out", trained, *options])
+        run(["predict", trained, new, "-o", predictions])
+        answers = pd.read_csv(predictions)
     if not problem.is_classification:
         return answers[problem.target].to_numpy()
     return answers[[f"probability_{label}" for label in problem.classes]].to_numpy()
@@ -192,11 +191,19 @@ def _pytabkit(
     return _answers(problem, model.fit(x, y, cat_col_names=texts), new)
 
 
+ONE_NETWORK = ("training.folds=null", "data.split.validation=0.2", "data.split.test=0")
+"""Settings that train one network, as the published recipe does, in place of folds."""
+
+
 def methods() -> dict[str, Method]:
     """Return the methods whose libraries are there, by name; ours are the first."""
     table: dict[str, tuple[str, Method]] = {
         "mlpengine": ("mlpengine", mlpengine),
         "mlpengine, realmlp": ("mlpengine", partial(mlpengine, preset="realmlp")),
+        "mlpengine, one realmlp": (
+            "mlpengine",
+            partial(mlpengine, preset="realmlp", settings=ONE_NETWORK),
+        ),
         "linear": ("sklearn", partial(_with_numbers, _linear)),
         "scikit-learn MLP": ("sklearn", partial(_with_numbers, _sklearn_mlp)),
         "HistGradientBoosting": ("sklearn", partial(_with_categories, _histogram)),
@@ -209,8 +216,39 @@ def methods() -> dict[str, Method]:
     return {name: method for name, (module, method) in table.items() if find_spec(module)}
 
 
-ONE_NETWORK = ("training.folds=null", "data.split.validation=0.2", "data.split.test=0")
-"""Settings that train one network, as the published recipe does, in place of folds."""
+def of_processes() -> dict[str, Method]:
+    """Return the methods in new processes: ours in one for each command, the others in one."""
+    return {
+        name: partial(method, run=in_new_process)
+        if name.startswith("mlpengine")
+        else partial(_in_new_process, name)
+        for name, method in methods().items()
+    }
+
+
+def _in_new_process(
+    name: str, problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int
+) -> np.ndarray:
+    """Fit a method in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        train.to_csv(Path(folder, "train.csv"), index=False)
+        test.to_csv(Path(folder, "test.csv"), index=False)
+        kind = "classes" if problem.is_classification else "numbers"
+        _start(__file__, name, problem.target, kind, str(seed), folder)
+        return np.loadtxt(Path(folder, "predictions.csv"), delimiter=",")
+
+
+def main() -> None:
+    """Fit the method of the command line."""
+    name, target, kind, seed, folder = sys.argv[1:]
+    train, test = (
+        pd.read_csv(Path(folder, f"{part}.csv"), float_precision="round_trip")
+        for part in ("train", "test")
+    )
+    problem = Problem("", train, target, kind == "classes")
+    answers = methods()[name](problem, train, test, int(seed))
+    np.savetxt(Path(folder, "predictions.csv"), answers, delimiter=",")
+
 
 NARROWER = 16
 """The root of the recipe's layers of 256, by which the standard parametrization divides lr."""
@@ -243,6 +281,12 @@ def _without(
     seed: int,
 ) -> np.ndarray:
     """Fit one network of the recipe without an ingredient, in this process; predict."""
+    from mlpengine.config import load_config, parse_override
+    from mlpengine.config.build import build
+    from mlpengine.config.proposal import propose
+    from mlpengine.data import profile, read_table
+    from mlpengine.train.threads import pinned
+
     rate = (0.04 if problem.is_classification else 0.2) / NARROWER
     settings = ABLATION[name][0] if name else ()
     given = [f"optimizer.lr={rate}" if one == "lr" else one for one in settings]
@@ -272,3 +316,7 @@ def ablation() -> dict[str, Method]:
         "realmlp": partial(_without, None),
         **{f"no {name}": partial(_without, name) for name in ABLATION},
     }
+
+
+if __name__ == "__main__":
+    main()
