@@ -21,7 +21,7 @@ import numpy as np
 
 from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
 from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
-from mlpengine.files import writing
+from mlpengine.files import write_all, writing
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
 
@@ -56,25 +56,36 @@ class Claim:
     directory: RunDirectory
 
 
-class JournalLock:
-    """A lock on the journal that the system releases when a process ends, however it ends."""
+class Journal(JournalFileBackend):
+    """Optuna's journal in a file.
+
+    Other processes read a record at once; it is on disk after `sync`.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._file = path, -1
+        super().__init__(str(path))
+        self._path = path
 
-    def acquire(self) -> bool:
-        """Wait for the lock, and remove a line that a killed process or a full disk cut off."""
-        with writing(self._path):
-            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            size = os.fstat(self._file).st_size
-            if size and os.pread(self._file, 1, size - 1) != b"\n":
-                os.ftruncate(self._file, self._path.read_bytes().rfind(b"\n") + 1)
-        return True
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append records, after removing a line that a killed process or a full disk cut off."""
+        lines = [json.dumps(log, separators=(",", ":")) + "\n" for log in logs]
+        file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)  # the system releases it when this process ends
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                os.ftruncate(file, self._path.read_bytes().rfind(b"\n") + 1)
+            write_all(file, "".join(lines).encode())
+        finally:
+            os.close(file)
 
-    def release(self) -> None:
-        """Release the lock."""
-        os.close(self._file)
+    def sync(self) -> None:
+        """Have every record on disk when this returns."""
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 class Study:
@@ -96,7 +107,11 @@ class Study:
             self._errors += (SQLAlchemyError,)
         self.is_sqlite = sweep.storage.startswith("sqlite")
         with ExitStack() as on_failure, self.storage_errors():
-            self._storage = _storage(directory, sweep.storage)
+            is_journal = sweep.storage == JOURNAL
+            self._journal = Journal(directory / JOURNAL_FILE) if is_journal else None
+            self._storage = (
+                JournalStorage(self._journal) if self._journal else _database(sweep.storage)
+            )
             on_failure.callback(self.close)
             self._study = optuna.create_study(
                 storage=self._storage,
@@ -118,7 +133,7 @@ class Study:
 
         Raises: UsageError if the storage holds a study of that name.
         """
-        with self.storage_errors():
+        with self._recorded():
             other = self._study.user_attrs.get("directory")
             if other is not None or self._study.trials:
                 raise UsageError(
@@ -139,24 +154,11 @@ class Study:
     def claim(self) -> Claim | None:
         """Return a trial to run: one whose worker is gone, or a new one; None if none is left."""
         with self._lock(), self.storage_errors():
-            for frozen in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-                directory = self._unused(frozen.number)
-                if directory is None:
-                    continue
-                # its worker may have ended it before it released the lock
-                state = self._study.get_trials(deepcopy=False)[frozen.number].state
-                self._study.sampler = self._sampler(frozen.number)
-                trial = self._opened(frozen.number)
-                if state == TrialState.RUNNING and not self._has_failed(trial):
-                    return Claim(trial, self._values(trial), directory)
-                directory.close()
-            known = self._study.get_trials(deepcopy=False)
-            waiting = any(frozen.state == TrialState.WAITING for frozen in known)
-            if not waiting and len(known) >= self.sweep.count:
-                return None
-            self._study.sampler = self._sampler(len(known))
-            trial = self._study.ask()
-            directory = RunDirectory.create(self.path(trial.number))
+            chosen = self._chosen()
+        if chosen is None:
+            return None
+        trial, directory = chosen
+        with self._recorded():  # other workers choose meanwhile
             return Claim(trial, self._values(trial), directory)
 
     def path(self, number: int) -> Path:
@@ -175,23 +177,23 @@ class Study:
 
     def complete(self, claim: Claim, value: float) -> None:
         """Tell the final value of a trial."""
-        with self.storage_errors():
+        with self._recorded():
             self._study.tell(claim.trial, value)
 
     def prune(self, claim: Claim) -> None:
         """Tell that a trial was ended early."""
-        with self.storage_errors():
+        with self._recorded():
             self._study.tell(claim.trial, state=TrialState.PRUNED)
 
     def fail(self, claim: Claim, reason: str) -> None:
         """Tell that a trial failed, and why."""
-        with self.storage_errors():
+        with self._recorded():
             claim.trial.set_user_attr(REASON, reason)
             self._study.tell(claim.trial, state=TrialState.FAIL)
 
     def leave(self, claim: Claim) -> None:
         """Leave a trial to another worker, or to a later command; this is no death."""
-        with suppress(RunError), self.storage_errors():
+        with suppress(RunError), self._recorded():
             claim.trial.set_user_attr(LEFT, True)
 
     def trials(self) -> list[FrozenTrial]:
@@ -232,6 +234,14 @@ class Study:
         with warnings.catch_warnings(), self.storage_errors():
             warnings.simplefilter("ignore")  # that the evaluator is experimental
             return dict(optuna.importance.get_param_importances(self._study, evaluator=evaluator))
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """Have what the context tells the storage on disk when it ends."""
+        with self.storage_errors():
+            yield
+            if self._journal:
+                self._journal.sync()
 
     @contextmanager
     def storage_errors(self) -> Iterator[None]:
@@ -278,15 +288,33 @@ class Study:
         finally:
             os.close(file)
 
-    def _unused(self, number: int) -> RunDirectory | None:
-        """Return the directory of a trial, locked, unless a worker holds it."""
-        path = self.path(number)
-        if not (path / LOCK_FILE).is_file():
-            return RunDirectory.create(path)
-        try:
-            return RunDirectory.open(path)
-        except RunError:
+    def _chosen(self) -> tuple[Trial, RunDirectory] | None:
+        """Return a trial without a worker or a new one, and its directory; None if none is left."""
+        for frozen in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            try:
+                directory = self._locked(frozen.number)
+            except RunError:  # a worker holds it
+                continue
+            # its worker may have ended it before it released the lock
+            state = self._study.get_trials(deepcopy=False)[frozen.number].state
+            self._study.sampler = self._sampler(frozen.number)
+            trial = self._opened(frozen.number)
+            if state == TrialState.RUNNING and not self._has_failed(trial):
+                return trial, directory
+            directory.close()
+        known = self._study.get_trials(deepcopy=False)
+        waiting = any(frozen.state == TrialState.WAITING for frozen in known)
+        if not waiting and len(known) >= self.sweep.count:
             return None
+        self._study.sampler = self._sampler(len(known))
+        trial = self._study.ask()
+        return trial, self._locked(trial.number)
+
+    def _locked(self, number: int) -> RunDirectory:
+        """Return the directory of a trial, locked.  Raises: RunError if a worker holds it."""
+        path = self.path(number)
+        exists = (path / LOCK_FILE).is_file()
+        return RunDirectory.open(path) if exists else RunDirectory.create(path)
 
     def _opened(self, number: int) -> Trial:
         study = self._storage.get_study_id_from_name(self._study.study_name)
@@ -337,12 +365,8 @@ def shown(storage: str) -> str:
         return f"{storage.partition('://')[0]}://..."
 
 
-def _storage(directory: Path, storage: str) -> BaseStorage:
-    """Open the storage.  Raises: UsageError for a URL without a driver, and what it raises."""
-    if storage == JOURNAL:
-        path = directory / JOURNAL_FILE
-        with writing(path):
-            return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))  # type: ignore[arg-type]
+def _database(storage: str) -> BaseStorage:
+    """Open a database.  Raises: UsageError for a URL without a driver, and what it raises."""
     from optuna.storages import RDBStorage
     from sqlalchemy.exc import ArgumentError
 

@@ -16,22 +16,23 @@ from mlpengine.config.space import overrides
 from mlpengine.config.sweep import BEST, SETTINGS, SWEEP
 from mlpengine.config.tables import Tables
 from mlpengine.errors import (
+    CheckpointError,
     MlpEngineError,
     NumericalError,
     RunError,
     ShapeError,
     UsageError,
 )
-from mlpengine.files import read_file, similar_file
+from mlpengine.files import flush, read_file, similar_file, unflushed
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.model import MODEL_FILE
-from mlpengine.train.run_directory import RESOLVED
+from mlpengine.train.run_directory import RunDirectory
 from mlpengine.wording import plural
 
 from .progress import Progress
-from .session import Session
+from .session import Session, check_config, find_checkpoint
 from .stopping import Stopping
 from .streams import say
 from .study import Claim, Study
@@ -39,6 +40,13 @@ from .train import session_in
 
 QUIET = ("report=false", "training.threads=1")
 """Settings of every trial: no pictures, and one thread, as the workers share the cores."""
+
+
+REPEATED_SECONDS = 10.0
+"""Files of the first so many seconds of a trial are not flushed to disk, but its weights are.
+
+After a power cut, a trial that was under way is repeated from the checkpoint that is whole.
+"""
 
 
 @dataclass(frozen=True)
@@ -153,7 +161,7 @@ class Worker:
             claim = self.study.claim()
             if claim is None:
                 return
-            with claim.directory:
+            with claim.directory, unflushed(REPEATED_SECONDS):
                 self._run(claim)
 
     def _run(self, claim: Claim) -> None:
@@ -194,6 +202,7 @@ class Worker:
         if result.ending == "interrupted" and not reporter.pruned:
             self.study.leave(claim)
             return
+        flush(claim.directory.path / MODEL_FILE)  # which is kept
         if reporter.pruned:
             self.study.prune(claim)
             ending = "ended early by the pruner"
@@ -212,10 +221,11 @@ class Worker:
             say(f"trial {claim.trial.number}: {text} ({values})", err=True)
 
     def _session(self, claim: Claim, reporter: Reporter) -> Session:
-        """Return the session of a trial, resumed where another worker left it."""
+        """Return the session of a trial, resumed from its checkpoint if another worker left one."""
         directory = claim.directory
-        if (directory.path / RESOLVED).is_file():
+        if _resumable(directory):
             return session_in(directory, [reporter])
+        directory.clear()
         file = self.sweep.config(claim.values, *QUIET, f"name=trial-{directory.path.name}")
         session = Session(self._build(file), directory, [reporter])
         session.write_inputs()
@@ -232,6 +242,16 @@ class Worker:
         experiment = build(file)
         self._read = file, experiment.tables
         return experiment
+
+
+def _resumable(directory: RunDirectory) -> bool:
+    """Return whether a trial has a checkpoint and its config; a power cut may damage both."""
+    try:
+        checkpoint = find_checkpoint(directory)
+        check_config(directory, checkpoint)
+    except (CheckpointError, RunError):
+        return False
+    return checkpoint is not None
 
 
 def short(value: Any) -> str:

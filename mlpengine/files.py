@@ -5,14 +5,19 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from errno import ENOSPC
+from math import inf
 from pathlib import Path
+from time import monotonic
 
 from mlpengine.errors import MlpEngineError, RunError, UsageError
 from mlpengine.wording import nearest
 
 TEMPORARY = ".tmp-"
 """Prefix of files that are not complete yet; a process that is killed may leave one behind."""
+
+_flushed_from = ContextVar("flushed_from", default=-inf)
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -59,6 +64,40 @@ def make_directory(directory: Path) -> None:
         raise RunError(f"{directory}: cannot be made ({error.strerror})") from error
 
 
+@contextmanager
+def unflushed(seconds: float) -> Iterator[None]:
+    """Within this context, files of its first seconds need not be on disk when they are written.
+
+    For files that the process can make again in that time: a power cut may leave some of them empty
+    or missing, while a killed process loses none.
+    """
+    token = _flushed_from.set(monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _flushed_from.reset(token)
+
+
+def sync(descriptor: int) -> None:
+    """Have an open file on disk when this returns, unless files are `unflushed`."""
+    if monotonic() >= _flushed_from.get():
+        os.fsync(descriptor)
+
+
+def flush(path: Path) -> None:
+    """Have a file and its name on disk when this returns, in any context.
+
+    Raises: RunError naming the file and the cause.
+    """
+    with writing(path):
+        for one in (path, path.parent):
+            descriptor = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Write a file whole or not at all, and have it on disk when this returns.
 
@@ -76,7 +115,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _replace(directory, path.name, data)
-            os.fsync(directory)
+            sync(directory)
         finally:
             os.close(directory)
 
@@ -101,7 +140,7 @@ def _replace(directory: int, name: str, data: bytes) -> None:
         descriptor = os.open(temporary, _NEW, 0o666, dir_fd=directory)
         try:
             write_all(descriptor, data)
-            os.fsync(descriptor)
+            sync(descriptor)
             _verify(descriptor, data)
         finally:
             os.close(descriptor)

@@ -12,7 +12,7 @@ from mlpengine import Mlp, RunError, UsageError
 from mlpengine.config import load_config
 from mlpengine.data import read_blocks, read_table
 from mlpengine.export import export
-from mlpengine.files import TEMPORARY, write_atomically
+from mlpengine.files import TEMPORARY, flush, unflushed, write_atomically
 from mlpengine.train.model import Model, load
 
 
@@ -118,3 +118,26 @@ NO_PATHS = {
 def test_what_is_no_path_is_refused_in_one_line(name):
     with pytest.raises(UsageError, match=r"needs (the path of a file|a path).*\(got None\)$"):
         NO_PATHS[name](None)
+
+
+def test_files_of_the_first_seconds_are_not_flushed(tmp_path, monkeypatch):
+    real, flushed = os.fsync, []
+
+    def noted(descriptor):
+        flushed.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    path = tmp_path / "file"
+    with unflushed(1e9):
+        write_atomically(path, b"content")
+        assert flushed == []
+        flush(path)
+        assert flushed == ["file", tmp_path.name]
+        with unflushed(0):
+            write_atomically(path, b"other")
+            assert len(flushed) == 4
+    write_atomically(path, b"again")
+    assert len(flushed) == 6
+    with pytest.raises(RunError, match="none: cannot be written"):
+        flush(tmp_path / "none")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import CheckpointError, RunError
-from mlpengine.files import read_file, write_all, writing
+from mlpengine.files import read_file, sync, write_all, writing
 from mlpengine.spec import Array
 from mlpengine.wording import html_table, plural
 
@@ -137,7 +137,7 @@ class CsvLog:
     def sync(self) -> None:
         """Flush every line to disk."""
         with writing(self.path):
-            os.fsync(self._file)
+            sync(self._file)
 
     def close(self) -> None:
         """Close the file."""

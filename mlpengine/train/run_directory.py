@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -81,6 +82,15 @@ class RunDirectory:
         if not _locked(lock):
             raise RunError(f"{path}: another process is using this run; wait for it, or stop it")
         return cls(path, lock)
+
+    def clear(self) -> None:
+        """Remove everything but the lock."""
+        for path in self.path.iterdir():
+            with writing(path, "removed"):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != LOCK_FILE:
+                    path.unlink()
 
     def close(self) -> None:
         """Release the lock."""
