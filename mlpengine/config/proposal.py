@@ -7,14 +7,8 @@ from typing import Any
 from mlpengine.data import Profile
 from mlpengine.data.checks import KEEP_IF
 from mlpengine.data.reading import DEFAULT, Reading
-from mlpengine.train.recipes import recipe
+from mlpengine.train.recipes import FOLDED_ROWS, folds_for, recipe
 from mlpengine.wording import plural, printable
-
-FOLDS, ROWS_OF_FOLD = 8, 10
-"""Networks that are trained together, and the fewest rows for each."""
-
-FOLDED_ROWS = 100_000
-"""Rows beyond which one network is trained: folds gain least there, and take the longest."""
 
 ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """The most columns and the fewest rows with which numbers get features by quantile bins."""
@@ -23,12 +17,6 @@ SEVERAL_KINDS_ROWS = 4_000
 """The most rows for which several kinds of networks are trained by steps in each fold."""
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
-
-
-def folds_for(rows: int) -> int | None:
-    """Return the number of folds for a table; None where one network is enough, or rows are few."""
-    folds = min(FOLDS, rows // ROWS_OF_FOLD)
-    return folds if folds > 1 and rows <= FOLDED_ROWS else None
 
 
 def propose(

@@ -32,7 +32,6 @@ from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
 from mlpengine.optim._optimizer import ScheduleLike
-from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals, cool, error_of_mean
@@ -45,9 +44,11 @@ from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.outputs import outputs_of
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.recipes import (
+    FOLDED_ROWS,
     MIDDLE,
     PRESETS,
     dropout_schedule,
+    folds_for,
     network_options,
     optimizer_options,
     recipe,
@@ -81,7 +82,7 @@ class Chosen:
     clip_norm: float | None
     batch_size: int
     epochs: int
-    patience: int
+    early_stopping: EarlyStopping | None
     dropout_schedule: ScheduleLike | None = None
     drop_last: bool = False
     calibrates: bool = False
@@ -97,24 +98,24 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden: int | Sequence[int] = (100,),
-        activation: str | GradOp | Sequence[str | GradOp] = "relu",
+        hidden: int | Sequence[int] | None = None,
+        activation: str | GradOp | Sequence[str | GradOp] | None = None,
         *,
-        dropout: float | Sequence[float] = 0.0,
+        dropout: float | Sequence[float] | None = None,
         loss: str | Loss = "auto",
         class_weight: str | Mapping[Any, float] | None = None,
-        optimizer: str = "adam",
-        lr: float = 1e-3,
-        schedule: str | ScheduleLike = "constant",
+        optimizer: str | None = None,
+        lr: float | None = None,
+        schedule: str | ScheduleLike | None = None,
         weight_decay: float | None = None,
         clip_norm: float | None = None,
-        batch_size: int = 64,
-        epochs: int = 200,
-        early_stopping: bool = False,
+        batch_size: int | None = None,
+        epochs: int | None = None,
+        early_stopping: bool | None = None,
         validation_fraction: float = 0.1,
         folds: int | None = None,
         importances: bool = False,
-        patience: int = 10,
+        patience: int | None = None,
         min_delta: float = 0.0,
         standardize: bool = True,
         warm_start: bool = False,
@@ -123,11 +124,14 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         threads: int = 1,
         dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
-        preset: str | None = None,
+        preset: str = "plain",
         shards: int = 1,
         comm: Any = None,
     ) -> None:
         """Store the parameters, which `fit` checks.
+
+        The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
+        recipe, and folds.  None is that of the recipe `preset`.
 
         Args:
             hidden: sizes of the hidden layers; a number is the size of a single one.
@@ -136,24 +140,28 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 hidden layer.
             loss: what training minimizes: the name of a loss of configs, a formula of output y and
                 target t, or a `Loss` with options, such as ``Quantile((0.1, 0.5, 0.9))``; "auto"
-                is "softmax_cross_entropy" in a classifier and "mse" in a regressor.
+                is that of the recipe, or "softmax_cross_entropy" in a classifier and "mse" in a
+                regressor.
             class_weight: of a classifier, weights by label, which multiply those of the rows, or
                 "balanced" for n_rows / (n_classes * rows of the class).
-            optimizer: "adam", "adamw", "lion", "nadam", "rmsprop" or "sgd".
+            optimizer: "adam", "adamw", "lion", "nadam", "rmsprop" or "sgd"; another than the
+                recipe's has its own settings, but for those that are given.
             lr: learning rate.
             schedule: of the learning rate: the name of one of configs, with its default settings
                 and over all `epochs`, or a function from the number of steps to a factor.
-            weight_decay: decoupled decay of weights, times `lr`; None is the optimizer's default.
-            clip_norm: maximum global gradient norm; None does not clip.
+            weight_decay: decoupled decay of weights, times `lr`.
+            clip_norm: maximum global gradient norm; infinity does not clip.
             batch_size: rows per step.
             epochs: passes over the rows, at most.
-            early_stopping: whether to hold out rows and end when their loss stops falling; the
-                weights of the best epoch are kept.  False by default, because a fit with
-                `sample_weight` equals one on repeated rows only if none are held out.
+            early_stopping: whether training ends when the loss of rows that do not train stops
+                falling; the weights of the best epoch are kept.  Without `folds` these rows are
+                held out.  False trains one network on all rows, as a fit with `sample_weight` that
+                is to equal one on repeated rows has to.
             validation_fraction: share of rows held out, of each class in a classifier.
             folds: number of networks, each trained without one fold of the rows, whose best epoch
                 the other folds choose; they predict their mean (`training.folds` of configs).
-                None by default: eight networks take eight times as long, in every fit of a search.
+                None is eight where `early_stopping` and `warm_start` are not set, of 80 to 100,000
+                rows; fewer of fewer rows, one network of fewer than 20 and of more than 100,000.
             importances: whether `fit` computes `feature_importances_`, by permutation of features
                 in rows that did not train; it needs `folds` or `early_stopping`.
             patience: epochs without a lower loss after which training ends.
@@ -171,14 +179,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 unless they are float32.
             random_state: of initial weights, order of rows, dropout and held-out rows; a number is
                 the `seed` of a config, which gives the same bits.
-            preset: "realmlp" or "plain", a recipe of configs (`model.preset`), in place of hidden,
-                activation, dropout, optimizer, lr, schedule, weight_decay, clip_norm, batch_size,
-                epochs and patience; all features are embedded as numbers.  The temperature of
-                "realmlp" needs `early_stopping` or `folds`, which hold out rows.
+            preset: "plain" or "realmlp", a recipe of configs (`model.preset`); of "realmlp" all
+                features are embedded as numbers, and the temperature needs rows that do not train.
             shards: parts of a batch, a power of two, as for `TrainingStep`.
             comm: a communicator of mpi4py, whose ranks all fit on the same rows with the same
-                `random_state`; they share each batch, which needs as many `shards`, or the networks
-                of `folds`.
+                `random_state`; they share the networks of `folds`, or of one network each batch,
+                which needs as many `shards`.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -263,19 +269,22 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
         seed = self._seed()
-        folds = self._fold_numbers(y, seed)
-        train, validation = self._divide(y, seed)
-        chosen = self._chosen(len(train), ends=True)
+        count, ends_early = self._held_out(len(y))
+        folds = None
+        if count is not None:
+            folds = fold_rows(len(y), count, seed=seed, labels=self._classes(y))
+        train, validation = self._divide(y, seed, holds_out=ends_early and not count)
+        chosen = self._chosen(len(train), ends_early=ends_early)
         weighted = weights is not None
         again = self.warm_start and self.__sklearn_is_fitted__()
         if not again:
             self._begin_scale()
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
         if folds is not None:
-            members = self._fresh_members(x, y, folds, seed)
+            members = self._fresh_members(x, y, folds, seed, ends_early=ends_early)
         elif not again:
             steps = -(-len(train) // chosen.batch_size)
-            self._learner = self._fresh_learner(x, y, seed, chosen, train, steps)
+            self._learner = self._fresh_learner(x, y, seed, chosen, train, steps, self.comm)
             self._further = ()
         diagnostics = LoopDiagnostics()
         tasks: list[Callback] = [PrintEpochs()] if self.verbose else []
@@ -355,36 +364,40 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         callbacks: Sequence[Callback] = (),
         rows: Array | None = None,
     ) -> Loop:
-        early = EarlyStopping(chosen.patience, "loss", self.min_delta)
         return Loop(
             learner.step(weighted=weighted),
             self._task(),
             train,
             validation,
             epochs=chosen.epochs,
-            early_stopping=early if self.early_stopping else None,
+            early_stopping=chosen.early_stopping,
             rows=rows,
             seed=np.random.Generator(np.random.PCG64([seed, 1])),  # as in configs
             callbacks=callbacks,
             drop_last=chosen.drop_last,
         )
 
-    def _fold_numbers(self, y: Array, seed: int) -> Array | None:
-        """Return the fold of each row.  Raises: UsageError for settings that exclude folds."""
-        if self.folds is None:
-            if self.importances and not self.early_stopping:
-                raise UsageError("importances: needs folds, or early_stopping, which hold out rows")
-            return None
-        if self.warm_start:
+    def _held_out(self, rows: int) -> tuple[int | None, bool]:
+        """Return the number of folds, or None, and whether training ends early.
+
+        Raises: UsageError for settings that exclude each other.
+        """
+        folds, ends_early = self.folds, self.early_stopping
+        if folds is None and ends_early is None and not self.warm_start:
+            folds = folds_for(rows)
+            ends_early = folds is not None or rows > FOLDED_ROWS
+        if folds is not None and self.warm_start:
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
-        return fold_rows(len(y), self.folds, seed=seed, labels=self._classes(y))
+        if folds is None and not ends_early and self.importances:
+            raise UsageError("importances: needs folds, or early_stopping, which hold out rows")
+        return folds, folds is not None if ends_early is None else ends_early
 
     def _fresh_members(
-        self, x: Any, y: Array, folds: Array, seed: int
+        self, x: Any, y: Array, folds: Array, seed: int, *, ends_early: bool
     ) -> list[tuple[Learner, Chosen]]:
         """Make a learner for each fold, as configs do; return them with their settings."""
         rows = [np.flatnonzero(folds != k) for k in range(int(folds.max()) + 1)]
-        chosen = [self._chosen(len(own), ends=True) for own in rows]
+        chosen = [self._chosen(len(own), ends_early=ends_early) for own in rows]
         steps = sum(-(-len(own) // c.batch_size) for own, c in zip(rows, chosen, strict=True))
         members = [
             (
@@ -449,29 +462,31 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self.feature_importances_ = np.array([by_name[name] for name in names])
 
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
-        """Learn once from each row, in their order, a batch at a time."""
-        if self.folds is not None:
-            raise UsageError("partial_fit: trains one network (folds must be None)")
+        """Learn once from each row, in their order, a batch at a time, with every network."""
         weights = self._class_weighted(y, self._weights(sample_weight, x.shape[0]))
         if not self.__sklearn_is_fitted__():
+            if self.folds is not None:
+                raise UsageError("partial_fit: begins with one network (folds must be None)")
             self._begin_scale()
-            chosen = self._chosen(x.shape[0], ends=False)
+            chosen = self._chosen(x.shape[0])
             steps = -(-x.shape[0] // chosen.batch_size)
-            self._learner = self._fresh_learner(x, y, self._seed(), chosen, None, steps)
+            seed = self._seed()
+            self._learner = self._fresh_learner(x, y, seed, chosen, None, steps, self.comm)
             self.n_iter_ = self.best_epoch_ = 0
             self.loss_curve_, self.validation_loss_curve_ = [], []
             self.verdicts_ = Verdicts()
         self._fit_scale(x, y, weights)
-        step = self._learner.step(weighted=weights is not None)
         part = self._part(x, y, weights, slice(None))
         total = 0.0
-        for start in range(0, len(y), step.batch_size):
-            rows = slice(start, min(start + step.batch_size, len(y)))
-            weight = None if part.weights is None else part.weights[rows]
-            total += step(part.x[rows], part.y[rows], weight) * (rows.stop - start)
+        for learner in self._learners:
+            step = learner.step(weighted=weights is not None)
+            for start in range(0, len(y), step.batch_size):
+                rows = slice(start, min(start + step.batch_size, len(y)))
+                weight = None if part.weights is None else part.weights[rows]
+                total += step(part.x[rows], part.y[rows], weight) * (rows.stop - start)
         self.n_iter_ += 1
         self.best_epoch_ = self.n_iter_
-        self.loss_curve_.append(total / len(y))
+        self.loss_curve_.append(total / (len(y) * len(self._learners)))
 
     def _seed(self) -> int:
         """Return the seed of a fit: `random_state` itself if it is a number."""
@@ -500,9 +515,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             )
         return weights
 
-    def _divide(self, y: Array, seed: int) -> tuple[Array, Array]:
+    def _divide(self, y: Array, seed: int, *, holds_out: bool) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
-        if not self.early_stopping or self.folds is not None:
+        if not holds_out:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=self._classes(y))
@@ -530,61 +545,72 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         rows = DENSE // max(1, x.shape[1]) if issparse(x) else x.shape[0]
         return max(1, int(rows))
 
-    def _chosen(self, rows: int, *, ends: bool) -> Chosen:
-        """Return the settings of network and training on so many rows.
+    def _chosen(self, rows: int, *, ends_early: bool | None = None) -> Chosen:
+        """Return the settings of network and training on so many rows, as given or of the recipe.
 
-        Unless the training `ends`, batches may be larger than these rows, and a preset has no
-        schedules.  Raises: UsageError for an unknown preset.
+        Where `ends_early` is None batches may be larger than these rows.  Where training may go on
+        later, the recipe's schedules are left out.  Raises: UsageError for an unknown preset.
         """
-        preset = self.preset
-        if preset is None:
-            batch_size = min(self.batch_size, rows) if ends else self.batch_size
-            steps_per_epoch = -(-rows // batch_size)
-            options = {"lr": self.lr, "weight_decay": self.weight_decay}
-            given: dict[str, Any] = {n: value for n, value in options.items() if value is not None}
-            given["schedule"] = schedule = self.schedule
-            if not callable(schedule):
-                total = self.epochs * steps_per_epoch
-                given["schedule"] = named_schedule(schedule, total, steps_per_epoch)
-            return Chosen(
-                [int(n) for n in np.atleast_1d(self.hidden)],
-                {"activation": self.activation, "dropout": self.dropout},
-                self.optimizer,
-                given,
-                self.clip_norm,
-                batch_size,
-                self.epochs,
-                self.patience,
-            )
-        if preset not in PRESETS:
-            raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {preset!r})")
-        sections = recipe(preset, self._kind, rows if ends else MIDDLE)
-        training = sections["training"]
+        if self.preset not in PRESETS:
+            raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
+        ends = ends_early is not None
+        sections = {**recipe(self.preset, self._kind, rows if ends else MIDDLE)}
+        model = {
+            **sections["model"],
+            **self._given("activation", "dropout"),
+            "hidden": sections["model"]["hidden"] if self.hidden is None else self.hidden,
+        }
+        training = {**sections["training"], **self._given("batch_size", "epochs", "clip_norm")}
+        if self.optimizer not in (None, sections["optimizer"]["name"]):
+            sections["optimizer"] = {"name": self.optimizer}
+        sections["optimizer"] = {**sections["optimizer"], **self._given("lr", "weight_decay")}
+        by_name = isinstance(self.schedule, str)
+        if by_name:
+            sections["schedule"] = {"name": self.schedule}
         batch_size = min(training["batch_size"], rows) if ends else training["batch_size"]
         drop_last = training.get("drop_last", False)
         in_epoch = steps_of_epoch(rows, batch_size, drop_last=drop_last)
-        steps = training["epochs"] * in_epoch if ends else None
+        recurs = self.warm_start or not ends  # a recipe's schedule is over after its epochs
+        steps = training["epochs"] * in_epoch if by_name or not recurs else None
+        options = optimizer_options(sections, steps, in_epoch)
+        if not by_name and self.schedule is not None:
+            options["schedule"] = self.schedule
+        given = self.patience
+        patience = training["early_stopping"]["patience"] if given is None else given
+        clip_norm = training.get("clip_norm")
         return Chosen(
-            sections["model"]["hidden"],
-            network_options(sections["model"]),
+            [int(n) for n in np.atleast_1d(model["hidden"])],
+            network_options(model),
             sections["optimizer"]["name"],
-            optimizer_options(sections, steps),
-            training.get("clip_norm"),
+            options,
+            None if clip_norm == np.inf else clip_norm,
             batch_size,
             training["epochs"],
-            training["early_stopping"]["patience"],
+            EarlyStopping(patience, "loss", self.min_delta) if ends_early else None,
             dropout_schedule(sections, steps),
             drop_last,
             training.get("calibration", "none") != "none",
         )
 
+    def _given(self, *names: str) -> dict[str, Any]:
+        """Return the parameters that are not None, by name."""
+        values = ((name, getattr(self, name)) for name in names)
+        return {name: value for name, value in values if value is not None}
+
     def _fresh_learner(
-        self, x: Any, y: Array, seed: int, chosen: Chosen, rows: Array | None, steps: int
+        self,
+        x: Any,
+        y: Array,
+        seed: int,
+        chosen: Chosen,
+        rows: Array | None,
+        steps: int,
+        comm: Any = None,
     ) -> Learner:
         """Return a learner.
 
         `rows` are those that initial weights may be fitted on, `steps` those of an epoch of all
-        networks.
+        networks, `comm` a communicator whose ranks share each batch.
         """
         loss = self._loss()
         mlp = Mlp(
@@ -605,7 +631,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             "backend": backend,
             "threads": self.threads,
             "shards": self.shards,
-            "comm": self.comm if self.folds is None else None,
+            "comm": comm,
         }
         return Learner(mlp, loss, chosen.optimizer, chosen.options, chosen.batch_size, step)
 

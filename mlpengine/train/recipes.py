@@ -38,6 +38,19 @@ PLAIN: dict[float, dict[str, Any]] = {
 networks of two kinds in each."""
 
 
+FOLDS, ROWS_OF_FOLD = 8, 10
+"""Networks that are trained together by default, and the fewest rows for each."""
+
+FOLDED_ROWS = 100_000
+"""Rows beyond which one network is trained: folds gain least there, and take the longest."""
+
+
+def folds_for(rows: int) -> int | None:
+    """Return the number of folds for a table; None where one network is enough, or rows are few."""
+    folds = min(FOLDS, rows // ROWS_OF_FOLD)
+    return folds if folds > 1 and rows <= FOLDED_ROWS else None
+
+
 def _realmlp(task: str) -> dict[str, Any]:
     """Return the recipe of Holzmueller et al. 2024, arXiv 2407.04491, table A.1 (RealMLP-TD).
 
@@ -106,7 +119,9 @@ def network_options(model: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def optimizer_options(sections: Mapping[str, Any], total_steps: int | None) -> dict[str, Any]:
+def optimizer_options(
+    sections: Mapping[str, Any], total_steps: int | None, steps_per_epoch: int = 1
+) -> dict[str, Any]:
     """Return the arguments of a recipe's optimizer in a training of that many steps.
 
     Without `total_steps`, learning rate and decay stay as they are.
@@ -118,8 +133,8 @@ def optimizer_options(sections: Mapping[str, Any], total_steps: int | None) -> d
     if "groups" in options:
         options["groups"] = {name: Group(**one) for name, one in options["groups"].items()}
     if total_steps:
-        schedule = {"total_steps": total_steps, "steps_per_epoch": 1, **sections["schedule"]}
-        options["schedule"] = named_schedule(**schedule)
+        steps: dict[str, Any] = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch}
+        options["schedule"] = named_schedule(**steps, **sections["schedule"])
         options["decay_schedule"] = named_schedule(decay or "constant", total_steps, 1)
     return options
 

@@ -7,7 +7,7 @@ import pytest
 
 from mlpengine.config import load_config
 from mlpengine.config.build import build
-from mlpengine.config.proposal import folds_for
+from mlpengine.train.recipes import folds_for
 
 
 def yacht(seed, rows=308):

@@ -19,14 +19,22 @@ from mlpengine.optim import CosineSchedule
 G = np.random.default_rng(0)
 X = G.normal(size=(90, 4))
 Y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0.7, "rare", "usual")
-FEW = {"hidden": (6,), "epochs": 3, "random_state": 5}
+NEUTRAL = {
+    "optimizer": "adam",
+    "schedule": "constant",
+    "clip_norm": np.inf,
+    "early_stopping": False,
+}
+"""The defaults of the keys of configs, in place of those of a recipe."""
+
+FEW = {"hidden": (6,), "epochs": 3, "random_state": 5, **NEUTRAL}
 
 
 SAME = {
     "plain": {},
     "dropout by layer": {"hidden": [7, 5], "dropout": [0.3, 0.0]},
     "two classes by one output": {"loss": "bce_with_logits"},
-    "adamw and a cosine": {"optimizer": "adamw", "schedule": "cosine", "epochs": 9},
+    "nadam and a cosine": {"optimizer": "nadam", "schedule": "cosine", "epochs": 9},
 }
 
 
@@ -50,7 +58,7 @@ def test_command_fit_and_estimator_give_the_same_bits(name, tmp_path, monkeypatc
     (tmp_path / "c.yaml").write_text(json.dumps(config | {"report": False}))
     assert run(["train", "c.yaml", "-q", "-o", "run"]) == 0
     by_command = mlpengine.load("run")
-    estimator = MlpClassifier(dtype="float32", random_state=5, **own)
+    estimator = MlpClassifier(dtype="float32", random_state=5, **(NEUTRAL | own))
     estimator.fit(frame[list("abcd")].to_numpy(), Y)
     networks = [by_command.mlp, fitted.mlp, estimator.mlp_]
     assert len({network.params.flat.tobytes() for network in networks}) == 1
@@ -99,7 +107,7 @@ def test_estimators_fit_and_configs_give_the_same_bits(schedule, tmp_path, monke
         schedule=schedule,
         training={"epochs": 3, "batch_size": 16},
     )
-    own = MlpRegressor(batch_size=16, dtype="float32", schedule=schedule, **FEW)
+    own = MlpRegressor(batch_size=16, dtype="float32", **(FEW | {"schedule": schedule}))
     own.fit(frame[list("abcd")].to_numpy(), frame.y)
     np.testing.assert_array_equal(own.mlp_.params.flat, model.mlp.params.flat)
     np.testing.assert_array_equal(own.predict(X), model.predict(X))
@@ -129,8 +137,8 @@ def test_class_weights_are_weights_of_rows():
 
 def test_schedules_change_the_rate():
     """A function of steps and the name of the same schedule give the same network."""
-    named = MlpClassifier(schedule="cosine", batch_size=30, **FEW).fit(X, Y)
-    own = MlpClassifier(schedule=CosineSchedule(9), batch_size=30, **FEW).fit(X, Y)
+    named = MlpClassifier(batch_size=30, **(FEW | {"schedule": "cosine"})).fit(X, Y)
+    own = MlpClassifier(batch_size=30, **(FEW | {"schedule": CosineSchedule(9)})).fit(X, Y)
     constant = MlpClassifier(batch_size=30, **FEW).fit(X, Y)
     np.testing.assert_array_equal(named.mlp_.params.flat, own.mlp_.params.flat)
     assert (named.mlp_.params.flat != constant.mlp_.params.flat).any()
@@ -171,7 +179,7 @@ def test_verbose_prints_epochs(capsys):
 def test_sparse_features_are_those_of_the_same_dense_ones(kind, form):
     x = np.where(np.abs(X) > 0.8, X, 0.0)
     y = Y if kind is MlpClassifier else X[:, 1]
-    whole, sparse = (kind(early_stopping=True, **FEW).fit(rows, y) for rows in (x, form(x)))
+    whole, sparse = (kind(**(FEW | {"early_stopping": True})).fit(rows, y) for rows in (x, form(x)))
     np.testing.assert_allclose(sparse.mlp_.params.flat, whole.mlp_.params.flat, atol=1e-10)
     assert (sparse.predict(form(x)) == sparse.predict(x)).all()
     sparse.partial_fit(form(x), y)
