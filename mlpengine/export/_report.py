@@ -1,7 +1,8 @@
 """What an exported file holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from mlpengine.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Losses that are means over entries, each an op and a callable (see `Loss`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -20,6 +19,7 @@ from mlpengine.formula import (
     tanh,
 )
 from mlpengine.ops._entry_loss import EntryLoss, Prediction
+from mlpengine.records import dataclass
 
 
 class MeanSquaredError(EntryLoss, name="mse"):

@@ -6,11 +6,12 @@ lifetimes do not overlap share bytes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 from mlpengine.ops import GradOp
 from mlpengine.placement import Storage
+from mlpengine.records import dataclass
 from mlpengine.spec import Spec
 from mlpengine.tape.record import Record, Value
 

@@ -1,7 +1,6 @@
 """A training step on buffers of one number of rows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from mlpengine.errors import UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
+from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call
 from mlpengine.train.nonfinite import Fault, locate_nonfinite
 

@@ -6,7 +6,6 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
@@ -119,9 +118,13 @@ class RunDirectory:
 
 
 def environment(threads: int) -> dict[str, Any]:
-    """Return the versions and settings that, with the config, determine the bits of a result."""
+    """Return the versions and settings that, with the config, determine the bits of a result.
+
+    The version of a package that the run has not loaded is None.
+    """
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in PACKAGES}
     return {
-        "packages": {"mlpengine": __version__} | {name: _version(name) for name in PACKAGES},
+        "packages": {"mlpengine": __version__} | versions,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -156,13 +159,3 @@ def _candidates(path: Path) -> Iterator[Path]:
     yield path
     for number in range(2, MAX_TRIES):
         yield path.with_name(f"{path.name}-{number:03d}")
-
-
-def _version(package: str) -> str | None:
-    loaded: str | None = getattr(sys.modules.get(package), "__version__", None)
-    if loaded is not None:
-        return loaded
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

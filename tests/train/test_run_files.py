@@ -128,7 +128,7 @@ def test_errors_of_our_own_pass_unchanged(tmp_path):
         raise RunError("mine")
 
 
-def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
+def test_a_package_that_is_not_loaded_has_no_version(monkeypatch):
     monkeypatch.setattr(run_directory, "PACKAGES", ("no-such-package",))
     assert environment(1)["packages"] == {"mlpengine": __version__, "no-such-package": None}
 

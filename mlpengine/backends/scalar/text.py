@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isinf, isnan
 
 import numpy as np
+
+from mlpengine.records import dataclass
 
 WIDTH = 96
 """Columns of generated text."""
