@@ -11,6 +11,7 @@ from mlpengine.errors import UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
+from mlpengine.optim import Optimizer
 from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call
 from mlpengine.train.nonfinite import Fault, locate_nonfinite
@@ -34,6 +35,19 @@ class BoundStep(Uncopyable):
     """The whole step, update included, as machine code; then `calls` is empty."""
     update: "Executor | None" = None
     """What follows `calls`, from the norm to the update, as machine code."""
+
+    program: "Executor | None" = None
+    """`calls` as machine code, which may gather the rows, or None."""
+
+    @property
+    def many(self) -> "Executor | None":
+        """What makes many whole steps in one call, each on rows that it gathers, or None."""
+        return self.fused
+
+    def begin_many(self, optimizer: Optimizer) -> bool:
+        """Return whether `many` can run, which changes the moments of the optimizer."""
+        optimizer.take_moments_back()
+        return self.many is not None
 
     @property
     def value(self) -> float:

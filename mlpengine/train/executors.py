@@ -116,7 +116,11 @@ class StepBuilder:
         self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
     ) -> BoundStep:
         """Return the calls up to the gradients, without an update."""
-        return self._with_calls(self._parts(scratch, grads, mean_rows), compiled=compiled)
+        parts = self._parts(scratch, grads, mean_rows)
+        if compiled and (program := parts.program()):
+            calls = (parts.checked(program),)
+            return BoundStep(scratch, grads, parts.bound_loss, calls, program=program)
+        return self._with_calls(parts, compiled=compiled)
 
     def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
@@ -137,12 +141,12 @@ class StepBuilder:
 
     def _fused(self, parts: "_StepParts", whole: BoundStep | None) -> Executor | None:
         """Return the whole step as one program, or None if a part of it has no compiled rule."""
-        scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
+        scratch, grads = parts.scratch, parts.grads
         if whole is not None and whole.fused is not None:
             full = _StepParts(whole.scratch, whole.grads, self.loss, whole.loss, self.threads)
             if begins(parts.instructions, full.instructions):
                 return whole.fused.for_rows(scratch.batch_size)
-        gathered = scratch.input, loss.target, loss.sample_weight
+        gathered = parts.gathered
         return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
 
     def _update(self, shards: Shards) -> Executor | None:
@@ -211,6 +215,21 @@ class _StepParts:
         backward = self.grads.bind(self.scratch).instructions
         return [*self.scratch.program.instructions, loss, *backward]
 
+    @property
+    def gathered(self) -> tuple[Array, Array, Array | None]:
+        """The buffers that a program may fill by rows."""
+        return self.scratch.input, self.bound_loss.target, self.bound_loss.sample_weight
+
+    def program(self) -> Executor | None:
+        """Return the step up to the gradients as one program, or None if parts have no rule.
+
+        Raises: CompileError.
+        """
+        try:
+            return self.compile(self.instructions, gathered=self.gathered)
+        except UnsupportedError:
+            return None
+
     def compile(self, instructions: Sequence[InstructionLike], **update: Any) -> Executor:
         """Return instructions as one program; `update` is as for `compile_program`.
 
@@ -252,7 +271,11 @@ class _StepParts:
                     yield from self.bound_loss.calls
 
     def _segment(self, instructions: Sequence[InstructionLike]) -> Call:
-        step, check = self.compile(instructions).step, self.bound_loss.forward
+        return self.checked(self.compile(instructions))
+
+    def checked(self, program: Executor) -> Call:
+        """Return the call that runs a program, and raises the error of a label out of range."""
+        step, check = program.step, self.bound_loss.forward
 
         def run() -> None:
             if step() != FINISHED:  # a label is out of range: NumPy's rule says which

@@ -275,6 +275,8 @@ class Loop(Uncopyable):
 
     def begin(self) -> None:
         """Call the callbacks before the first `run_epoch`."""
+        if ranks := self.step.ranks:
+            self._may_skip = all(ranks.of_all(self._may_skip and self.many is not None))
         self._call("on_train_start")
 
     def abandon(self, error: NumericalError) -> None:
@@ -392,11 +394,13 @@ class Loop(Uncopyable):
         rows, start = batches.batch_size, batches.cursor
         budgets: list[SkipBudget] = [budget(self) for budget in self._hooks["skip_budget"]]
         full_batches = (batches.n_rows - start) // rows
-        count = int(min(full_batches, many.max_steps, *(budget.steps for budget in budgets)))
+        count = min(full_batches, many.max_steps, *(budget.steps for budget in budgets))
+        limit = min((budget.norm for budget in budgets), default=inf)
+        if ranks := self.step.ranks:
+            count, limit = ranks.least(count, limit)
         if count < MIN_STEPS:
             return
-        limit = min((budget.norm for budget in budgets), default=inf)
-        losses, norms = many.make(start, count, limit)
+        losses, norms = many.make(start, int(count), limit)
         for loss, norm in zip(losses, norms, strict=True):
             sums[0] += loss * rows
             sums[1] += norm

@@ -56,6 +56,12 @@ class Ranks:
         root: T = self.comm.bcast(value)
         return root
 
+    def least(self, *numbers: float) -> list[float]:
+        """Return the least of each number over the ranks."""
+        values = np.array(numbers, np.float64)
+        self.comm.Allreduce(_in_place(), values, _least())
+        return [float(value) for value in values]
+
     def agree_to_stop(self) -> bool:
         """Return, and record in `stops`, whether any rank wants to stop."""
         self.stops = any(self.comm.allgather(self.wants_stop))
@@ -255,6 +261,12 @@ def _in_place() -> Any:
     from mpi4py import MPI
 
     return MPI.IN_PLACE
+
+
+def _least() -> Any:
+    from mpi4py import MPI
+
+    return MPI.MIN
 
 
 def _byte() -> Any:

@@ -25,7 +25,7 @@ class CompiledSteps:
     The results are those of gathering and `TrainingStep.run`, bit for bit.
 
     Args:
-        step: a fused step.
+        step: a step whose `BoundStep.many` is not None.
         data: arrays whose rows fit the step's buffers.
         order: int64 row numbers, which may be shuffled in place between calls.
         max_steps: maximum number of steps in one call.
@@ -56,11 +56,11 @@ def steps_at_once(step: TrainingStep) -> int:
 def compiled_steps(step: TrainingStep, data: Data, order: Array) -> CompiledSteps | None:
     """Return the full batches of `order` as machine code; None if steps must run one by one.
 
-    The result is None if the step is not fused, if the rows do not have the layout of its buffers,
-    or if one call would have fewer than `MIN_STEPS` steps.
+    The result is None if whole steps are not machine code, if the rows do not have the layout of
+    the buffers, or if one call would have fewer than `MIN_STEPS` steps.
     """
     max_steps = min(steps_at_once(step), len(order) // step.batch_size)
     bound = step.bound(step.batch_size)
-    if bound.fused is None or max_steps < MIN_STEPS or any(bound.misfits(data, order)):
+    if bound.many is None or max_steps < MIN_STEPS or any(bound.misfits(data, order)):
         return None
     return CompiledSteps(step, data, order, max_steps)

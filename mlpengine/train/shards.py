@@ -125,6 +125,7 @@ class Shards:
         self.optimizer: Optimizer | None = None
         self._shared_update: SharedUpdate | None = None
         self._is_decided = self.shared is None
+        self._programs: list[tuple[int, Executor]] = []
         self._reduction: Call | None = None
         if ranks is not None:
             self._reduction = ranks.reduction(
@@ -157,6 +158,9 @@ class Shards:
             else:
                 calls = [call(body.fill, 0), call(tail.fill, 0)]
             groups.append((rows.start, [*calls, *self._sums_after(k)]))
+        if batch == self._settings[1]:
+            programs = [(rows.start, part.program) for rows, part in parts]
+            self._programs = [(n, p) for n, p in programs if p is not None]
         first = parts[0][1] if parts else build(self.scratches[0], self.grads[0])
         return BoundShards(
             first.scratch,
@@ -220,8 +224,32 @@ class Shards:
             size, self._is_decided = self._sums[0][0].size, True
             rows = [(one[0], one[0, size:].view(np.float64)) for one in ranks.map_all(self.shared)]
             given = ranks, self.update, self.optimizer, rows, self.total
-            self._shared_update = share_update(*given)
+            self._shared_update = shared = share_update(*given)
+            if shared is not None and self._has_programs:
+                drawn = self._rng.state if self._rng else None
+                sizes = {"batch": self._settings[1], "stride": self._block.shape[1]}
+                shared.take_shards(self._programs, **sizes, drawn=drawn)
         return self._shared_update if update is not None else None
+
+    @property
+    def _has_programs(self) -> bool:
+        """Whether every shard of a whole batch is one program."""
+        return len(self._programs) == len(self.scratches)
+
+    @property
+    def many(self) -> "Executor | None":
+        """The update, if it can compute the gradients of a whole batch, too."""
+        return self.update if self.shared is not None and self._has_programs else None
+
+    def begin_many(self) -> bool:
+        """Return whether `many` can run; the ranks agree on that at the first step."""
+        if self.many is None or self.ranks is None:
+            return False
+        shared = self._share_update(self.ranks, self.update)
+        if shared is not None:
+            shared.lend_moments()
+            self.tail = shared.tail
+        return shared is not None
 
     def read_total(self) -> None:
         """Copy to `total` what other ranks have added."""
@@ -261,6 +289,13 @@ class BoundShards(BoundStep):
     batch: int
     shards: Shards
     parts: tuple[tuple[slice, BoundStep], ...]
+
+    @property
+    def many(self) -> "Executor | None":
+        return self.shards.many
+
+    def begin_many(self, optimizer: Optimizer) -> bool:
+        return self.shards.begin_many()
 
     @property
     def value(self) -> float:

@@ -1,14 +1,18 @@
 """An update that ranks on one machine share out, in memory that all of them map."""
 
 import ctypes
+import os
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlpengine.backends.compiled.executor import LOST_RANK
 from mlpengine.backends.compiled.source import CHUNK
 from mlpengine.buffers import address_of
+from mlpengine.errors import RunError
 from mlpengine.optim import Optimizer
 from mlpengine.placement import ALIGNMENT
 from mlpengine.spec import Array
@@ -19,9 +23,25 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 
+POLLED = np.dtype([("file", np.int32), ("events", np.int16), ("happened", np.int16)])
+"""What poll(2) takes and gives for a file."""
+
+READABLE = 1
+"""The event of a file that can be read, as that of a process can once it has ended."""
+
 FIRST_MOMENT = 3
 """The row of the first moment in the memory of all ranks; before it are the barrier and the sums of
 squares of chunks, the gradient, and the parameters."""
+
+
+class ShardOfCall(ctypes.Structure):
+    """A shard as machine code: ``struct shard`` of ranks.h."""
+
+    _fields_ = (
+        ("run", ctypes.c_void_p),
+        ("call", ctypes.c_void_p),
+        ("start", ctypes.c_int64),
+    )
 
 
 class RanksOfCall(ctypes.Structure):
@@ -31,6 +51,13 @@ class RanksOfCall(ctypes.Structure):
         ("index", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("numbers", ctypes.c_int64),
+        ("lost", ctypes.c_int64),
+        ("batch", ctypes.c_int64),
+        ("shard_count", ctypes.c_int64),
+        ("stride", ctypes.c_int64),
+        ("shards", ctypes.c_void_p),
+        ("drawn", ctypes.c_void_p),
+        ("processes", ctypes.c_void_p),
         ("barrier", ctypes.c_void_p),
         ("gradients", ctypes.c_void_p),
         ("tails", ctypes.c_void_p),
@@ -75,14 +102,22 @@ class SharedUpdate:
         for private, other in zip(moments.values(), shared, strict=True):
             executor.move(private, other)
         gradients, tails = (np.array([address_of(a) for a in v]) for v in zip(*rows, strict=True))
+        processes = watched(ranks)
         described = RanksOfCall(
-            ranks.rank,
-            ranks.size,
-            self.tail.size,
-            *map(address_of, (barrier, gradients, tails, self.tail, chunk_sums, params)),
+            index=ranks.rank,
+            count=ranks.size,
+            numbers=self.tail.size,
+            processes=address_of(processes),
+            barrier=address_of(barrier),
+            gradients=address_of(gradients),
+            tails=address_of(tails),
+            tail=address_of(self.tail),
+            chunk_sums=address_of(chunk_sums),
+            parameters=address_of(params),
         )
         executor.call.ranks = ctypes.addressof(described)
-        executor.call.shared = described, rows, gradients, tails, memory, self.tail
+        executor.call.shared = described, rows, gradients, tails, memory, self.tail, processes
+        self._described = described
         chunks = ranks.share(-(-total.size // CHUNK))
         own = slice(chunks.start * CHUNK, min(chunks.stop * CHUNK, total.size))
         self._optimizer = weakref.ref(optimizer)
@@ -91,13 +126,42 @@ class SharedUpdate:
         self._total = total, shared_total
         self._holds, self._is_read = False, True
         self._add = executor.library.mlpengine_add
-        self._add.argtypes, self._add.restype = [ctypes.c_void_p], None
+        self._add.argtypes, self._add.restype = [ctypes.c_void_p], ctypes.c_long
         self._call = ctypes.c_void_p(ctypes.addressof(executor.call))
         self._executor = executor
 
+    def take_shards(
+        self,
+        programs: Sequence[tuple[int, "Executor"]],
+        *,
+        batch: int,
+        stride: int,
+        drawn: Array | None,
+    ) -> None:
+        """Let `Executor.run` of the update compute the shards of this rank, too.
+
+        `programs` compute the gradients of a shard, of rows that they gather; each comes with its
+        first row of the `batch`.  `stride` is the length of a row of partial sums, `drawn` the
+        state of what dropout draws.
+        """
+        shards = (ShardOfCall * len(programs))()
+        for shard, (start, program) in zip(shards, programs, strict=True):
+            shard.run = ctypes.cast(program.library.mlpengine_run, ctypes.c_void_p).value
+            shard.call, shard.start = ctypes.addressof(program.call), start
+        described = self._described
+        described.shards, described.shard_count = ctypes.addressof(shards), len(shards)
+        described.batch, described.stride = batch, stride
+        described.drawn = None if drawn is None else address_of(drawn)
+        described.taken = shards, programs, drawn
+
     def add(self) -> None:
         """Wait for the gradients of all ranks, and add this rank's part of them."""
-        self._add(self._call)
+        if not self._add(self._call):
+            raise RunError(LOST_RANK)
+        self.lend_moments()
+
+    def lend_moments(self) -> None:
+        """Work on moments that all ranks map, from the next update on."""
         self._is_read = False
         if not self._holds and (optimizer := self._optimizer()):
             optimizer.lend_moments(self._return_moments)
@@ -115,6 +179,17 @@ class SharedUpdate:
         for other, private in self._moments:
             np.copyto(private, other)
         self._holds = False
+
+
+def watched(ranks: Ranks) -> Array:
+    """Return (ranks,) of `POLLED`: a file of each process that can be read once it has ended."""
+    processes = np.zeros(ranks.size, POLLED)
+    processes["file"], processes["events"] = -1, READABLE  # poll ignores files below 0
+    for rank, number in enumerate(ranks.of_all(os.getpid())):
+        with suppress(OSError):  # before Linux 5.3
+            processes["file"][rank] = file = os.pidfd_open(number)
+            weakref.finalize(processes, os.close, file)
+    return processes
 
 
 def share_update(

@@ -288,13 +288,9 @@ class TrainingStep:
     def run_into(self, data: Data, order: Array, losses: Array, norms: Array) -> None:
         """Make the steps of `run_many`, on arguments known to fit, and write the results."""
         bound, batch = self._full, self.batch_size
-        if bound.fused is not None and order.flags.c_contiguous:
-            done = self.run_fused(bound, data, order, losses, norms)
-            if done < len(losses):
-                self.record_result(losses.item(done), norms.item(done), norms.item(done))
-                self._raise_nonfinite(bound)
-            return
-        for i in range(len(losses)):
+        many = bound.many is not None and order.flags.c_contiguous
+        done = self.run_fused(bound, data, order, losses, norms) if many else 0
+        for i in range(done, len(losses)):  # a step that failed does so again, and raises
             bound.gather(data, order[i * batch : (i + 1) * batch])
             losses[i] = self.run(bound)
             norms[i] = self.grad_norm
@@ -308,14 +304,16 @@ class TrainingStep:
         norms: Array,
         max_norm: float = inf,
     ) -> int:
-        """Run a fused step for each entry of `losses`; return the number of completed steps.
+        """Run a step for each entry of `losses` in machine code; return how many are completed.
 
-        A step that fails, or whose gradient norm exceeds `max_norm`, updates nothing and is the
-        last one.
+        None is where ranks cannot map each other's memory.  A step that fails, or whose gradient
+        norm exceeds `max_norm`, updates nothing and is the last one.
         """
-        optimizer, fused, count = self.optimizer, bound.fused, len(losses)
-        assert fused is not None
-        optimizer.take_moments_back()
+        optimizer, fused, count = self.optimizer, bound.many, len(losses)
+        if self.ranks is not None and not self._agreed:
+            self._compare_ranks(self.ranks)
+        if fused is None or not bound.begin_many(optimizer):
+            return 0
         rates = np.full(count, optimizer.lr)
         if optimizer.schedule is not None:
             rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]

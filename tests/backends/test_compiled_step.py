@@ -30,8 +30,9 @@ from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_progr
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
+from mlpengine.train import shards
 from mlpengine.train.executors import choose_backend
-from mlpengine.train.shared_update import RanksOfCall
+from mlpengine.train.shared_update import RanksOfCall, ShardOfCall
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -465,7 +466,11 @@ def test_c_and_python_mean_the_same():
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
     assert fields_of("call", text) == list(executor.Call._fields_)
     text = files("mlpengine.backends.compiled").joinpath("ranks.h").read_text()
-    assert fields_of("ranks", text) == list(RanksOfCall._fields_)
+    for name, record in (("ranks", RanksOfCall), ("shard", ShardOfCall)):
+        assert fields_of(name, text) == list(record._fields_)
+    (numbers,) = re.findall(r"enum \{ ([\w, ]+) \};", text)
+    names = [name.removeprefix("TAIL_") for name in numbers.split(", ")]
+    assert [getattr(shards, name) for name in names] == list(range(len(names)))
 
 
 def fields_of(name, text):

@@ -5,6 +5,7 @@ Several runs in one process, which is faster than a process for each.
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
@@ -14,7 +15,7 @@ import numpy as np
 
 from mlpengine import Mlp, NumericalError, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
-from mlpengine.errors import UsageError
+from mlpengine.errors import RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
 from mlpengine.train import ranks, run_directory
 from mlpengine.train.ranks import Ranks
@@ -96,8 +97,10 @@ def updates() -> int:
         comm = MPI.COMM_WORLD
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((64, 40), "f4"), rng.integers(0, 5, 64)
+    order = rng.permutation(64 * 6) % 60
+    order[-50] = 60  # which is wrong: row 14 of the last batch
     for name, (clip, kind) in CLIPS.items():
-        mlp = Mlp([40, 300, 30, 5], seed=0)  # three chunks: one of four ranks has none
+        mlp = Mlp([40, 300, 30, 5], seed=0, dropout=0.1)  # three chunks: one of four ranks has none
         optimizer = kind(mlp, lr=0.003, weight_decay=0.1)
         options = {"backend": "compiled", "shards": 4, "comm": comm, "clip": clip}
         step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, 64, **options)
@@ -116,12 +119,60 @@ def updates() -> int:
         except NumericalError as error:
             done.append(str(error))
         copy = deepcopy(step)
+        losses, norms = in_one_call(step, x, y, order)
+        done += [*losses, *norms, step.loss_value, step.clipped_norm, *hashes(step.grads.flat)]
+        try:
+            step.run_many(wrong, y, order)
+        except NumericalError as error:
+            done += [str(error), optimizer.steps]
         done += [step(x, y), copy(x, y), step(x, y), *hashes(mlp.params.flat, step.grads.flat)]
         done += hashes(*optimizer.moments.values(), optimizer.carried, copy.mlp.params.flat)
         everywhere = [done[-5:]] if comm is None else comm.allgather(done[-5:])
         assert everywhere == [done[-5:]] * len(everywhere)
         if comm is None or comm.rank == 0:
             print(f"update {name}:", *done)
+    return 0
+
+
+def in_one_call(step: TrainingStep, *data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Make many steps; ranks that share out the update make none of them alone."""
+    if step.ranks is not None:
+        step.run = None
+    results = step.run_many(*data)
+    vars(step).pop("run", None)
+    return results
+
+
+def lost() -> int:
+    """Print what rank 0 raises where the process of rank 1 has ended.
+
+    The launcher would end rank 0, too; so another process ends, which rank 0 takes for rank 1.
+    """
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    x, y = np.ones((64, 40), "f4"), np.zeros(64, np.int64)
+    mlp = Mlp([40, 300, 30, 5], seed=0)
+    options = {"backend": "compiled", "shards": 2, "comm": comm}
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), AdamW(mlp, lr=0.003), 64, **options)
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    ) as other:
+        if comm.rank == 1:
+            plain, os.getpid = os.getpid, lambda: other.pid
+        step(x, y)
+        if comm.rank == 1:
+            os.getpid = plain
+    if comm.rank == 1:
+        comm.recv()
+        return 0
+    before = mlp.params.flat.copy()
+    for work in (lambda: step.run_many(x, y, np.tile(np.arange(64), 8)), lambda: step(x, y)):
+        try:
+            work()
+        except RunError as error:
+            print(error, np.array_equal(before, mlp.params.flat))
+    comm.send(None, 1)
     return 0
 
 

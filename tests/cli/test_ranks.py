@@ -136,14 +136,20 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
 
 
 def test_ranks_share_out_the_update_and_keep_its_bits(mpiexec, capsys):
-    """Whatever clips; rank 0 alone reads, copies and errors lie between the steps."""
+    """Whatever clips, one by one or in one call; reads, copies and errors lie between the steps."""
     assert rank_runs.updates() == 0
     expected = re.findall("^update .*", capsys.readouterr().out, re.MULTILINE)
     assert len(expected) == len(rank_runs.CLIPS)
-    assert all("row 60 of the batch" in line for line in expected)
+    assert all(re.search("row 60 of the .*row 14 of the batch", line) for line in expected)
     for ranks in (2, 4):
         done = mpiexec(ranks, "updates")
         assert re.findall("^update .*", done.stdout, re.MULTILINE) == expected, done
+
+
+def test_a_rank_that_waits_at_a_barrier_notices_that_another_has_ended(mpiexec):
+    """Many steps in one call, and a single one."""
+    message = "ranks: all of them must go on (a process has ended) True\n"
+    assert mpiexec(2, "lost").stdout == 2 * message
 
 
 @pytest.mark.parametrize("config", [LONG_SHARED, LONG_FOLDS], ids=["shards", "folds"])

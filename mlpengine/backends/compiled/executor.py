@@ -15,11 +15,13 @@ from mlpengine.backends.compiled.source import Source, make_source
 from mlpengine.backends.compiled.target import Target, compiler_command
 from mlpengine.backends.update import Clipping, Update
 from mlpengine.buffers import address_of
-from mlpengine.errors import CompileError
+from mlpengine.errors import CompileError, RunError
 from mlpengine.spec import Array
 
-FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM = range(5)
+FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM, FAILED, LOST = range(7)
 """The status of a step; only a finished step updates the parameters."""
+
+LOST_RANK = "ranks: all of them must go on (a process has ended)"
 
 FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
@@ -118,6 +120,8 @@ class Executor:
 
         def step() -> int:
             status: int = run(pointer)
+            if status == LOST:
+                raise RunError(LOST_RANK)
             if status == NO_THREADS:
                 raise CompileError(
                     "compiled program: the system must start its threads (use threads=1)"

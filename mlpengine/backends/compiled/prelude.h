@@ -147,6 +147,17 @@ INLINE unsigned long flush_denormals(void) {
   return 0;
 #endif
 }
+/* Compute with denormal numbers, as NumPy does; return the state before. */
+INLINE unsigned long keep_denormals(void) {
+  const unsigned long old = flush_denormals();
+#if defined(__SSE2__)
+  __builtin_ia32_ldmxcsr((unsigned int)old & ~0x8040u);
+#elif defined(__aarch64__)
+  __asm__ volatile("msr fpcr, %0" : : "r"(old & ~(1ul << 24)));
+#endif
+  return old;
+}
+
 INLINE void restore_denormals(unsigned long old) {
 #if defined(__SSE2__)
   __builtin_ia32_ldmxcsr((unsigned int)old);

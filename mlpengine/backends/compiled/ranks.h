@@ -4,6 +4,7 @@
    this: what step.h requires for an update, and CHUNK_SUMS_ALONE. */
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,9 +14,24 @@ struct barrier_state {
   atomic_int arrived, round, sleepers;
 };
 
+/* A shard of a rank: a program that gathers its rows and computes their gradient.  `ShardOfCall` in
+   shared_update.py mirrors it. */
+typedef long entry(struct call *);
+struct shard {
+  entry *run;
+  struct call *call;
+  int64_t start; /* its first row of the batch */
+};
+
 /* What a rank knows; `RanksOfCall` in shared_update.py mirrors it. */
 struct ranks {
   int64_t index, count, numbers;
+  int64_t lost;                  /* whether a rank has ended */
+  int64_t batch;                 /* rows of a whole one */
+  int64_t shard_count, stride;   /* shards of this rank; entries of a row of partial sums */
+  const struct shard *shards;
+  int64_t *drawn;                /* seed, step and row of what dropout draws, or NULL */
+  struct pollfd *processes;      /* of all ranks; they become readable when a process ends */
   struct barrier_state *barrier;
   const real *const *gradients;  /* of each rank, in memory that all map */
   const double *const *tails;    /* `numbers` of each rank, which are added, too */
@@ -23,6 +39,9 @@ struct ranks {
   double *chunk_sums;            /* mapped by all, as is the next */
   real *parameters;              /* the new ones, for the other ranks */
 };
+
+/* Numbers of a tail; those of shards.py. */
+enum { TAIL_LOSS, TAIL_FAILURES, TAIL_STOPS };
 
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)
@@ -35,12 +54,16 @@ struct ranks {
        chunk < LAST(CHUNKS); chunk++, from += CHUNK, to = MIN(from + CHUNK, PARAMETERS))
 
 static long futex(atomic_int *word, const int operation, const int value) {
-  return syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+  const struct timespec patience = {.tv_sec = 1}; /* of FUTEX_WAIT */
+  return syscall(SYS_futex, word, operation, value, &patience, NULL, 0);
 }
 
-/* Wait until all ranks have arrived; one that waits for long sleeps, as its core may be needed. */
-static void wait_at_barrier(struct barrier_state *state, const int count) {
-  const int round = atomic_load(&state->round);
+/* Wait until all ranks have arrived.  A rank that waits for long sleeps, as its core may be needed,
+   and wakes from time to time to look whether one has ended, for which it does not wait. */
+static void wait_at_barrier(struct ranks *ranks) {
+  struct barrier_state *state = ranks->barrier;
+  const int round = atomic_load(&state->round), count = (int)ranks->count;
+  if (ranks->lost) return;
   if (atomic_fetch_add(&state->arrived, 1) == count - 1) {
     atomic_store(&state->arrived, 0);
     atomic_store(&state->round, round + 1);
@@ -55,18 +78,21 @@ static void wait_at_barrier(struct barrier_state *state, const int count) {
     }
   } while (now() < limit);
   atomic_fetch_add(&state->sleepers, 1);
-  while (atomic_load(&state->round) == round) futex(&state->round, FUTEX_WAIT, round);
+  while (atomic_load(&state->round) == round && !ranks->lost) {
+    futex(&state->round, FUTEX_WAIT, round);
+    ranks->lost = poll(ranks->processes, (nfds_t)count, 0) > 0 && atomic_load(&state->round) == round;
+  }
   atomic_fetch_sub(&state->sleepers, 1);
 }
 
 static void barrier(const struct part part) {
-  if (part.count > 1) wait_at_barrier(part.ranks->barrier, (int)part.count);
+  if (part.count > 1) wait_at_barrier(part.ranks);
 }
 
 static struct part part_of(const struct call *call) {
-  const struct ranks *ranks = call->ranks;
+  struct ranks *ranks = call->ranks;
   if (!ranks) return (struct part){.count = 1};
-  return (struct part){.index = ranks->index, .count = ranks->count, .ranks = ranks};
+  return (struct part){ranks->index, ranks->count, ranks->batch, .ranks = ranks};
 }
 
 /* Set `sum` to the sum of the `length` numbers of each of `count` vectors; neighbors are added
@@ -94,6 +120,37 @@ static void add_vectors(const real *const *vectors, const long count, const long
 static double add_numbers(const double *const *tails, const long count, const long place) {
   if (count == 1) return tails[0][place];
   return add_numbers(tails, count / 2, place) + add_numbers(tails + count / 2, count / 2, place);
+}
+
+/* Compute the gradients of this rank's shards, of the rows `order` of the data, and their sum.  Each
+   goes to the row of partial sums that has as many ones in its number; two sums are added as soon as
+   both are complete, so the last sum is in row 0. */
+static void compute_shards(const struct call *call, const int64_t *order, const int64_t number,
+                           const struct ranks *ranks) {
+  real *const sums = (real *)ranks->gradients[ranks->index];
+  double *const tail = (double *)ranks->tails[ranks->index];
+  const long tail_stride = ranks->stride * (long)sizeof(real) / (long)sizeof(double);
+  long status = FINISHED;
+  for (long k = 0; k < ranks->shard_count && !status; k++) {
+    const struct shard *const shard = ranks->shards + k;
+    memcpy(shard->call->data, call->data, sizeof call->data);
+    shard->call->order = order + shard->start;
+    if (ranks->drawn) ranks->drawn[1] = number - 1, ranks->drawn[2] = shard->start;
+    status = shard->run(shard->call);
+    shard->call->order = NULL;
+    long row = __builtin_popcountl((unsigned long)k);
+    tail[row * tail_stride + TAIL_LOSS] = shard->call->loss;
+    const unsigned long old = keep_denormals();
+    for (long bits = k; bits & 1; bits >>= 1, row--) {
+      real *const left = sums + (row - 1) * ranks->stride;
+      add_vectors((const real *[]){left, left + ranks->stride}, 2, 0, PARAMETERS, left);
+      tail[(row - 1) * tail_stride + TAIL_LOSS] += tail[row * tail_stride + TAIL_LOSS];
+    }
+    restore_denormals(old);
+  }
+  if (ranks->drawn) ranks->drawn[2] = 0;
+  tail[TAIL_FAILURES] = status != FINISHED;
+  tail[TAIL_STOPS] = 0;
 }
 
 static void run(struct call *call) { work(call, call->count, part_of(call)); }

@@ -5,20 +5,34 @@
 
 #ifdef RANKS
 /* Add this rank's part of the gradients of all ranks, and measure it; add all numbers of the tails.
-   Denormal numbers are added as numbers, as by NumPy. */
-void mlpengine_add(struct call *call) {
+   Denormal numbers are added as numbers, as by NumPy.  Return whether no rank has ended. */
+long mlpengine_add(struct call *call) {
   const struct part part = part_of(call);
   const struct ranks *ranks = part.ranks;
   void *const *table = call->table;
   barrier(part);
+  const unsigned long old = keep_denormals();
   EACH_RANGE(first, last) {
     real *sum = GRADS + first;
     add_vectors(ranks->gradients, part.count, first, last - first, sum);
-    const unsigned long old = flush_denormals();
+    const unsigned long kept = flush_denormals();
     ranks->chunk_sums[chunk] = chunk_squares(sum, last - first);
-    restore_denormals(old);
+    restore_denormals(kept);
   }
   for (long i = 0; i < ranks->numbers; i++) ranks->tail[i] = add_numbers(ranks->tails, part.count, i);
+  restore_denormals(old);
+  return !ranks->lost;
+}
+
+/* Compute the gradient and the loss of a whole batch. */
+static long compute(struct call *call, const int64_t *order, const int64_t number,
+                    const struct part part) {
+  compute_shards(call, order, number, part.ranks);
+  if (!mlpengine_add(call)) return LOST;
+  call->loss = part.ranks->tail[TAIL_LOSS];
+  if (part.ranks->tail[TAIL_FAILURES] == 0) return FINISHED;
+  barrier(part); /* others may still read the tail, which the next step overwrites */
+  return FAILED;
 }
 
 /* Give the new parameters first to last to the other ranks. */
@@ -53,6 +67,9 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
 #endif
   const double norm = gradient_norm(call, part, measured);
   if (LEADS) call->norm = norm;
+#ifdef RANKS
+  if (measured && part.ranks->lost) return LOST;
+#endif
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
   if (norm > call->max_norm) return LARGE_NORM;
   const double clipped = clip_gradients(call, norm, part);
@@ -73,6 +90,7 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
   if (FIRST(CHUNKS) > 0 || LAST(CHUNKS) == 0) /* `carried`, which is each rank's own */
     update(table, workspace, call, (double)number, lr, decay, 0, 0);
   barrier(part);
+  if (part.count > 1 && part.ranks->lost) return LOST;
   receive(call, part);
 #endif
   return FINISHED;
@@ -104,12 +122,18 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
     offer(part.index); /* for the next rows, before which there is another barrier */
   }
 #endif
+#ifdef RANKS
+  if (order) {
+    const long status = compute(call, order, number, part);
+    if (status) return status;
+  }
+#endif
   double loss = 0;
 #ifdef LABEL_ERROR
   if (LABEL_ERROR[0]) return BAD_LABEL;
 #endif
 #ifndef ROW_LOSS
-  loss = call->loss; /* an update alone: of the gradients of this loss */
+  loss = call->loss; /* of the gradients, whether or not this call has computed them */
 #else
   loss = sum_in_order(ROW_LOSS, part.rows);
   if (LEADS) call->loss = LOSS_VALUE[0] = loss;

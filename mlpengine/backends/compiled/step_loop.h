@@ -25,10 +25,11 @@ struct call {
   double loss, norm;    /* of the last step */
   double clipped;       /* norm after clipping, of the last finished step */
   double hyper[8];      /* of the optimizer */
-  const void *ranks;    /* what a rank knows of those that share out the update, or NULL */
+  void *ranks;          /* what a rank knows of those that share out the update, or NULL */
 };
 
-enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM }; /* status of a step */
+/* Status of a step; FAILED if it was another rank whose step did not begin, LOST if a rank has ended. */
+enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM, FAILED, LOST };
 
 /* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it.  Threads
    divide the rows of a whole batch, of which a short one has the first `rows`, so that the tiles are
@@ -37,7 +38,7 @@ struct part {
   long index, count, rows;
   double mean_rows;
 #ifdef RANKS
-  const struct ranks *ranks;
+  struct ranks *ranks;
 #endif
 };
 
