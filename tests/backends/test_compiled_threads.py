@@ -4,7 +4,7 @@ import ctypes
 import gc
 import subprocess
 import sys
-from itertools import chain, product
+from itertools import chain, cycle, product, repeat
 from pathlib import Path
 
 import numpy as np
@@ -149,7 +149,7 @@ def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
     call = step.bound(64).fused.call
     x, y, _ = CASE.data(64)
     order, together = np.tile(np.arange(64), 3), []
-    for _ in range(500):
+    for _ in range(1500):
         alone.run_many(x, y, order)
         step.run_many(x, y, order)
         together.append(call.together)
@@ -190,6 +190,55 @@ def test_the_caller_works_alone_unless_all_threads_are_clearly_faster(
 ):
     _, library = pool_of(LONG)
     assert library.mlpengine_choose((ctypes.c_double * 2)(together, 1.0)) == alone
+
+
+SIMULATED_CLOCK = """\
+#define _GNU_SOURCE
+#include <time.h>
+static double passed;
+static int simulated_clock(clockid_t clock, struct timespec *time) {
+  (void)clock;
+  *time = (struct timespec){(long)passed, (long)(1e9 * (passed - (double)(long)passed))};
+  return 0;
+}
+#define clock_gettime simulated_clock
+"""
+
+PASSING = """
+int mlpengine_spend(double seconds) {
+  passed += seconds;
+  choose(1, (int64_t)(1e9 * seconds));
+  return pool.alone;
+}
+"""
+
+
+def spend(library, seconds, together):
+    """Make steps for so long, of a millisecond alone; return the numbers of both kinds."""
+    passed, counts, alone = 0.0, [0, 0], library.mlpengine_spend(ctypes.c_double(1e-9))
+    while passed < seconds:
+        spent = 1e-3 if alone else next(together)
+        counts[alone] += 1
+        passed += spent
+        alone = library.mlpengine_spend(ctypes.c_double(spent))
+    return counts
+
+
+def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(
+    monkeypatch, tmp_path, many_threads
+):
+    (tmp_path / "clock.h").write_text(SIMULATED_CLOCK)
+    monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
+    text = LONG.step("compiled", threads=2).emit_c()
+    library = load(text + PASSING, native_target(), functions=["mlpengine_spend"])
+    idle, busy = repeat(0.6e-3), cycle([0.6e-3, 16e-3])
+    together, alone = spend(library, 2, idle)
+    assert together > 20 * alone
+    assert sum(spend(library, 10, busy)) > 0.97 * 10_000
+    assert sum(spend(library, 10, busy)) > 0.99 * 10_000
+    spend(library, 6, idle)  # in which all threads are tried again
+    together, alone = spend(library, 2, idle)
+    assert together > 20 * alone
 
 
 def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):

@@ -11,10 +11,12 @@
 
 #define BURST_NANOSECONDS 1000000 /* duration of the steps between two choices of the threads */
 
-/* The slower of the two ways to make steps is tried again after so many times the duration of its
-   last trial; the number doubles with each trial in vain. */
-#define MIN_PATIENCE 8
-#define MAX_PATIENCE 64
+/* All threads are tried again after so many times the duration of their last burst.  The number
+   doubles whenever the caller alone is faster: beside other programs every other trial of all
+   threads is fast by chance.  It halves whenever a trial of the caller alone is in vain, which
+   follows after the largest number of bursts, or a slow one. */
+#define MIN_PATIENCE 4
+#define MAX_PATIENCE 256
 
 /* How much faster all threads must be than the caller alone.  Beside other programs the two are
    about equal, and measured with errors of as much. */
@@ -42,6 +44,7 @@ static struct {
   int alone;                  /* whether the caller makes the next steps alone */
   int is_trial;               /* whether it is the first burst of this way */
   int64_t patience, retry;    /* when the next trial is due */
+  int64_t bursts[2];          /* nanoseconds of the last burst of each way */
   double nanoseconds[2];      /* of a step of all threads, times WORTH, and of the caller alone */
   pthread_t workers[THREADS]; /* the caller is number 0 */
   int started;                /* how many workers run */
@@ -191,21 +194,26 @@ static void set_affinity(void) {
 #endif
 }
 
-/* After `steps` steps in `spent` nanoseconds, choose whether the next ones are the caller's alone. */
+/* After `steps` steps in `spent` nanoseconds, choose whether the next ones are the caller's alone.
+   A slow burst of the caller does not start a trial: on a busy machine, all threads are no faster. */
 static void choose(const int64_t steps, const int64_t spent) {
-  double *mine = &pool.nanoseconds[pool.alone];
-  const double other = pool.nanoseconds[!pool.alone], factor = pool.alone ? 1 : WORTH;
+  const int alone = pool.alone, was_trial = pool.is_trial;
+  double *mine = &pool.nanoseconds[alone];
+  const double other = pool.nanoseconds[!alone], factor = alone ? 1 : WORTH;
   const double each = factor * (double)spent / (double)steps;
-  const int was_trial = pool.is_trial;
   *mine = was_trial || !*mine ? each : *mine + (each - *mine) / 8;
+  pool.bursts[alone] = spent;
   const int is_slower = other > 0 && *mine > other;
-  const int64_t time = now();
   if (was_trial) {
-    pool.patience = is_slower ? MIN(2 * pool.patience, MAX_PATIENCE) : MIN_PATIENCE;
-    pool.retry = time + pool.patience * spent;
+    pool.alone = is_slower ? !alone : alone;
+    if (pool.alone) pool.patience = MIN(2 * pool.patience, MAX_PATIENCE);
+    else if (alone) pool.patience = MAX(pool.patience / 2, MIN_PATIENCE);
+    pool.retry = now() + (pool.alone ? pool.patience : MAX_PATIENCE) * pool.bursts[!pool.alone];
+    pool.is_trial = 0;
+  } else if ((is_slower && !alone) || now() >= pool.retry) {
+    pool.alone = !alone;
+    pool.is_trial = 1;
   }
-  pool.is_trial = !was_trial && (is_slower || time >= pool.retry);
-  if (pool.is_trial || (was_trial && is_slower)) pool.alone = !pool.alone;
 }
 
 /* Run a call in bursts of steps, on all threads or on the caller alone.  Each step of all threads
