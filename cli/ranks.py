@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from typing import NoReturn, TypeVar
 
 from mlpengine.config.build import Experiment
@@ -30,6 +29,12 @@ Open MPI, and Slurm."""
 INSTALL = "pip install 'mlpengine[mpi]'"
 
 T = TypeVar("T")
+
+
+def launched() -> tuple[int, int]:
+    """Return rank and number of the processes that a launcher started, as its variables say."""
+    name = next((name for name in LAUNCHED if name in os.environ), None)
+    return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
 
 
 def start_ranks(asked: bool) -> Ranks | None:
@@ -59,7 +64,7 @@ def start_ranks(asked: bool) -> Ranks | None:
         if started != "1":
             if os.environ[rank] != "0":
                 raise SystemExit(UsageError.exit_code)
-            library = MPI.Get_library_version().split("\n")[0].strip()
+            library = " ".join(MPI.Get_library_version().split("\n")[0].split())
             raise UsageError(
                 f"mpiexec: must be that of the MPI library of mpi4py, {library} (another one "
                 f"started {started} processes, and each is alone)"
@@ -158,7 +163,7 @@ def compare(ranks: Ranks, experiment: Experiment) -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
     surroundings = {**environment(1), "executor": experiment.step.executor}
     values = {name: surroundings[name] for name in DECIDES_BITS}
-    values["config"] = sha256(experiment.file.resolved().encode()).hexdigest()[:12]
+    values["config"] = experiment.file.flat
     values["data"] = fingerprints(experiment.parts)
     if difference := ranks.difference(values):
         raise UsageError(f"ranks: {difference}")

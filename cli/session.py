@@ -50,6 +50,7 @@ from mlpengine.train.run_directory import (
     peak_bytes,
 )
 from mlpengine.train.task import Split
+from mlpengine.wording import differing
 
 from .progress import Progress
 from .streams import say
@@ -315,7 +316,7 @@ class Session:
                 _log.warning(
                     "warning: %s differ from the checkpoint's (%s, now %s): "
                     "the last bits of the result may, too",
-                    name, *_difference(then, now),
+                    name, *differing(then, now),
                 )  # fmt: skip
         self.loop.load_state_dict(checkpoint.state)
         Checkpoints(checkpoint.path.parent).remove_after(checkpoint.path)
@@ -417,10 +418,3 @@ def read_result(path: Path) -> dict[str, Any]:
 def finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
     """Return metrics as JSON holds them: None for a value that is not finite."""
     return {name: value if isfinite(value) else None for name, value in metrics.items()}
-
-
-def _difference(then: Any, now: Any) -> tuple[Any, Any]:
-    if not isinstance(then, dict) or not isinstance(now, dict):
-        return then, now
-    names = [name for name in then.keys() | now if then.get(name) != now.get(name)]
-    return {name: then.get(name) for name in names}, {name: now.get(name) for name in names}

@@ -254,9 +254,21 @@ class Study:
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             text = f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason})"
-            if (self.directory / SETTINGS).is_file():  # the sweep has begun
-                text += f"; nothing is lost: mlpengine sweep --join {self.directory}"
-            raise RunError(text) from error
+            begun = (self.directory / SETTINGS).is_file()
+            raise RunError(f"{text}{self._advice}" if begun else text) from error
+
+    @contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Say in a RunError how the sweep is resumed."""
+        try:
+            yield
+        except RunError as error:
+            text = str(error)
+            raise RunError(text if self._advice in text else f"{text}{self._advice}") from error
+
+    @property
+    def _advice(self) -> str:
+        return f"; nothing is lost: mlpengine sweep --join {self.directory}"
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -32,6 +32,7 @@ from mlpengine.wording import plural
 
 from .outcome import shortest
 from .pictures import PLOTS
+from .ranks import launched
 from .session import uses_extra
 from .stopping import EXIT_CODES, Stopping, leave, stops
 from .streams import say
@@ -129,7 +130,7 @@ def command(
                 until = monotonic() + (study.sweep.seconds or inf)
                 parent = os.getppid() if worker else None
                 Worker(sweep, study, state, quiet=quiet, parent=parent).run(until)
-            if not worker:
+            if not worker and not code:
                 outcome = finish(sweep, study)
                 say(json.dumps(outcome) if as_json else report(sweep, study, outcome))
     leave(state)
@@ -143,6 +144,14 @@ def begin(
     """Check a sweep, read its data once, and make its directory and its study."""
     from .trials import QUIET, Sweep
 
+    rank, ranks = launched()
+    if ranks > 1:  # each would begin a sweep of its own
+        if rank:
+            raise SystemExit(UsageError.exit_code)
+        raise UsageError(
+            f"sweep: must begin in one process (mpiexec started {ranks}); give --workers {ranks}, "
+            "or let mpiexec start sweep --join SWEEP"
+        )
     given = list(settings)
     file, section = load_sweep(config, [parse_override(text) for text in given])
     number = worker_count(section, workers)
@@ -211,7 +220,10 @@ def located(file: ConfigFile, section: SweepSection) -> list[str]:
 
 
 def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) -> int:
-    """Run worker processes to their end; replace those that are killed; return their exit code."""
+    """Run worker processes to their end; replace those that are killed; return their exit code.
+
+    An error that ends one of them ends all.
+    """
     # a fork has imported everything; on macOS it is unsafe beside the system's libraries
     context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
     arguments = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
@@ -242,6 +254,7 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
                 running[started(own)] = own
             elif ended not in (0, *EXIT_CODES.values()):
                 code = ended
+                stop()  # others would have the same error: a full disk, a storage that is down
     return code
 
 

@@ -161,7 +161,7 @@ class Worker:
             claim = self.study.claim()
             if claim is None:
                 return
-            with claim.directory, unflushed(REPEATED_SECONDS):
+            with claim.directory, unflushed(REPEATED_SECONDS), self.study.resumable():
                 self._run(claim)
 
     def _run(self, claim: Claim) -> None:

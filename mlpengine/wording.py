@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from html import escape
+from typing import Any
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -68,3 +69,11 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         texts = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         lines.append(f"<tr><th>{escape(title)}</th>{texts}</tr>")
     return f"<table>{''.join(lines)}</table>"
+
+
+def differing(first: Any, second: Any) -> tuple[Any, Any]:
+    """Return two values; of two mappings only the keys whose values differ, sorted."""
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return first, second
+    names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))
+    return {n: first.get(n) for n in names}, {n: second.get(n) for n in names}

@@ -12,6 +12,7 @@ import numpy as np
 from mlpengine.spec import Array, Call, call
 from mlpengine.train.shared_memory import SharedBlock, map_block
 from mlpengine.train.threads import cpu_quota, usable_cores
+from mlpengine.wording import differing
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -73,9 +74,10 @@ class Ranks:
         for name, value in everyone[0].items():
             for rank, other in enumerate(everyone):
                 if other[name] != value:
+                    first, this = differing(value, other[name])
                     return (
                         f"{name} must be the same on all ranks "
-                        f"(rank 0 has {value}, rank {rank} has {other[name]})"
+                        f"(rank 0 has {first}, rank {rank} has {this})"
                     )
         return ""
 

@@ -181,7 +181,10 @@ NAN_FOLDS = NAN_FOLDS.replace(", split: {validation: 0}", "")
 MISUSE = {
     "train small.yaml": ["small.yaml:1: training.shards", "multiple of the ranks: 2, 4"],
     "train smal.yaml": ["smal.yaml: cannot read", "did you mean"],
-    "other_version small.yaml --set training.shards=2": ["packages must be the same on all ranks"],
+    "other_version small.yaml --set training.shards=2": [
+        "packages must be the same on all ranks "
+        "(rank 0 has {'mlpengine': '0.0'}, rank 1 has {'mlpengine': '0.1'})"
+    ],
     "train small.yaml --dry-run": ["--dry-run", "one process"],
     "train --resume nowhere": ["nowhere: there is no such run"],
 }

@@ -301,17 +301,26 @@ def test_sqlite_has_one_worker(sweep, mlpengine, tmp_path):
     )
 
 
-def test_a_full_disk_loses_nothing(sweep, mlpengine, monkeypatch):
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_full_disk_loses_nothing(workers, sweep, mlpengine, monkeypatch, tmp_path):
+    """Before, each of two workers told it, and so did the end of the sweep."""
     real = Checkpoints.save
 
     def full(*args, **options):
-        raise RunError("trials/0000: cannot be written (No space left on device); make room")
+        with suppress(FileExistsError):
+            (tmp_path / "once").mkdir()
+            raise RunError("trials/0000: cannot be written (No space left on device); make room")
+        return real(*args, **options)
 
-    monkeypatch.setattr(Checkpoints, "save", full)
-    ran = mlpengine("sweep", "s.yaml", "-q")
-    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
-    assert "No space left on device" in ran.err
-    monkeypatch.setattr(Checkpoints, "save", real)
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "save", full)
+        ran = mlpengine("sweep", "s.yaml", "-q", "--workers", workers)
+    assert (ran.code, ran.out) == (1, "")
+    if workers == "1":
+        assert len(ran.err.splitlines()) == 1
+        assert "device); make room; nothing is lost: mlpengine sweep --join" in ran.err
+    else:  # the worker, which is another process, has told it
+        assert ran.err == ""
     assert [state for state, *_ in values(mlpengine("sweep", "--join", "runs/s", "-q", "--json"))]
 
 
@@ -445,6 +454,21 @@ def test_misuse(args, code, message, sweep, mlpengine, tmp_path):
     assert "secret" not in ran.err
     assert "nothing is lost" not in ran.err  # there is no sweep to join
     assert not Path("runs/s").exists()
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_sweep_begins_in_one_process(rank, sweep, mlpengine, monkeypatch):
+    """Before, each rank began a sweep of its own."""
+    monkeypatch.setenv("PMI_RANK", rank)
+    monkeypatch.setenv("PMI_SIZE", "2")
+    ran = mlpengine("sweep", "s.yaml", "-q")
+    told = "sweep: must begin in one process (mpiexec started 2); give --workers 2, or "
+    assert (ran.code, ran.out, told in ran.err) == (2, "", rank == "0")
+    assert not Path("runs").exists()
+    monkeypatch.delenv("PMI_SIZE")
+    assert mlpengine("sweep", "s.yaml", "-q").code == 0
+    monkeypatch.setenv("PMI_SIZE", "2")
+    assert mlpengine("sweep", "--join", "runs/s", "-q").code == 0
 
 
 def test_without_optuna(sweep, mlpengine, monkeypatch):
