@@ -1,10 +1,14 @@
 """One network on two ranks: against one rank, and against PyTorch's data-parallel training.
 
-``python benchmarks/ranks.py`` (``--smoke`` for seconds, ``--rounds 5``; extras `mpi`, `bench`).
+``python benchmarks/ranks.py`` (``--smoke`` for seconds, ``--rounds 5``, ``--networks medium``,
+``--alone`` without PyTorch; extras `mpi`, `bench`).
 Training steps of a whole batch, one thread a process: compiled steps of one process in one call,
 the same in two shards on two ranks under ``mpiexec -n 2``, and PyTorch's DistributedDataParallel
-over gloo in two processes, each on half of the rows.  Processes are started anew in each round, in
-turn; medians of microseconds a step, and of the gains by round.
+over gloo in two processes, each on half of the rows.  One rank and two take turns, window by
+window, in the same processes, of which the second sleeps while one rank works.  Processes are
+started anew in each round.  Medians of microseconds a step; the gain of two ranks is the median
+over pairs of windows, and that of the shortest windows; the gain over PyTorch is the median by
+round.
 
 It also measures the messages of two ranks in shared memory, and prints the efficiency of more
 ranks by ``time = step / ranks + 2 log2(ranks) latency + 2 bytes / bandwidth``: ranks on one machine
@@ -45,8 +49,8 @@ WORKLOADS = {
 STEPS = {"small": 2_000, "medium": 200, "large": 20}
 """Steps in one window of time; a process measures `WINDOWS` of them, after one to warm up."""
 
-WINDOWS = 5
-ONE, TWO, TORCH = "one rank", "two ranks", "PyTorch, two processes"
+WINDOWS = 9
+OURS, ONE, TWO, TORCH = "ranks", "one rank", "two ranks", "PyTorch, two processes"
 
 NETWORKS = {
     "10 Gbit/s Ethernet": (20e-6, 10e9 / 8),
@@ -81,29 +85,46 @@ def launched(ranks: int, *arguments: str, folder: str | None = None) -> str:
     return done.stdout
 
 
-def windows(run: Callable[[], object], steps: int) -> list[float]:
-    """Return microseconds a step of each window."""
+def window(run: Callable[[], object], steps: int) -> float:
+    """Return microseconds a step."""
+    began = time.perf_counter()
     run()
-    times = []
-    for _ in range(WINDOWS):
-        began = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - began) / steps * 1e6)
-    return times
+    return (time.perf_counter() - began) / steps * 1e6
 
 
-def our_steps(work: Workload, steps: int, ranks: int) -> list[float]:
-    options: dict[str, Any] = {}
-    if ranks > 1:
-        from mpi4py import MPI
+def windows(run: Callable[[], object], steps: int) -> list[float]:
+    """Return microseconds a step of each window after the first."""
+    return [window(run, steps) for _ in range(WINDOWS + 1)][1:]
 
-        options = {"shards": ranks, "comm": MPI.COMM_WORLD}
-    mlp = work.mlp()
-    adam = Adam(mlp, lr=1e-3)
-    step = TrainingStep(mlp, work.engine_loss(), adam, work.batch, backend="compiled", **options)
-    x, y = work.data()
-    order = work.order(steps)
-    return windows(lambda: step.run_many(x, y, order), steps)
+
+def our_steps(work: Workload, steps: int) -> list[list[float]]:
+    """Return microseconds a step of one rank and of two, window by window in turn."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+
+    def run_of(**options: Any) -> Callable[[], object]:
+        mlp = work.mlp()
+        given = {"backend": "compiled", **options}
+        step = TrainingStep(mlp, work.engine_loss(), Adam(mlp, lr=1e-3), work.batch, **given)
+        x, y, order = *work.data(), work.order(steps)
+        return lambda: step.run_many(x, y, order)
+
+    def meet() -> None:
+        """Wait for the other rank without keeping a core busy, as a barrier of MPI does."""
+        request = comm.Ibarrier()
+        while not request.Test():
+            time.sleep(1e-3)
+
+    one, two = run_of(), run_of(shards=2, comm=comm)
+    times: list[list[float]] = [[], []]
+    for _ in range(WINDOWS + 1):
+        meet()
+        if comm.rank == 0:
+            times[0].append(window(one, steps))
+        meet()
+        times[1].append(window(two, steps))
+    return [each[1:] for each in times]
 
 
 def torch_steps(work: Workload, steps: int, rank: int, meeting: str) -> list[float]:
@@ -165,20 +186,20 @@ def worker(kind: str, name: str, steps: int, rank: int, meeting: str) -> None:
     work = WORKLOADS.get(name, WORKLOADS["small"])
     with threadpool_limits(1, user_api="blas"):
         if kind == TORCH:
-            times = torch_steps(work, steps, rank, meeting)
-        elif kind == "messages":
-            times = messages(steps)
+            times: Any = torch_steps(work, steps, rank, meeting)
+        elif kind == OURS:
+            times = our_steps(work, steps)
         else:
-            times = our_steps(work, steps, 2 if kind == TWO else 1)
+            times = messages(steps)
     if rank == 0 and os.environ.get("PMI_RANK", "0") == "0":
         print(json.dumps(times))
 
 
-def measured(kind: str, name: str, steps: int) -> list[float]:
+def measured(kind: str, name: str, steps: int) -> Any:
     """Start the processes of a contestant, and return what rank 0 measures."""
     arguments = ["--worker", kind, "--workload", name, "--steps", str(steps)]
     if kind != TORCH:
-        return json.loads(launched(0 if kind == ONE else 2, *arguments))
+        return json.loads(launched(2, *arguments))
     with tempfile.TemporaryDirectory() as folder:
         more = [*arguments, "--meeting", f"{folder}/meeting"]
         command = [sys.executable, str(Path(__file__).resolve()), *more]
@@ -247,11 +268,17 @@ def check(count: int) -> None:
         for ranks in (0, 2, 4):
             launched(ranks, "--train", folder, folder=folder)
         for number in range(count):
-            runs = list(Path(folder).glob(f"{number:02}-*"))
-            contents = {b"".join((run / n).read_bytes() for n in COMPARED) for run in runs}
-            if len(contents) != 1 or len(runs) != 6:
+            runs = sorted(Path(folder).glob(f"{number:02}-*"))
+            contents = [b"".join((run / n).read_bytes() for n in COMPARED) for run in runs]
+            if len(set(contents)) != 1 or len(runs) != 6:
                 text = (Path(folder) / f"{number:02}.yaml").read_text()
-                raise SystemExit(f"the bits differ between ranks or threads:\n{text}")
+                kinds = [contents.index(one) for one in contents]
+                ran = [
+                    json.loads((run / "environment.json").read_text())["executor"] for run in runs
+                ]
+                each = [f"{r.name} ({n}): {k}" for r, n, k in zip(runs, ran, kinds, strict=True)]
+                listed = "\n".join(each)
+                raise SystemExit(f"the bits differ between ranks or threads:\n{text}{listed}")
     print(f"{count} random configs: equal bytes on 1, 2 and 4 ranks with 1 and 2 threads")
 
 
@@ -272,27 +299,37 @@ def train(folder: Path) -> None:
                 sys.exit(code)
 
 
-def compare(names: list[str], contestants: list[str], rounds: int, steps: dict[str, int]) -> None:
+def compare(names: list[str], rounds: int, steps: dict[str, int], *, peer: bool) -> None:
     latency, exchange = measured("messages", "small", steps["small"])
     bandwidth = MESSAGES[1] / (exchange - latency)
     print(f"two ranks in shared memory: an exchange of 8 bytes takes {latency * 1e6:.2f} us, both")
     print(f"ways at once, and the bandwidth each way is {bandwidth / 1e9:.2f} GB/s", flush=True)
     lines, single = [], {}
+    median = statistics.median
+    head = ["us a step", ONE, TWO, f"gain over {ONE}", "of the shortest"]
+    head += [TORCH, "gain over it"] if peer else []
     for name in names:
-        times: dict[str, list[float]] = {kind: [] for kind in contestants}
+        one: list[float] = []
+        two: list[float] = []
+        torch: list[float] = []
+        over_torch: list[float] = []
         for _ in range(rounds):
-            for kind in contestants:
-                times[kind].append(statistics.median(measured(kind, name, steps[name])))
-        gains = {
-            kind: statistics.median(a / b for a, b in zip(times[kind], times[TWO], strict=True))
-            for kind in contestants
-            if kind != TWO
-        }
-        medians = [figure(statistics.median(values)) for values in times.values()]
-        lines.append([WORKLOADS[name].label, *medians, *(f"{g:.2f}" for g in gains.values())])
-        single[name] = statistics.median(times[ONE]) / 1e6
-        print(f"{name}: {dict(zip(contestants, medians, strict=True))}, gains {gains}", flush=True)
-    head = ["us a step", *contestants, *(f"gain over {k}" for k in contestants if k != TWO)]
+            ours = measured(OURS, name, steps[name])
+            one, two = one + ours[0], two + ours[1]
+            if peer:
+                torch.append(median(measured(TORCH, name, steps[name])))
+                over_torch.append(torch[-1] / median(ours[1]))
+        gain = median(a / b for a, b in zip(one, two, strict=True))
+        line = [
+            figure(median(one)),
+            figure(median(two)),
+            f"{gain:.2f}",
+            f"{min(one) / min(two):.2f}",
+        ]
+        line += [figure(median(torch)), f"{median(over_torch):.2f}"] if peer else []
+        lines.append([WORKLOADS[name].label, *line])
+        single[name] = median(one) / 1e6
+        print(f"{name}: {dict(zip(head[1:], line, strict=True))}", flush=True)
     print(f"\n{table(head, lines)}\n")
     paper(single, latency, bandwidth)
 
@@ -301,6 +338,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="few steps of one network, one round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--networks", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--alone", action="store_true", help="leave out PyTorch")
     parser.add_argument("--check", action="store_true", help="compare bytes instead of times")
     parser.add_argument("--configs", type=int, default=20)
     for name in ("--worker", "--workload", "--meeting"):
@@ -316,9 +355,9 @@ def main() -> None:
     elif args.check:
         check(args.configs)
     elif args.smoke:
-        compare(["small"], [ONE, TWO], 1, {"small": 50})
+        compare(["small"], 1, {"small": 50}, peer=False)
     else:
-        compare(list(WORKLOADS), [ONE, TWO, TORCH], args.rounds, STEPS)
+        compare(args.networks, args.rounds, STEPS, peer=not args.alone)
         describe()
 
 
