@@ -103,9 +103,11 @@ def _blocks(
     how = model.preprocessor.read_arguments
     if key and key not in model.preprocessor.columns:
         how["text"] = [*how["text"], key]
+    own = model.preprocessor
+    kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = unlike = 0
     unknown: dict[str, tuple[int, str]] = {}
-    for table in read_blocks(source, **how):
+    for table in read_blocks(source, kept=kept, **how):
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)

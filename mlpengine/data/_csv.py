@@ -51,19 +51,30 @@ class CsvOptions:
         missing: spellings of missing cells.
         text: columns that stay text.
         numbers: columns in which whole numbers with leading zeros are numbers, not codes.
+        kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
     """
 
     reading: Reading = DEFAULT
     missing: frozenset[str] = _cells.MISSING
     text: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
 
     @classmethod
     def of(
-        cls, reading: Reading, text: Iterable[str] = (), numbers: Iterable[str] = ()
+        cls,
+        reading: Reading,
+        text: Iterable[str] = (),
+        numbers: Iterable[str] = (),
+        kept: Iterable[str] = (),
     ) -> "CsvOptions":
         """Return the options for these spellings."""
-        return cls(reading, reading.missing, frozenset(text), frozenset(numbers))
+        return cls(reading, reading.missing, frozenset(text), frozenset(numbers), frozenset(kept))
+
+    def skipped(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the columns of a file that are not read."""
+        known = frozenset(names)
+        return known - self.kept if self.kept and self.kept <= known else frozenset()
 
     def first_step(self, name: str) -> int:
         """Return the kind that a column is tried as first: 0 numbers, 1 dates, 2 text."""
@@ -237,7 +248,7 @@ class _Pass:
         names = self.header.names
         source.widen(len(names))
         steps = steps or list(map(self.options.first_step, names))
-        skipped = self.spill.skipped if self.spill is not None else frozenset()
+        skipped = self.options.skipped(names) if self.spill is None else self.spill.skipped
         readers = [
             _Skipped(name, 2, self.options)
             if name in skipped
@@ -398,8 +409,10 @@ def read_csv(
             else:
                 _check_index(column, where, alone=len(readers) == 1)
         return table
+    skipped = options.skipped(reading.header.names)
     for name, reader in zip(reading.header.names, readers, strict=True):
-        columns[name] = reader.column()
+        if name not in skipped:
+            columns[name] = reader.column()
     table = Table(columns, where, first_line=reading.header.first_line, origin=origin)
     if "" in columns:
         table = _without_index(table)

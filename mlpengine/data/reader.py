@@ -126,15 +126,17 @@ def read_blocks(
     *,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    kept: Iterable[str] = (),
     **spelling: Any,
 ) -> Iterator[Table]:
     """Yield the rows of a table as `read_table` reads them, CSV in blocks of bounded memory.
 
-    A CSV column is of the kind that its cells in a block imply.
+    A CSV column is of the kind that its cells in a block imply.  Of a CSV only the columns `kept`
+    are read; all of them if none are given or one of them is missing.
 
     Raises: DataError; MissingExtraError.
     """
-    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
+    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers, kept)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         yield from read_csv_blocks(

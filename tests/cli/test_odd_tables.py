@@ -117,3 +117,25 @@ def test_a_nameless_column_that_does_not_count_is_refused(mlpengine, tmp_path):
     answer = mlpengine("init", "t.csv", "--target", "y")
     assert answer.code == 2
     assert "column 1 has no name; name it or delete it" in answer.err
+
+
+def test_predict_reads_the_columns_of_the_model(mlpengine, tmp_path):
+    """Before, a cell of another column that can be read in two ways ended it."""
+    lines = [f"{i},{i % 5},{i % 3}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
+    (tmp_path / "c.yaml").write_text(
+        "data: {source: t.csv, target: y, where: b < 4}\ntraining: {epochs: 1}\nreport: false\n"
+    )
+    assert mlpengine("train", "c.yaml", "-q", "-o", "run").code == 0
+    wider = [f'"{i},234",{line},n{i}' for i, line in enumerate(lines, 1)]
+    (tmp_path / "wide.csv").write_text("\n".join(["other,a,b,y,name", *wider]) + "\n")
+    for given in ((), ("--id", "name")):
+        plain = mlpengine("predict", "run", "t.csv")
+        wide = mlpengine("predict", "run", "wide.csv", *given)
+        assert (plain.code, wide.code) == (0, 0), wide.err
+        rows, others = ([r.split(",") for r in ran.out.splitlines()] for ran in (plain, wide))
+        assert [row[1:] for row in rows] == [row[1:] for row in others]
+        assert others[1][0] == ("n1" if given else "2")
+    (tmp_path / "short.csv").write_text("other,aa,b\n1.5,2,3\n")
+    ran = mlpengine("predict", "run", "short.csv")
+    assert (ran.code, "'a'" in ran.err) == (2, True)

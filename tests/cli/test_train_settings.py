@@ -123,7 +123,10 @@ def test_option(setting, mlpengine, tmp_path):
     assert (found.code, found.err) == (0, "")
 
 
-@pytest.mark.parametrize(("split", "features"), [("{time: a}", 4), ("{group: b}", 4), ("{}", 5)])
+SPLITS = {"{time: a}": 4, "{group: b}": 4, "{group: b}, drop: [b]": 4, "{}": 5}
+
+
+@pytest.mark.parametrize(("split", "features"), SPLITS.items(), ids=SPLITS)
 def test_columns_that_split_are_no_features(split, features, mlpengine, tmp_path):
     rows = [f"{i},{i % 7},{'uv'[i % 2]},{i % 3}" for i in range(42)]
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,y", *rows]) + "\n")
