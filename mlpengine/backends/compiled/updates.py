@@ -62,14 +62,23 @@ def _update(update: Update, itemsize: int) -> Sequence[Statement]:
 
 
 def _loop(update: Update, statements: Sequence[str], runs: Sequence[Run]) -> Block:
-    """Return the loops over the entries of runs of one learning rate."""
+    """Return the loops over the entries of runs of one learning rate.
+
+    They go from the last entry to the first: the weights of the first layer, which the next step
+    packs first, are then in the cache.
+    """
+    runs = [*reversed(runs)]
     decays = any(run.weight_decay for run in runs)
     whole, partial = (_vector(update, statements, lanes, decays=decays) for lanes in ("", "n"))
     entries = Loop(
-        "i",
-        "MAX(bounds[r][0], first), end = MIN(bounds[r][1], last)",
-        "end",
-        ["const long n = MIN(LANES, end - i);", If("n == LANES", whole, partial)],
+        "done",
+        0,
+        "end - begin",
+        [
+            "const long i = begin + (end - begin - 1 - done) / LANES * LANES;",
+            "const long n = MIN(LANES, end - i);",
+            If("n == LANES", whole, partial),
+        ],
         "LANES",
     )
     bounds = ", ".join(f"{{{run.start}, {run.stop}}}" for run in runs)
@@ -79,7 +88,8 @@ def _loop(update: Update, statements: Sequence[str], runs: Sequence[Run]) -> Blo
     if decays:  # 1 where nothing decays, which changes no bit
         head.append(f"static const double shares[{len(runs)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
-    return Block([*head, Loop("r", 0, len(runs), [*keep, entries])])
+    span = "const long begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
+    return Block([*head, Loop("r", 0, len(runs), [span, *keep, entries])])
 
 
 def _numbers(update: Update) -> Iterator[str]:
