@@ -7,6 +7,7 @@ from compiled_table import CASES
 
 from mlpengine.backends.compiled import native_target
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.products import heights
 from mlpengine.backends.compiled.statements import (
     Block,
     Each,
@@ -18,7 +19,7 @@ from mlpengine.backends.compiled.statements import (
     print_function,
     store,
 )
-from mlpengine.backends.compiled.target import FLAGS, compiler_command
+from mlpengine.backends.compiled.target import FLAGS, Target, compiler_command
 
 PRINTED = """\
 /* a text */
@@ -135,3 +136,18 @@ def test_a_program_compiles_without_warnings(case, tmp_path):
     allowed = ["-Wno-unused-function", "-Wno-psabi", "-Wno-unknown-pragmas"]
     command = [*compiler_command(), *flags, *allowed, "-fsyntax-only", str(source)]
     subprocess.run(command, check=True)
+
+
+@pytest.mark.parametrize(
+    ("batch", "weights", "expected"),
+    [
+        (32, [(256, 64), (128, 256)], {8}),  # the digits
+        (128, [(256, 784), (128, 256)], {14, 13, 12}),  # mnist, where high tiles take less time
+    ],
+)
+def test_weight_gradients_of_a_small_network_share_one_height_of_tiles(batch, weights, expected):
+    """Each height is an instance to compile, which takes a small network longer than it saves."""
+    target = Target(("cc",), "", "", vector_bytes=64, registers=32)
+    tallest = [target.tile_rows(rows, batch * columns) for rows, columns in weights]
+    used = [heights(rows, height) for (rows, _), height in zip(weights, tallest, strict=True)]
+    assert set().union(*used) == expected
