@@ -125,7 +125,9 @@ def main() -> None:
     args = parser.parse_args()
     describe()
     if args.against:
-        compare("ops", args.against, only=[args.only], seconds=0.001 if args.smoke else 0.01)
+        rows = {"elements": args.elements, "dtypes": args.dtype}
+        seconds = 0.001 if args.smoke else 0.01
+        compare("ops", args.against, only=[args.only], seconds=seconds, **rows)
         return
     seconds, windows = (0.001, 3) if args.smoke else (args.seconds, 15)
     rows = [c for c in CASES if args.only in c.id]

@@ -165,3 +165,12 @@ def test_another_version_is_timed_by_its_own_script(tmp_path):
     )
     assert done.stdout == "['tiny, by hand', 'tiny, numpy', 'tiny, auto'] True\n", done.stderr
     assert (tmp_path / "ran").exists()
+
+
+def test_another_version_is_timed_at_the_asked_sizes_and_dtypes():
+    options = ["--only", "relu of 0 axes", "--elements", "8", "16", "--dtype", "float64"]
+    command = [sys.executable, "benchmarks/ops.py", "--smoke", *options, "--against", "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    rows = [f"relu of 0 axes float64 {n} {way}" for n in (8, 16) for way in ("forward", "backward")]
+    timed = [line[:60].rstrip() for line in done.stdout.splitlines() if line.startswith("relu")]
+    assert list(dict.fromkeys(timed)) == rows

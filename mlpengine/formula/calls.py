@@ -5,7 +5,7 @@ that is reused after its last read.  Outputs serve as work buffers until they ar
 `Plan.calls` binds the plan to arrays.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
@@ -98,11 +98,19 @@ def plan(
     """Return the plan of formulas whose variables and shared values are `given`.
 
     Outputs are computed last to first, so that the first may share the buffer of the first given
-    node; `alike` is the number of first given nodes that may be one array.
+    node, unless fewer work buffers suffice from first to last and no old value is overwritten;
+    `alike` is the number of first given nodes that may be one array.
     The nodes `overwritten` are the old values of the first outputs: each is read from the buffer of
     its output until that is written.
     """
-    return _Planner(tuple(outputs), tuple(given), tuple(overwritten)).plan(alike)
+    known = {*given, *overwritten}
+    directions = (outputs[::-1],) if overwritten else (outputs[::-1], outputs)
+    orders = [_thrifty_order(roots, known) for roots in directions]
+    plans = [
+        _Planner(tuple(outputs), tuple(given), tuple(overwritten), nodes).plan(alike)
+        for nodes in orders
+    ]
+    return min(plans, key=lambda p: (not p.in_place, p.floats, p.masks))
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
@@ -121,13 +129,32 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
     return out
 
 
+def _thrifty_order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
+    """Return the nodes to compute; of a node's arguments, the one that needs most buffers first.
+
+    Source: Sethi and Ullman 1970, section 3.
+    """
+    buffers: dict[Expr, int] = {}
+    for node in order(roots, known):
+        if node in known or not node.args:
+            buffers[node] = 0
+            continue
+        needs = sorted((buffers[a] for a in node.args), reverse=True)
+        own = max(1, len(needs) - needs.count(0)) + FUNCTIONS[node.name].floats
+        buffers[node] = max(own, *(n + i for i, n in enumerate(needs)))
+    nodes = order(roots, known, by=lambda node: -buffers[node])
+    return [n for n in nodes if n.args and n not in known]
+
+
 class _Planner:
     def __init__(
-        self, outputs: tuple[Expr, ...], given: tuple[Expr, ...], overwritten: tuple[Expr, ...]
+        self,
+        outputs: tuple[Expr, ...],
+        given: tuple[Expr, ...],
+        overwritten: tuple[Expr, ...],
+        nodes: list[Expr],
     ) -> None:
-        self.outputs, self.given = outputs, given
-        known = {*given, *overwritten}
-        self.nodes = [n for n in order(reversed(outputs), known) if n.args and n not in known]
+        self.outputs, self.given, self.nodes = outputs, given, nodes
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}

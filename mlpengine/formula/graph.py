@@ -542,15 +542,22 @@ where: Make = _maker("where")
 
 
 # ---------------------------------------------------------------- derived
-def order(roots: Iterable[Expr], given: Iterable[Expr] = ()) -> list[Expr]:
-    """Return the nodes below `roots`, arguments first, without those below `given`."""
+def order(
+    roots: Iterable[Expr],
+    given: Iterable[Expr] = (),
+    by: Callable[[Expr], int] = lambda node: 0,
+) -> list[Expr]:
+    """Return the nodes below `roots`, arguments first, without those below `given`.
+
+    The arguments of a node are in their own order, or in increasing order of the key `by`.
+    """
     nodes: dict[Expr, None] = {}
     stops = set(given)
 
     def visit(node: Expr) -> None:
         if node not in nodes:
             if node not in stops:
-                for arg in node.args:
+                for arg in sorted(node.args, key=by):
                     visit(arg)
             nodes[node] = None
 

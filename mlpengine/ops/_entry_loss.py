@@ -8,10 +8,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from mlpengine.errors import DataError, IndexRangeError, ShapeError
-from mlpengine.formula import Expr, Plan, constant, exp, gradients, plan, variable
+from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._elementwise import options_of
-from mlpengine.ops._loss import VALUE, Loss, need_rows, total, wide_spec
+from mlpengine.ops._loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
 from mlpengine.ops._op import parameters_of
 from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
@@ -48,20 +48,39 @@ class LossFormulas:
     scales: tuple[float, ...]
 
     @cached_property
+    def saved(self) -> tuple[Expr, ...]:
+        """What forward keeps for backward, for each output column.
+
+        It is the slope, or the one value of which the slope is a single function if forward
+        computes that value anyway: the function then costs forward no pass.
+        """
+        forward = set(order([self.entry]))
+        saved = []
+        for slope in self.slopes[:-1]:
+            computed = [a for a in slope.args if a.args]
+            is_at_hand = len(computed) == 1 and computed[0] in forward and not computed[0].is_mask
+            saved.append(computed[0] if is_at_hand and slope not in forward else slope)
+        return tuple(saved)
+
+    @property
+    def given(self) -> tuple[Expr, ...]:
+        """What backward reads: outputs, target and what forward keeps."""
+        return (*self.outputs, self.target, *self.saved)
+
+    @cached_property
     def forward(self) -> Plan:
-        """Entry and slopes of the outputs, from outputs and target."""
-        return plan([self.entry, *self.slopes[:-1]], [*self.outputs, self.target])
+        """Entry and what backward needs, from outputs and target."""
+        return plan([self.entry, *self.saved], [*self.outputs, self.target])
+
+    @cached_property
+    def backward(self) -> tuple[Plan, ...]:
+        """Each slope, from `given`."""
+        return tuple(plan([slope], self.given) for slope in self.slopes)
 
     @property
     def is_of_difference(self) -> bool:
         """Whether the gradient of the target is the negative of that of the one output."""
         return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
-
-    @cached_property
-    def target_slope(self) -> Plan:
-        """The slope of the target, from outputs, target and the slopes of the outputs."""
-        given = [*self.outputs, self.target, *self.slopes[:-1]]
-        return plan([self.slopes[-1]], given)
 
 
 class EntryLoss(Loss):
@@ -161,18 +180,19 @@ class EntryLoss(Loss):
         return VALUE
 
     def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
-        forward, backward = self.formulas.forward, self.formulas.target_slope
+        forward, backward = self.formulas.forward, self.formulas.backward
+        floats, masks = (max(getattr(p, kind) for p in backward) for kind in ("floats", "masks"))
         mask, dtype = np.dtype(np.bool_), output.dtype
         return {
             "entry": target,
-            "slopes": Spec((self.columns, *target.shape), dtype),
+            "saved": Spec((self.columns, *target.shape), dtype),
             "wide": wide_spec(target),
             "rows": Spec((2, 0) if weight is None else (2, *weight.shape), VALUE.dtype),
             "factors": Spec((self.columns + 1,), dtype),
             "workspaces": Spec((forward.floats, *target.shape), dtype),
             "masks": Spec((forward.masks, *target.shape), mask),
-            "target_workspaces": Spec((backward.floats, *target.shape), dtype),
-            "target_masks": Spec((backward.masks, *target.shape), mask),
+            "backward_workspaces": Spec((floats, *target.shape), dtype),
+            "backward_masks": Spec((masks, *target.shape), mask),
         }
 
     def forward(
@@ -183,7 +203,7 @@ class EntryLoss(Loss):
         *,
         out: Array,
         entry: Array,
-        slopes: Array,
+        saved: Array,
         wide: Array,
         rows: Array,
         workspaces: Array,
@@ -195,12 +215,12 @@ class EntryLoss(Loss):
             yield call(self._check_range, target, target.view(unsigned), bound)
         f = self.formulas
         given = [*_columns_of(output, self.columns), target]
-        yield from f.forward.calls(given, [entry, *_each(slopes)], _each(workspaces), _each(masks))
+        yield from f.forward.calls(given, [entry, *_each(saved)], _each(workspaces), _each(masks))
         share = f.value_scale / max(entry.size, 1)
         if weight is None:
             yield from total(entry.reshape(-1), share, wide, out)
         else:
-            yield call(np.add.reduce, by_row(entry), 1, np.float64, rows[0])
+            yield from row_totals(by_row(entry), wide, rows[0])
             yield call(np.multiply, weight, np.array(share), rows[1])
             yield call(np.dot, rows[0], rows[1], out)
 
@@ -212,32 +232,40 @@ class EntryLoss(Loss):
         weight: Array | None,
         *,
         out: Slots,
-        slopes: Array,
+        saved: Array,
         rows: Array,
         factors: Array,
-        target_workspaces: Array,
-        target_masks: Array,
+        backward_workspaces: Array,
+        backward_masks: Array,
     ) -> Calls:
         d_output, d_target, d_weight = out
-        f, share, saved = self.formulas, 1 / max(target.size, 1), _each(slopes)
-        numbers = _each(factors)
+        f, share = self.formulas, 1 / max(target.size, 1)
+        given = [*_columns_of(output, self.columns), target, *_each(saved)]
+        known = dict(zip(f.given, given, strict=True))
+        work = _each(backward_workspaces), _each(backward_masks)
+        numbers: dict[float, Array] = {}
+
+        def gradient(k: int, slot: Array) -> Calls:
+            slope = known.get(f.slopes[k], slot)
+            if slope is slot:
+                yield from f.backward[k].calls(given, [slot], *work)
+            scale = f.scales[k]
+            if scale not in numbers:
+                numbers[scale] = factors[k, ...]
+                if -scale in numbers:
+                    yield call(np.negative, numbers[-scale], numbers[scale])
+                else:
+                    yield from scaled_dy(dy, scale * share, numbers[scale])
+            yield call(np.multiply, slope, numbers[scale], slot)
+
         if d_output is not None:
-            slots = _columns_of(d_output, self.columns)
-            for slope, scale, number, slot in zip(saved, f.scales, numbers, slots, strict=False):
-                yield from scaled_dy(dy, scale * share, number)
-                yield call(np.multiply, slope, number, slot)
+            for k, slot in enumerate(_columns_of(d_output, self.columns)):
+                yield from gradient(k, slot)
             yield from weighted(d_output, weight)
         if d_target is not None and d_output is not None and f.is_of_difference:
             yield call(np.negative, d_output, d_target)
         elif d_target is not None:
-            given = [*_columns_of(output, self.columns), target, *saved]
-            known = dict(zip(f.target_slope.given, given, strict=True))
-            slope = known.get(f.slopes[-1], d_target)
-            if slope is d_target:
-                work = _each(target_workspaces), _each(target_masks)
-                yield from f.target_slope.calls(given, [d_target], *work)
-            yield from scaled_dy(dy, f.scales[-1] * share, numbers[-1])
-            yield call(np.multiply, slope, numbers[-1], d_target)
+            yield from gradient(-1, d_target)
             yield from weighted(d_target, weight)
         if d_weight is not None:
             yield call(np.multiply, rows[0], np.array(f.value_scale * share), rows[1])

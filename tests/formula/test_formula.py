@@ -163,6 +163,8 @@ def test_plans_are_thrifty():
     assert needs("dy * (1 - y * y)", "dy", "y") == (0, 0, False, 3)
     assert needs("where(y != 0, dy, 0)", "dy", "y") == (0, 1, True, 2)
     assert needs("x", "x") == (0, 0, True, 0)
+    # the argument that needs more buffers is computed first
+    assert needs("exp(x) * softplus(x)", "x") == (2, 0, False, 3)
 
 
 OVERWRITING = {

@@ -2,6 +2,7 @@
 
 import gc
 import tracemalloc
+from math import fsum
 
 import numpy as np
 import pytest
@@ -13,12 +14,14 @@ from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
     Gamma,
     Huber,
+    LogCosh,
     MeanAbsoluteError,
     MeanSquaredError,
     Poisson,
+    Quantile,
     SoftmaxCrossEntropy,
 )
-from mlpengine.ops._loss import MAX_BINDINGS
+from mlpengine.ops._loss import MAX_BINDINGS, row_totals, wide_spec
 from mlpengine.spec import Spec
 
 DISTANCES = [MeanSquaredError(), MeanAbsoluteError(), Huber(0.7), BinaryCrossEntropyWithLogits(2)]
@@ -148,6 +151,38 @@ def test_unweighted_binding_has_no_weights_and_may_do_without_a_gradient():
     assert bound.sample_weight is None
     assert bound.backward == ()
     assert bound.calls == list(bound.forward)
+
+
+SAVED = {
+    MeanSquaredError(): "sub",
+    MeanAbsoluteError(): "sub",  # the sign is computed by backward
+    LogCosh(): "sub",
+    Huber(): "clip",
+    Poisson(): "add",
+    Quantile((0.5,)): "add",
+}
+"""The function whose value forward keeps for backward."""
+
+
+@pytest.mark.parametrize("loss", SAVED, ids=lambda x: x.name)
+def test_forward_leaves_to_backward_what_only_backward_needs(loss):
+    formulas = loss.formulas
+    assert [node.name for node in formulas.saved] == [SAVED[loss]]
+    output, target, _ = batch(loss)
+    bound = loss.bind(output, np.empty_like(output), target=Spec.of(target))
+    signs = [any(run.func is np.sign for run in way) for way in (bound.forward, bound.backward)]
+    assert signs == [False, loss.name == "mae"]
+
+
+@every_dtype
+@pytest.mark.parametrize("shape", [(40_000, 1), (12_000, 3), (700, 32), (500, 33), (1, 40_000)])
+def test_rows_are_added_in_float64(shape, dtype):
+    x = np.random.default_rng(3).standard_normal(shape).astype(dtype)
+    out = np.full(len(x), np.nan)
+    wide = np.full(wide_spec(Spec.of(x)).shape, np.nan)
+    for run in row_totals(x, wide, out):
+        run()
+    np.testing.assert_allclose(out, [fsum(row) for row in x.tolist()], rtol=0, atol=1e-11)
 
 
 def test_weights_of_one_change_nothing():
