@@ -213,7 +213,8 @@ class _Planner:
     ) -> Place:
         """Return a buffer for `node`, or a work buffer for the step at `time` if `node` is None."""
         until = time if node is None else self.last.get(node, time)
-        for place in self.holder:
+        first = self._destination(node)
+        for place in sorted(self.holder, key=lambda place: place != first):
             if (place[0] == MASK) != (kind == MASK) or place in taken:
                 continue
             if not self._is_writable(place, time, node):
@@ -224,6 +225,13 @@ class _Planner:
         place = (kind, self.counts[kind] - 1)
         self.holder[place] = None
         return place
+
+    def _destination(self, node: Expr | None) -> Place | None:
+        """Return the buffer of the output that a value leads to by the last reader of each."""
+        while node is not None and node not in self.own:
+            reader = self.last.get(node, len(self.nodes))
+            node = self.nodes[reader] if reader < len(self.nodes) else None
+        return None if node is None else self.own[node]
 
     def _is_writable(self, place: Place, time: int, node: Expr | None) -> bool:
         """Return whether the function of `node`, or its work, may overwrite what a buffer holds."""

@@ -167,6 +167,13 @@ def test_plans_are_thrifty():
     assert needs("exp(x) * softplus(x)", "x") == (2, 0, False, 3)
 
 
+def test_a_chain_of_values_is_computed_in_the_buffer_of_its_output():
+    a, b, dy = (variable(n) for n in ("a", "b", "dy"))
+    da, db = dy / b, -(a / b * dy)
+    planned = plan([da, db], [dy, a, b])
+    assert [step.out for step in planned.steps] == [("out", 1)] * 3 + [("out", 0)]
+
+
 OVERWRITING = {
     "in order": {"y": y * 0.5 + x, "x": x - dy * (y * 0.5 + x)},
     "an old value is read later": {"x": x + y, "y": y - x},
