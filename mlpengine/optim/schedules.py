@@ -34,10 +34,8 @@ class Schedule(ABC):
 
     def __call__(self, step: int) -> float:
         """Return the factor of the base learning rate after `step` steps."""
-        warmup = self.warmup_steps
-        if step < warmup:
-            return (step + 1) / (warmup + 1) * self._factor(0)
-        return self._factor(step - warmup)
+        ramp = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        return ramp * self._factor(max(0, step - self.warmup_steps))
 
     @property
     def _where(self) -> str:

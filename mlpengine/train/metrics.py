@@ -107,9 +107,8 @@ def f1(
     if average == "weighted":
         return float(np.average(scores, weights=actual)) if actual.any() else 0.0
     if target.ndim == 1:
-        known = total > 0
-        if weight is not None:  # of which some may be 0
-            known[target] = known[predicted] = True
+        known = np.zeros(len(scores), bool)
+        known[target] = known[predicted] = True
         scores = scores[known]
     return float(scores.mean())
 
@@ -290,7 +289,7 @@ def share_below(target: Array, predicted: Array, weight: Array | None = None) ->
 def _mean(values: Array, weight: Array | None) -> float:
     if len(values) == 0:
         return float("nan")
-    return float(values.mean() if weight is None else np.average(values, weights=weight))
+    return float(np.average(values, weights=weight))
 
 
 def _columns(values: Array) -> Array:
@@ -304,12 +303,11 @@ def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Arra
         rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
         return rows @ ((target > 0) & (predicted > 0)), rows @ (predicted > 0), rows @ (target > 0)
     size = int(max(target.max(initial=-1), predicted.max(initial=-1))) + 1
-    given = None if weight is None else np.asarray(weight, np.float64)
+    rows = np.ones(len(target)) if weight is None else np.asarray(weight, np.float64)
     right = target == predicted
-    hits = np.bincount(target[right], None if given is None else given[right], minlength=size)
-    predictions = np.bincount(predicted, given, minlength=size)
-    actual = np.bincount(target, given, minlength=size)
-    return hits.astype(np.float64), predictions.astype(np.float64), actual.astype(np.float64)
+    hits = np.bincount(target[right], rows[right], minlength=size).astype(np.float64)
+    predictions = np.bincount(predicted, rows, minlength=size)
+    return hits, predictions, np.bincount(target, rows, minlength=size)
 
 
 def _mean_of_columns(
