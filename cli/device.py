@@ -1,7 +1,7 @@
 """`mlpengine export --format c-train`: training on a device."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,6 @@ from mlpengine.config import load_config
 from mlpengine.errors import UsageError
 from mlpengine.export.device import MakeOptimizer, Real, export_training
 from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
-from mlpengine.records import dataclass
 from mlpengine.train.model import Model
 from mlpengine.train.run_directory import RESOLVED
 

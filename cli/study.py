@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -21,7 +22,6 @@ import numpy as np
 from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
 from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
 from mlpengine.files import write_all, writing
-from mlpengine.records import dataclass
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
 

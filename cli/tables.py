@@ -1,6 +1,7 @@
 """Writing columns as CSV, Parquet or .npy, whole or not at all."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import accumulate, chain
 from pathlib import Path
@@ -10,7 +11,6 @@ import numpy as np
 
 from mlpengine.errors import MissingExtraError
 from mlpengine.files import write_atomically
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 from .formatting import DIGITS, decimals, integers, lines, texts

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.fixing import fix_overrides
 from mlpengine.errors import NumericalError, RunError, UsageError
-from mlpengine.records import dataclass
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.model import Model, load
 from mlpengine.train.ranks import Ranks

@@ -3,6 +3,7 @@
 import json
 import os
 from contextlib import closing
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -23,7 +24,6 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.files import flush, read_file, similar_file, unflushed
-from mlpengine.records import dataclass
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result

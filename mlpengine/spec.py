@@ -1,6 +1,7 @@
 """Shape and dtype of arrays that may not exist yet, and the types that rules are written in."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from mlpengine.errors import DtypeError
-from mlpengine.records import dataclass
 
 Array: TypeAlias = NDArray[Any]
 Slots: TypeAlias = Sequence[Array | None]

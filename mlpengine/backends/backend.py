@@ -5,9 +5,9 @@ rule does.  It is selected by op and direction while a program is bound, never d
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mlpengine.ops._op import Direction, GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Calls
 
 Rule = Callable[..., Calls]

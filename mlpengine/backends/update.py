@@ -1,14 +1,13 @@
 """Clipping and an optimizer's step as data, for executors other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.formula import Expr
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 

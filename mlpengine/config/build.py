@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -38,7 +38,6 @@ from mlpengine.optim import (
 )
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.schedules import named_schedule
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping

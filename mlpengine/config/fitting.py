@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from mlpengine.data import Table
 from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import UsageError
-from mlpengine.records import dataclass
 from mlpengine.train.loop import Callback, Result
 from mlpengine.train.model import Model, load
 from mlpengine.wording import html_table, plural

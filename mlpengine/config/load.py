@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from mlpengine.config.schema import Config
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
 from mlpengine.files import checked_path
-from mlpengine.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
 """The metrics of an experiment after training, by part, and how far they can be trusted."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 import numpy as np
 
 from mlpengine.config.build import Experiment
 from mlpengine.nn import Mlp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.calibration import calibration_error
 from mlpengine.train.ensemble import EnsembleLoop

@@ -5,7 +5,7 @@ ambiguous or costly are refused before any value is read: duplicate keys, aliase
 several documents, deep nesting, large files.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,6 @@ from ruamel.yaml.parser import Parser
 
 from mlpengine.errors import ConfigError
 from mlpengine.files import similar_file
-from mlpengine.records import dataclass
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12

@@ -1,6 +1,7 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,6 @@ from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
 from mlpengine.errors import DataError, FormulaError
 from mlpengine.ops import REGISTRY, EntryLoss
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import suggestion
 

@@ -10,6 +10,7 @@ import csv
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -33,7 +34,6 @@ from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.stored import Segment, Spill
 from mlpengine.data.table import Column, Table
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -12,7 +13,6 @@ from mlpengine.data import _cells
 from mlpengine.data.reading import DELIMITERS
 from mlpengine.data.table import MAX_COLUMNS
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 
 MAX_LINE = 1 << 24
 BLOCK = 1 << 17

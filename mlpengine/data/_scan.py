@@ -11,13 +11,13 @@ import csv
 import ctypes
 import sys
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from mlpengine.buffers import address_of
 from mlpengine.data import _cells, _native
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 PAD = 72

@@ -1,7 +1,7 @@
 """Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.data.targets import ClassTarget, check_target
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import plural, printable
 

@@ -4,6 +4,7 @@ A missing cell in any column that a formula reads makes its result missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,6 @@ from mlpengine.data.sources import check_numeric
 from mlpengine.data.table import Column, Table
 from mlpengine.errors import DataError, FormulaError
 from mlpengine.formula import Expr, evaluate, parse, variables
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 _ROWS = 1 << 16

@@ -1,5 +1,7 @@
 """The arrays of a part of a table, in memory or in a memory-mapped file."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.data.numbers import Numbers, smooth_clip
@@ -7,7 +9,6 @@ from mlpengine.data.prepared import PreparedRows
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Block, Table
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from mlpengine.data.progress import Progress
 from mlpengine.data.reader import DATASETS, READERS, read_table
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.table import Table
-from mlpengine.records import dataclass
 from mlpengine.wording import plural
 
 GAPS = frozenset(

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from mlpengine.data.kinds import Task
 from mlpengine.data.progress import Progress, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 ANSWER = 0.97

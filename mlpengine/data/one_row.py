@@ -1,6 +1,7 @@
 """The features of a single row, in buffers that are allocated once."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
@@ -10,7 +11,6 @@ from mlpengine.data.categories import Category
 from mlpengine.data.preprocessing import Preprocessor
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import number_text
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 _NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})

@@ -1,12 +1,12 @@
 """The options of a preprocessor."""
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from mlpengine.data.kinds import Task
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 
 Standardizing = bool | Literal["mean"]
 """Targets to mean 0 and deviation 1 (True), divided by their mean, or as they are (False)."""

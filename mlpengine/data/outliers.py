@@ -1,11 +1,11 @@
 """Cells so far from the others of their column that they are mistakes, or decide everything."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.data.table import Table
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 FAR = 1e6

@@ -4,6 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from mlpengine.data.stored import (
 )
 from mlpengine.data.table import Table
 from mlpengine.files import read_file, write_all, writing
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 BLOCK = 1 << 20

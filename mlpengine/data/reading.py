@@ -3,13 +3,12 @@
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 from mlpengine.data._cells import MISSING
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 
 DELIMITERS = (",", ";", "\t", "|")
 THOUSANDS = (",", ".", " ", "'")

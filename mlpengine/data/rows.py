@@ -1,12 +1,12 @@
 """The rows of a table that can be used in training, and remarks on the others."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.data.table import Table
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 

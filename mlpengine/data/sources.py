@@ -1,13 +1,13 @@
 """Reading of a table's numeric features as float64, in slices of its rows."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.data.kinds import odd_row
 from mlpengine.data.table import Table
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 LIMIT = 1e100

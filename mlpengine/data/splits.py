@@ -1,11 +1,11 @@
 """Split of the rows of a table into training, validation and test parts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 

@@ -1,12 +1,12 @@
 """Tables in memory: named columns of numbers or of coded text, and their origin."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import nearest, plural
 

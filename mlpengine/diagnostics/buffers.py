@@ -1,11 +1,12 @@
 """The buffers of training that diagnostics read, and their workspace."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.errors import TapeError, UsageError
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.nn.layers import Layer, Recording
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.tape.record import Value
 

@@ -3,6 +3,7 @@
 Source: Smith 2017, arXiv 1506.01186, section 3.3.
 """
 
+from dataclasses import dataclass
 from math import isfinite, nan
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from mlpengine.diagnostics.trial import Rows, Step, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 LOWEST, HIGHEST, STEPS = 1e-7, 10.0, 160

@@ -1,7 +1,7 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from math import isnan, nan
 from typing import Any
 
@@ -19,7 +19,6 @@ from mlpengine.errors import NumericalError
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 

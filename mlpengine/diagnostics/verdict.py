@@ -3,11 +3,10 @@
 import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-from mlpengine.records import dataclass
 from mlpengine.wording import html_table
 
 NAMES = (

@@ -1,6 +1,6 @@
 """Spectra of weights, and histograms of weights and gradients.  Offline: an SVD is expensive."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -9,7 +9,6 @@ import numpy as np
 from mlpengine.diagnostics.trial import Rows, clone
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 LEADING = 5

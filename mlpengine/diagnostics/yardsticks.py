@@ -4,11 +4,11 @@ The models are a linear one, one of random relu units and nearest neighbors; eac
 from the other rows of the sample, so that their errors are those on new rows.
 """
 
+from dataclasses import dataclass
 from math import inf, log, nan, sqrt
 
 import numpy as np
 
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 NEIGHBORS = 10

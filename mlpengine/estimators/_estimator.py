@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from typing import Any, ClassVar, Literal, cast
@@ -31,7 +32,6 @@ from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
 from mlpengine.optim._optimizer import ScheduleLike
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals, cool, error_of_mean

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from zlib import crc32
 
@@ -21,7 +21,6 @@ from mlpengine.nn.export_c import Forward, Real
 from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Spec
 from mlpengine.train.model import Model
 from mlpengine.wording import plural

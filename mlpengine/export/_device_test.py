@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -12,7 +13,6 @@ from mlpengine.data.computed import with_columns
 from mlpengine.errors import NumericalError
 from mlpengine.export._device import DeviceStep
 from mlpengine.nn import Mlp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
 from mlpengine.train.step import TrainingStep

@@ -1,8 +1,7 @@
 """What an exported file holds."""
 
 from collections.abc import Mapping
-
-from mlpengine.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

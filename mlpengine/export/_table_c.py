@@ -6,6 +6,7 @@ so that nothing is lost in float32.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import pi
 
 import numpy as np
@@ -30,7 +31,6 @@ from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
 from mlpengine.formula import c_statements, variable, where
 from mlpengine.nn.export_c import Real
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.model import Model
 from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Regression

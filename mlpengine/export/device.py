@@ -6,6 +6,7 @@ instruction list as the compiled training step.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from mlpengine.nn.export_c import Real, real_of
 from mlpengine.nn.tensors import check_finite
 from mlpengine.ops import Loss
 from mlpengine.optim import Sgd
-from mlpengine.records import dataclass
 from mlpengine.train.model import Model
 
 __all__ = ["DeviceFiles", "MakeOptimizer", "Real", "export_training"]

@@ -6,13 +6,13 @@ that is reused after its last read.  Outputs serve as work buffers until they ar
 """
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula.graph import FUNCTIONS, Expr, order, variable, variables
 from mlpengine.formula.pieces import copied
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, call
 
 OUT, FLOAT, MASK, GIVEN = "out", "float", "mask", "given"

@@ -7,6 +7,7 @@ costs, and its spelling in each target.
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import log as natural_log
 from math import pi
 from math import sqrt as root
@@ -17,7 +18,6 @@ import numpy as np
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula import pieces
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, call
 
 Number = Union["Expr", float]

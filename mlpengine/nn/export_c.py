@@ -1,7 +1,7 @@
 """Networks as one C file: plain C99 with the weights, which needs only the standard library."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import pi
 from typing import Literal
@@ -18,7 +18,6 @@ from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.tensors import check_finite
 from mlpengine.ops import Elementwise, LearnedActivation, LogSoftmax, Softmax
-from mlpengine.records import dataclass
 from mlpengine.wording import plural
 
 Real = Literal["float", "double"]

@@ -1,6 +1,6 @@
 """The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import pi, sqrt
 from typing import Any, Literal, get_args
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.ops import Mul, PeriodicEmbedding
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.tape import Node, Tape
 

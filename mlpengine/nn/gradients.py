@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from mlpengine.errors import ShapeError, TapeError
 from mlpengine.nn.layers import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.placement import Storage
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward

@@ -1,7 +1,7 @@
 """The layers of a dense network: their description, and their recording on a tape."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +21,6 @@ from mlpengine.ops import (
 )
 from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Spec
 from mlpengine.structure import conform
 from mlpengine.tape.flat import Flat

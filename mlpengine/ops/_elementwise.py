@@ -9,7 +9,7 @@ work buffers and the NumPy calls; `mlpengine.backends` and the exports derive th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, ClassVar, cast
@@ -20,7 +20,6 @@ from mlpengine.errors import ShapeError
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._op import Direction, GradOp, Signature, parameters_of
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec
 
 

@@ -1,6 +1,7 @@
 """Losses that are means over entries, each a formula of output and target."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import isfinite, isinf
 from typing import Any, ClassVar, cast
@@ -13,7 +14,6 @@ from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._elementwise import options_of
 from mlpengine.ops._loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
 from mlpengine.ops._op import parameters_of
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 from mlpengine.wording import plural
 

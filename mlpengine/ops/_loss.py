@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,6 @@ from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import BLOCK
 from mlpengine.ops._check import listing
 from mlpengine.ops._op import Direction, GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call, Calls, Spec, call
 
 VALUE = Spec((), np.dtype(np.float64))

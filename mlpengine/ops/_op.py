@@ -26,10 +26,10 @@ Views (``w.T``), constants and decisions are therefore made once, while binding.
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
 
-from mlpengine.records import dataclass
 from mlpengine.spec import Calls, Spec
 
 Direction = Literal["forward", "backward"]

@@ -1,13 +1,13 @@
 """The geometry of kernels that slide over images (batch, channels, height, width)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mlpengine.errors import ShapeError, UsageError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Spec
 
 Pair = tuple[int, int]

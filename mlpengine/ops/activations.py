@@ -1,5 +1,6 @@
 """Activations: x of any shape to y of the same shape."""
 
+from dataclasses import dataclass
 from math import pi, sqrt
 from typing import Literal
 
@@ -22,7 +23,6 @@ from mlpengine.formula import (
 )
 from mlpengine.formula.pieces import TAIL_END, bounded, constant, normal_tail
 from mlpengine.ops._elementwise import TUNED, Activation, Tuned
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, call
 
 

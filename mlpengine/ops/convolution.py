@@ -6,6 +6,7 @@ to backward would take the kernel's size times the memory of the image, while th
 fifth of the product's time at 64 channels.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,7 +17,6 @@ from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._window import Pair, Window, pair
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

@@ -1,12 +1,13 @@
 """Cross entropy of logits and class indices or rows of probabilities."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError, UsageError
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._loss import VALUE, need_rows
 from mlpengine.ops._softmax_loss import SoftmaxLoss
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Spec, call
 from mlpengine.wording import plural
 

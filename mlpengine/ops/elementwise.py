@@ -1,5 +1,6 @@
 """Arithmetic and functions, element by element; operands broadcast as in NumPy."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,6 @@ from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan
 from mlpengine.formula.pieces import masked
 from mlpengine.ops._elementwise import TUNED_BACKWARD, Elementwise, Tuned
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls
 
 

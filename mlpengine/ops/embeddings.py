@@ -1,5 +1,6 @@
 """Embeddings of numbers: each feature as several cosines of itself, or as functions of them."""
 
+from dataclasses import dataclass
 from math import pi
 
 import numpy as np
@@ -8,7 +9,6 @@ from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._op import GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

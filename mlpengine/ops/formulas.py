@@ -1,6 +1,6 @@
 """An activation and a loss defined by the text of a formula, and learned activations."""
 
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
 from mlpengine.errors import FormulaError, UsageError
@@ -8,7 +8,6 @@ from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
 from mlpengine.ops._op import REGISTRY
-from mlpengine.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ loop over rows.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -17,7 +18,6 @@ from mlpengine.errors import IndexRangeError, ShapeError
 from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._part import CopiedEntries
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 FEW = 2048

@@ -5,6 +5,7 @@ transposes it makes no copy, allocates no workspace, and takes about half the ti
 on small matrices (0.77 us against 1.30 us).
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -15,7 +16,6 @@ from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import broadcast_shape, listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

@@ -1,6 +1,7 @@
 """Losses that are means over entries, each an op and a callable (see `Loss`)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -19,7 +20,6 @@ from mlpengine.formula import (
     tanh,
 )
 from mlpengine.ops._entry_loss import EntryLoss, Prediction
-from mlpengine.records import dataclass
 
 
 class MeanSquaredError(EntryLoss, name="mse"):

@@ -5,6 +5,7 @@ Both treat x as an array (rows, features, inner), the cube. Sums are products wi
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -16,7 +17,6 @@ from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
 
 Means = Callable[[Array, Array], Calls]

@@ -1,5 +1,7 @@
 """Ops that draw random numbers, from a generator that the caller passes."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.errors import UsageError
@@ -7,7 +9,6 @@ from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import need_floats
 from mlpengine.ops._op import GradOp
 from mlpengine.ops.philox import BYTE_VALUES, Philox
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

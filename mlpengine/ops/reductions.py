@@ -1,5 +1,6 @@
 """Reductions over all axes, one or several."""
 
+from dataclasses import dataclass
 from math import isfinite, nan, prod
 from typing import Any, ClassVar
 
@@ -11,7 +12,6 @@ from mlpengine.formula.pieces import BLOCK, constant
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._op import GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 SHORT = 8

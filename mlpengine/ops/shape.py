@@ -1,6 +1,7 @@
 """Ops that move values and compute none: reshape, join, split, slice."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
 from types import EllipsisType
@@ -13,7 +14,6 @@ from mlpengine.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.ops._check import listing, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._part import CopiedEntries
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 Key = int | slice | EllipsisType | None

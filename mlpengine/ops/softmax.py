@@ -1,12 +1,13 @@
 """Softmax and its logarithm along any axis."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.ops._check import need_floats, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._softmax import folded, inner_product, largest, total
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

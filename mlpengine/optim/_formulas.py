@@ -1,12 +1,12 @@
 """An optimizer's two methods as formulas, and the plan of its NumPy calls."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan, constant, plan, variable, variables
 from mlpengine.ops._op import parameters_of
-from mlpengine.records import dataclass
 
 
 class HasFormulas(Protocol):

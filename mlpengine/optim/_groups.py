@@ -1,11 +1,11 @@
 """Groups of parameters, with factors of the learning rate and of the weight decay."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mlpengine.backends.update import Run
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import number
-from mlpengine.records import dataclass
 from mlpengine.tape.flat import Flat
 from mlpengine.wording import suggestion
 

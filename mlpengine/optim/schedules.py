@@ -8,7 +8,7 @@ the schedule starts after w steps, and before that its first factor is multiplie
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import cos, inf, log2, pi
 from typing import Any
 
@@ -16,7 +16,6 @@ from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
-from mlpengine.records import dataclass
 
 MAX_CYCLES = 30
 """Maximum waves of a `CosLogSchedule`: with more, the first one is shorter than any step."""

@@ -4,7 +4,7 @@ import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.files import similar_file
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
 from mlpengine.train.explain import dependence, feature_columns, importances

@@ -5,12 +5,12 @@ Colors are classes that the style sheet defines for light and dark screens and f
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
 
 import numpy as np
 
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 from .markup import MINUS, Markup, by_power, joined, number, shortened, tag

@@ -1,13 +1,13 @@
 """Predictions of rows that did not train a model, against the truth."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mlpengine.config.build import Experiment
 from mlpengine.config.measure import OUT_OF_FOLD
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.metrics import confusion_matrix, precision, recall
 from mlpengine.train.task import Classification, MultiLabel, Regression, Split, Task

@@ -1,11 +1,10 @@
 """The backward half of a plan: which ops write or add to a gradient, and what is recomputed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from mlpengine.placement import Storage, place
-from mlpengine.records import dataclass
 from mlpengine.spec import Spec
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step
 from mlpengine.tape.record import Record, Value, as_tuple, viewed

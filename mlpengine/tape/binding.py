@@ -1,6 +1,7 @@
 """Binding a plan to memory: its steps become a flat list of calls on arrays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -11,7 +12,6 @@ from mlpengine.errors import NumericalError, TapeError
 from mlpengine.ops import GradOp
 from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.placement import ALIGNMENT
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call, Calls, call
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.forward import ForwardPlan

@@ -6,7 +6,7 @@ Memory is freed after the last step that reads it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
@@ -16,7 +16,6 @@ from mlpengine.buffers import replay
 from mlpengine.errors import TapeError
 from mlpengine.ops._op import GradOp
 from mlpengine.placement import Storage
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, bind

@@ -6,12 +6,11 @@ lifetimes do not overlap share bytes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from mlpengine.ops import GradOp
 from mlpengine.placement import Storage
-from mlpengine.records import dataclass
 from mlpengine.spec import Spec
 from mlpengine.tape.record import Record, Value
 

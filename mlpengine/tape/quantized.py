@@ -1,10 +1,11 @@
 """Arrays of floats quantized to 8-bit integers: value = scale * (integer - zero point)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.errors import NumericalError, ShapeError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, floating
 
 LOWEST, HIGHEST = -128, 127

@@ -1,11 +1,11 @@
 """The parts of a computation: values, and records of the ops that read and compute them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from mlpengine.errors import ShapeError
 from mlpengine.ops._op import GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Spec
 
 Kind = Literal["input", "parameter", "constant", "op"]

@@ -7,10 +7,10 @@ reads, edges follow the cheap ops, and the capacity of an item is its size in by
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from mlpengine.records import dataclass
 from mlpengine.spec import Spec
 from mlpengine.tape.record import Record
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.ops import GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat

@@ -1,11 +1,11 @@
 """The best epoch of a run: the metric that selects it, and its weights."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
 from mlpengine.errors import CheckpointError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
 

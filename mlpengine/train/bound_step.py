@@ -1,6 +1,7 @@
 """A training step on buffers of one number of rows."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,6 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.optim import Optimizer
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call
 from mlpengine.train.nonfinite import Fault, locate_nonfinite
 

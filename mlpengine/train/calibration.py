@@ -1,13 +1,13 @@
 """Calibration: prediction intervals from errors out of fold, and calibrated probabilities."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import ceil, exp, log
 
 import numpy as np
 
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.nn import Mlp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.task import Regression, Split, Task
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 from mlpengine.errors import CheckpointError
 from mlpengine.files import make_directory, remove_unfinished, write_atomically
 from mlpengine.nn.tensors import read_tensors, write_tensors
-from mlpengine.records import dataclass
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop, SkipBudget
 from mlpengine.train.state import pack, unpack

@@ -6,6 +6,7 @@ compiled in part.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any
@@ -28,7 +29,6 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call
 from mlpengine.tape.binding import Instruction
 from mlpengine.train.bound_step import BoundStep

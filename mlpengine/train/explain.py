@@ -1,12 +1,12 @@
 """What drives a model: the importance of columns by permutation, and partial dependence."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.errors import DataError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.model import Model

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.files import read_file, sync, write_all, writing
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.wording import html_table, plural
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -14,7 +14,6 @@ from mlpengine.buffers import Uncopyable
 from mlpengine.data import Batches
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.optim import PlateauSchedule
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
 from mlpengine.train.bound_step import BoundStep

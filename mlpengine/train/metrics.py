@@ -9,12 +9,12 @@ targets and predictions (rows,) or (rows, outputs).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 Kind = Literal["labels", "probabilities", "numbers"]

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import local
@@ -19,7 +19,6 @@ from mlpengine.files import checked_path, similar_file
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.structure import conform
 from mlpengine.train.calibration import Residuals, checked_residuals, spread

@@ -7,6 +7,7 @@ add up the rest.  So the bits of the sum depend on the number of shards, not on 
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,6 @@ from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
 from mlpengine.optim import Optimizer
 from mlpengine.placement import ALIGNMENT
-from mlpengine.records import dataclass
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.train.bound_step import BoundStep, Data

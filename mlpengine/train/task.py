@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,6 @@ from mlpengine.data.targets import Target
 from mlpengine.errors import DataError, UsageError
 from mlpengine.formula import evaluate
 from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 from mlpengine.train import metrics
 from mlpengine.wording import suggestion

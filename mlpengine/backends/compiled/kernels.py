@@ -1,14 +1,13 @@
 """Kernels: the intermediate representation between the instruction list and the C text."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mlpengine.backends.compiled.rules import Rule
 from mlpengine.backends.compiled.values import Value
 from mlpengine.ops import Dropout
 from mlpengine.ops._op import GradOp
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 Form = Literal["forward", "input_gradient", "weight_gradient"]

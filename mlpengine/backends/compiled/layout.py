@@ -1,7 +1,7 @@
 """The location of values and packed copies: the caller's arrays, or the program's workspace."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from mlpengine.buffers import address_of
 from mlpengine.ops import Dropout, Philox
 from mlpengine.ops.philox import padded_columns
 from mlpengine.placement import Storage, place
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 

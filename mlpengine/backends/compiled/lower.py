@@ -1,7 +1,7 @@
 """Lowering of instructions to kernels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mlpengine.backends.compiled.kernels import (
@@ -24,7 +24,6 @@ from mlpengine.backends.compiled.values import UnsupportedError, Value, Values
 from mlpengine.ops import Dropout
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.ops.softmax import AlongAxis
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 

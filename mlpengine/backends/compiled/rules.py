@@ -1,11 +1,11 @@
 """Compiled element-wise rules, derived from the formulas of the ops."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from mlpengine.formula import Expr, c_statements, order, variable
 from mlpengine.ops import Dropout, Elementwise, GradOp
 from mlpengine.ops._op import Direction
-from mlpengine.records import dataclass
 
 
 @dataclass(frozen=True)

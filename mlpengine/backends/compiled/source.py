@@ -1,6 +1,7 @@
 """The C text of a whole program."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import prod
@@ -16,7 +17,6 @@ from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.buffers import address_of
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 CHUNK = 8192

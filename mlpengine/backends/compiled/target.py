@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from mlpengine.errors import CompileError
-from mlpengine.records import dataclass
 
 _log = logging.getLogger("mlpengine")
 

@@ -1,11 +1,11 @@
 """The tiling of matrix products, a function of the shapes and the target alone."""
 
+from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
 from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.records import dataclass
 
 LONGEST_DEPTH = 400
 """Maximum number of terms of one pass: a tile's rows stay in the first-level cache while panels of

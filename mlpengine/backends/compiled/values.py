@@ -5,7 +5,7 @@ fused and reordered by their operands, independently of the memory that NumPy us
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -13,7 +13,6 @@ import numpy as np
 
 from mlpengine.buffers import address_of
 from mlpengine.ops import Dropout
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 

@@ -1,7 +1,7 @@
 """The kernels of a training step as C statements, and the place of every value in one array."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from mlpengine.backends.compiled.kernels import (
     ColumnSum,
@@ -23,7 +23,6 @@ from mlpengine.backends.scalar.functions import (
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.buffers import address_of
 from mlpengine.placement import Storage, place
-from mlpengine.records import dataclass
 from mlpengine.spec import Array
 
 

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isinf, isnan
 
 import numpy as np
-
-from mlpengine.records import dataclass
 
 WIDTH = 96
 """Columns of generated text."""

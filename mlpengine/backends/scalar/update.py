@@ -1,6 +1,7 @@
 """The update of an optimizer in C, from its formulas, with numbers of a step that stay accurate."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 from mlpengine.backends.scalar.functions import REAL
@@ -18,7 +19,6 @@ from mlpengine.formula import (
     variables,
 )
 from mlpengine.formula import constant as number
-from mlpengine.records import dataclass
 
 
 @dataclass(frozen=True)
