@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from hashlib import sha256
+from itertools import count
 
 import numpy as np
 
 from mlpengine import Mlp, NumericalError, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
+from mlpengine.config import build
 from mlpengine.errors import RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
 from mlpengine.train import ranks, run_directory
@@ -233,6 +235,21 @@ def other_version(*arguments: str) -> int:
         return run(["train", *arguments])
     finally:
         run_directory.__version__ = plain
+
+
+def other_executor(*arguments: str) -> int:
+    """Train with another executor for the second network of rank 1."""
+    plain, numbers = build._StepBuilder._step, count(10 * int(os.environ["PMI_RANK"]))
+
+    def step(self, mlp, batch_size, rows, backend):
+        chosen = "numpy" if next(numbers) == 11 else backend
+        return plain(self, mlp, batch_size, rows, chosen)
+
+    build._StepBuilder._step = step
+    try:
+        return run(["train", *arguments])
+    finally:
+        build._StepBuilder._step = plain
 
 
 if __name__ == "__main__":
