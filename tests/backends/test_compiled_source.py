@@ -1,10 +1,13 @@
 """What a compiled program is made of: typed statements, functions, and the layout of its memory."""
 
+import re
 import subprocess
 
+import numpy as np
 import pytest
 from compiled_table import CASES
 
+from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import native_target
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.products import heights
@@ -78,6 +81,23 @@ SIZES = {f"v{i}": (100, ()) for i in range(5)}
 
 def overlap(one, other):
     return max(one.start, other.start) < min(one.stop, other.stop)
+
+
+def inlined(activation, *, learned):
+    """Return the tiles of a step in which an elementary function is computed."""
+    mlp = Mlp([5, 64, 64, 1], activation=activation, learned_activation=learned, seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=0.1), 32, backend="compiled")
+    step(np.ones((32, 5), "f4"), np.ones((32, 1), "f4"))
+    tiles = re.findall(
+        r"^INLINE void \w+_tile\(.*?^}$", step._bound[32].fused.source.text, re.M | re.S
+    )
+    assert len(tiles) > 6
+    return [tile for tile in tiles if re.search(r"= v_\w+\(", tile)]
+
+
+def test_tiles_of_all_heights_share_a_long_epilogue():
+    assert inlined("tanh", learned=False)
+    assert not inlined("mish", learned=True)
 
 
 @pytest.mark.parametrize(

@@ -242,5 +242,5 @@ def _phase(functions: Sequence[Function], phase: Phase) -> Function:
 def _printed(functions: Sequence[Function], layout: Layout) -> Iterator[str]:
     for function in functions:
         if function.tile is not None:
-            yield print_function(function.tile, layout.declare(function.tile.buffers))
+            yield from _printed([function.tile], layout)
         yield print_function(function, layout.declare(function.buffers))

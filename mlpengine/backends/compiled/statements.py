@@ -125,7 +125,7 @@ class Function:
     @property
     def all_buffers(self) -> set[str]:
         """Names of the buffers that it and its tile use."""
-        return {*self.buffers, *(self.tile.buffers if self.tile else ())}
+        return {*self.buffers, *(self.tile.all_buffers if self.tile else ())}
 
     def waits_for(self, other: "Function") -> bool:
         """Return whether all threads must have called `other` before any calls this one.
