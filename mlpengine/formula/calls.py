@@ -47,6 +47,15 @@ class Plan:
     masks: int
     in_place: bool
 
+    @property
+    def streams(self) -> int:
+        """The number of buffers that the steps read and write, each step counted by itself."""
+        touched = (
+            {s.out, *s.floats, *s.masks, *(self.places[a] for a in s.node.args if a in self.places)}
+            for s in self.steps
+        )
+        return sum(map(len, touched))
+
     def calls(
         self,
         given: Sequence[Array],
@@ -98,19 +107,23 @@ def plan(
     """Return the plan of formulas whose variables and shared values are `given`.
 
     Outputs are computed last to first, so that the first may share the buffer of the first given
-    node, unless fewer work buffers suffice from first to last and no old value is overwritten;
+    node, and the arguments of a function as they are written.  Where fewer work buffers suffice,
+    outputs are computed first to last unless an old value is overwritten, and arguments by need.
+    Of plans with as many buffers it is one whose steps touch fewest;
     `alike` is the number of first given nodes that may be one array.
     The nodes `overwritten` are the old values of the first outputs: each is read from the buffer of
     its output until that is written.
     """
     known = {*given, *overwritten}
     directions = (outputs[::-1],) if overwritten else (outputs[::-1], outputs)
-    orders = [_thrifty_order(roots, known) for roots in directions]
+    orders = [find(roots, known) for find in (_given_order, _thrifty_order) for roots in directions]
+    values = tuple(outputs), tuple(given), tuple(overwritten)
     plans = [
-        _Planner(tuple(outputs), tuple(given), tuple(overwritten), nodes).plan(alike)
+        _Planner(*values, nodes, follows=follows).plan(alike)
         for nodes in orders
+        for follows in (False, True)
     ]
-    return min(plans, key=lambda p: (not p.in_place, p.floats, p.masks))
+    return min(plans, key=lambda p: (not p.in_place, p.floats, p.masks, p.streams))
 
 
 def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
@@ -127,6 +140,11 @@ def evaluate(formula: Expr, operands: Mapping[str, Array]) -> Array:
         for run in planned.calls(given, [out], floats, masks):
             run()
     return out
+
+
+def _given_order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
+    """Return the nodes to compute, arguments from first to last."""
+    return [n for n in order(roots, known) if n.args and n not in known]
 
 
 def _thrifty_order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
@@ -153,8 +171,11 @@ class _Planner:
         given: tuple[Expr, ...],
         overwritten: tuple[Expr, ...],
         nodes: list[Expr],
+        *,
+        follows: bool,
     ) -> None:
         self.outputs, self.given, self.nodes = outputs, given, nodes
+        self.follows = follows  # a value goes to the buffer of the output that it leads to
         self.time = {n: i for i, n in enumerate(self.nodes)}
         self.last = {a: i for i, n in enumerate(self.nodes) for a in n.args}
         self.place: dict[Expr, Place] = {n: (GIVEN, i) for i, n in enumerate(given)}
@@ -213,7 +234,7 @@ class _Planner:
     ) -> Place:
         """Return a buffer for `node`, or a work buffer for the step at `time` if `node` is None."""
         until = time if node is None else self.last.get(node, time)
-        first = self._destination(node)
+        first = self._destination(node) if self.follows else None
         for place in sorted(self.holder, key=lambda place: place != first):
             if (place[0] == MASK) != (kind == MASK) or place in taken:
                 continue
