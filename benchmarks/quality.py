@@ -11,7 +11,8 @@ their files.  Programs that mlpengine compiles come from its cache where an earl
 them there (``MLPENGINE_CACHE=$(mktemp -d)`` for an empty one).  With ``--processes`` seconds are of
 new processes, from their start to predictions on disk: one for each of mlpengine's three commands,
 one for every other method, which reads CSV, imports its library, fits, predicts and writes.  The
-methods take turns on each split.
+methods take turns on each split.  ``--against TREE`` compares what ``init``, ``train`` and
+``predict`` of an older tree give, say of a release.
 
 Results are kept in a file, a line each, so that a run that ends early goes on where it stopped.
 """
@@ -30,7 +31,7 @@ os.environ.update(ONE)  # before NumPy is imported
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 from machine import restart_clean  # noqa: E402
-from quality_methods import ABLATION, Method, ablation, methods, of_processes  # noqa: E402
+from quality_methods import ABLATION, Method, ablation, methods, of_processes, of_trees  # noqa: E402
 from quality_tables import Problem, linear_truths, problems  # noqa: E402
 from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
@@ -185,6 +186,29 @@ def costs(results: Results, chosen: list[Problem]) -> list[str]:
     return lines
 
 
+def spreads(results: Results, tables: list[str]) -> list[str]:
+    """Return a Markdown table of means and deviations over splits, of the older tree and of this.
+
+    The difference of errors has its standard error; *better on* counts splits.
+    """
+    titles = ["table", "splits", "score before", "now", "error before", "now", "difference"]
+    lines = ["| " + " | ".join([*titles, "better on"]) + " |", "|" + " --- |" * 8]
+    for one in tables:
+        pairs = list(zip(results[one, "before"], results[one, "mlpengine"], strict=False))
+        if len(pairs) < 2:
+            continue
+        cells = [one, str(len(pairs))]
+        for key in ("r2" if "r2" in pairs[0][0] else "accuracy", "error"):
+            for rows in zip(*pairs, strict=True):
+                values = [row[key] for row in rows]
+                cells.append(f"{np.mean(values):.4g} +- {np.std(values, ddof=1):.2g}")
+        change = np.array([now["error"] - before["error"] for before, now in pairs])
+        noise = change.std(ddof=1) / len(change) ** 0.5
+        cells += [f"{change.mean():.2g} +- {noise:.2g}", str(np.count_nonzero(change < 0))]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two tables, three methods, once")
@@ -195,6 +219,7 @@ def main() -> None:
     kind.add_argument(
         "--ablation", action="store_true", help="the realmlp preset without each of its parts"
     )
+    kind.add_argument("--against", type=Path, metavar="TREE", help="this tree against an older one")
     kind.add_argument(
         "--processes", action="store_true", help="time whole processes, from their start"
     )
@@ -204,8 +229,14 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="file of results to write and go on with")
     parser.add_argument("--show", action="store_true", help="measure nothing")
     args = parser.parse_args()
-    known = ablation() if args.ablation else of_processes() if args.processes else methods()
-    clock = WHOLE if args.processes else WARM
+    known = methods()
+    if args.ablation:
+        known = ablation()
+    elif args.against:
+        known = of_trees(args.against)
+    elif args.processes:
+        known = of_processes()
+    clock = WHOLE if args.processes or args.against else WARM
     names = args.methods or list(known)
     tables_of = linear_truths if args.linear else problems
     chosen = [one for one in tables_of() if not args.tables or one.name in args.tables]
@@ -215,7 +246,7 @@ def main() -> None:
         args.splits = 1
     results = read(args.results) if args.results else defaultdict(list)
     warnings.simplefilter("ignore")  # of other libraries, about their own defaults
-    warm = set(known) if args.processes else set()
+    warm = set(known) if clock == WHOLE else set()
     for problem in [] if args.show else chosen:
         for split in range(args.splits):
             for name in names:
@@ -234,6 +265,9 @@ def main() -> None:
     tables = [one.name for one in chosen]
     if args.ablation:
         print("\n" + "\n".join(costs(results, chosen)))
+        return
+    if args.against:
+        print("\n" + "\n".join(spreads(results, tables)))
         return
     print("\n" + "\n".join(table(results, tables, names, "error")))
     print(f"\n{clock.capitalize()}:\n\n" + "\n".join(table(results, tables, names, clock)))

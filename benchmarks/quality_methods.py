@@ -50,6 +50,22 @@ def in_new_process(words: list[str]) -> None:
     _start("-m", "mlpengine_cli.main", *words)
 
 
+_OF_TREE = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+tree = sys.argv.pop(1)
+sys.path.insert(0, tree)
+spec = spec_from_file_location(
+    "mlpengine_cli", f"{tree}/cli/__init__.py", submodule_search_locations=[f"{tree}/cli"]
+)
+sys.modules["mlpengine_cli"] = module = module_from_spec(spec)
+spec.loader.exec_module(module)
+from mlpengine_cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+"""Runs a command of the tree that is the first argument."""
+
+
 def _start(*words: str) -> None:
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     if done.returncode:
@@ -63,18 +79,19 @@ def mlpengine(
     seed: int,
     *,
     run: Run = in_this_process,
-    preset: str = "plain",
-    settings: Sequence[str] = (),
+    preset: str | None = None,
+    settings: Sequence[str] = ("report=false",),
 ) -> np.ndarray:
     """What ``init``, ``train`` and ``predict`` give, as commands; `settings` are ``--set``."""
-    fixed = (f"seed={seed}", "training.threads=1", "data.split.test=0", "report=false")
+    fixed = (f"seed={seed}", "training.threads=1", "data.split.test=0")
     options = [word for setting in (*fixed, *settings) for word in ("--set", setting)]
     with tempfile.TemporaryDirectory() as folder:
         names = ("train.csv", "test.csv", "config.yaml", "run", "predictions.csv")
         rows, new, config, trained, predictions = (str(Path(folder, name)) for name in names)
         train.to_csv(rows, index=False)
         test.drop(columns=problem.target).to_csv(new, index=False)
-        run(["init", rows, "--target", problem.target, "-o", config, "--preset", preset])
+        kind = ["--preset", preset] if preset else []
+        run(["init", rows, "--target", problem.target, "-o", config, *kind])
         run(["train", config, "-q", "--out", trained, *options])
         run(["predict", trained, new, "-o", predictions])
         answers = pd.read_csv(predictions)
@@ -202,7 +219,7 @@ def methods() -> dict[str, Method]:
         "mlpengine, realmlp": ("mlpengine", partial(mlpengine, preset="realmlp")),
         "mlpengine, one realmlp": (
             "mlpengine",
-            partial(mlpengine, preset="realmlp", settings=ONE_NETWORK),
+            partial(mlpengine, preset="realmlp", settings=(*ONE_NETWORK, "report=false")),
         ),
         "linear": ("sklearn", partial(_with_numbers, _linear)),
         "scikit-learn MLP": ("sklearn", partial(_with_numbers, _sklearn_mlp)),
@@ -214,6 +231,18 @@ def methods() -> dict[str, Method]:
         "TabM": ("pytabkit", partial(_pytabkit, "TabM_D")),
     }
     return {name: method for name, (module, method) in table.items() if find_spec(module)}
+
+
+def of_trees(before: Path) -> dict[str, Method]:
+    """Return mlpengine as it was in another tree, and as it is here, in new processes."""
+
+    def run(words: list[str]) -> None:
+        _start("-c", _OF_TREE, str(before.resolve()), *words)
+
+    return {
+        "before": partial(mlpengine, run=run, settings=()),
+        "mlpengine": partial(mlpengine, run=in_new_process),
+    }
 
 
 def of_processes() -> dict[str, Method]:
