@@ -396,7 +396,7 @@ class Loop(Uncopyable):
         count = min(full_batches, many.max_steps, *(budget.steps for budget in budgets))
         limit = min((budget.norm for budget in budgets), default=inf)
         if ranks := self.step.ranks:
-            count, limit = ranks.least(count, limit)
+            count, limit = ranks.minimum(count, limit)
         if count < MIN_STEPS:
             return
         losses, norms = many.make(start, int(count), limit)

@@ -57,10 +57,10 @@ class Ranks:
         root: T = self.comm.bcast(value)
         return root
 
-    def least(self, *numbers: float) -> list[float]:
-        """Return the least of each number over the ranks."""
+    def minimum(self, *numbers: float) -> list[float]:
+        """Return the minimum of each number over the ranks."""
         values = np.array(numbers, np.float64)
-        self.comm.Allreduce(_in_place(), values, _least())
+        self.comm.Allreduce(_in_place(), values, _minimum())
         return [float(value) for value in values]
 
     def agree_to_stop(self) -> bool:
@@ -265,7 +265,7 @@ def _in_place() -> Any:
     return MPI.IN_PLACE
 
 
-def _least() -> Any:
+def _minimum() -> Any:
     from mpi4py import MPI
 
     return MPI.MIN
