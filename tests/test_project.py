@@ -64,7 +64,8 @@ def test_the_documentation_names_every_extra_and_what_it_brings():
 
 def test_benchmarks_of_speed_start_in_a_clean_environment():
     texts = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "benchmarks").glob("*.py")}
-    timed = {name for name, text in texts.items() if "median(" in text and "__main__" in text}
+    medians = re.compile(r"median\([^)]")
+    timed = {n for n, text in texts.items() if medians.search(text) and "__main__" in text}
     assert timed
     assert {name for name in timed if "restart_clean()" not in texts[name]} == set()
 
