@@ -31,7 +31,8 @@ from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.train import shards
-from mlpengine.train.executors import choose_backend
+from mlpengine.train.executors import choose_backend, seconds_to_compile
+from mlpengine.train.recipes import network_options, recipe
 from mlpengine.train.shared_update import RanksOfCall, ShardOfCall
 
 STEPS = 6
@@ -325,6 +326,36 @@ def test_units_are_clipped_whatever_the_size_of_their_gradients(size):
         assert step.fused == (backend == "compiled")
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def realmlp_network(features):
+    options = network_options(recipe("realmlp", "regression")["model"])
+    return Mlp([features, 256, 256, 256, 1], seed=0, **options)
+
+
+@pytest.mark.parametrize(
+    ("mlp", "batch", "seconds", "too_few"),
+    [
+        (Mlp([64, 256, 128, 10], dropout=0.3), 32, 1.34, 2_850),
+        (Mlp([784, 256, 128, 10]), 128, 1.53, 435),
+        (realmlp_network(10), 256, 2.19, 500),
+    ],
+    ids=["digits", "medium", "realmlp"],
+)
+def test_auto_weighs_the_time_to_compile(mlp, batch, seconds, too_few):
+    """`seconds` are what the compiler took, as `benchmarks/compiling.py` prints them."""
+    assert seconds / 2 < seconds_to_compile(mlp) < seconds * 2
+    assert choose_backend(too_few, mlp, batch) == "auto"
+    assert choose_backend(round(1.05 * too_few), mlp, batch) == "compiled"
+
+
+def test_a_program_has_no_lines_for_each_feature():
+    lines = []
+    for features in (48, 144):
+        mlp = realmlp_network(features)
+        step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 64, backend="compiled")
+        lines.append(step._bound[64].fused.source.text.count("\n"))
+    assert lines[1] - lines[0] < 48  # of 96 features
 
 
 def test_auto_compiles_where_it_pays(monkeypatch):

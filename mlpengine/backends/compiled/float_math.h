@@ -128,15 +128,21 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
 }
 INLINE long has_large_angles(vec x) {
   ivec large = ~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE)));
+#ifdef WITH_MASKS
+  return __builtin_ia32_cvtd2mask512(large);
+#else
   bits any = 0;
   UNROLL for (long i = 0; i < LANES; i++) any |= large[i];
   return any;
+#endif
 }
 #define SINE(name, turns)                                         \
-  INLINE vec v_##name(vec x) {                                    \
-    if (!has_large_angles(x)) return sine_of_quarters(x, turns);  \
+  SHARED vec name##_by_lane(vec x) {                              \
     for (long i = 0; i < LANES; i++) x[i] = name##f(x[i]);        \
     return x;                                                     \
+  }                                                               \
+  INLINE vec v_##name(vec x) {                                    \
+    return has_large_angles(x) ? name##_by_lane(x) : sine_of_quarters(x, turns); \
   }
 SINE(sin, 0)
 SINE(cos, 1)

@@ -1,0 +1,62 @@
+"""How long the compiler takes for a program, and what the rule of ``backend: auto`` assumes.
+
+``python benchmarks/compiling.py`` compiles the steps of three networks into an empty cache
+``--rounds`` times and prints the least processor time of the compiler; ``--smoke`` compiles one.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
+
+from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.train.executors import seconds_to_compile
+from mlpengine.train.recipes import network_options, recipe
+
+
+def network(name: str) -> tuple[Mlp, int]:
+    """Return a network of the table and its batch size."""
+    if name == "digits":
+        return Mlp([64, 256, 128, 10], dropout=0.3), 32
+    if name == "medium":
+        return Mlp([784, 256, 128, 10]), 128
+    options = network_options(recipe("realmlp", "regression")["model"])
+    return Mlp([10, 256, 256, 256, 1], **options), 256
+
+
+def compile_step(name: str) -> None:
+    """Compile the step of a network, and print the processor time of the compiler."""
+    mlp, batch = network(name)
+    loss = MeanSquaredError() if mlp.sizes[-1] == 1 else SoftmaxCrossEntropy()
+    TrainingStep(mlp, loss, AdamW(mlp, lr=1e-3), batch, clip_norm=1.0, backend="compiled")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(used.ru_utime + used.ru_stime)
+
+
+def measure(name: str) -> float:
+    """Return the seconds that a new process with an empty cache needs."""
+    with TemporaryDirectory() as cache:
+        environment = {**os.environ, "MLPENGINE_CACHE": cache}
+        command = [sys.executable, __file__, "--child", name]
+        return float(subprocess.check_output(command, env=environment, text=True))
+
+
+def main() -> None:
+    """Print a line for each network."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        compile_step(args.child)
+        return
+    for name in ("digits",) if args.smoke else ("digits", "medium", "realmlp"):
+        least = min(measure(name) for _ in range(1 if args.smoke else args.rounds))
+        print(f"{name:8} {least:.2f} s, assumed {seconds_to_compile(network(name)[0]):.2f} s")
+
+
+if __name__ == "__main__":
+    main()
