@@ -54,8 +54,8 @@ def main() -> None:
         compile_step(args.child)
         return
     for name in ("digits",) if args.smoke else ("digits", "medium", "realmlp"):
-        least = min(measure(name) for _ in range(1 if args.smoke else args.rounds))
-        print(f"{name:8} {least:.2f} s, assumed {seconds_to_compile(network(name)[0]):.2f} s")
+        seconds = min(measure(name) for _ in range(1 if args.smoke else args.rounds))
+        print(f"{name:8} {seconds:.2f} s, assumed {seconds_to_compile(network(name)[0]):.2f} s")
 
 
 if __name__ == "__main__":
