@@ -128,6 +128,7 @@ CASES = (
         weighted=True,
     ),
     StepCase("dropout", (5, 33, 9, 3), dropout=0.3, activation="relu", short=True),
+    StepCase("dropout of gelu", (64, 5, 37, 3), dropout=0.3, activation="gelu", short=True),
     StepCase("dropout by layer", (5, 33, 9, 8, 3), dropout=[0.0, 0.3, 0.5], activation="relu"),
     StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
     StepCase("one count", (6, 12, 1), 20, loss=Poisson(), weighted=True, short=True),

@@ -8,6 +8,9 @@
 #define LANES ((long)(BYTES / sizeof(real)))
 #define INLINE static inline __attribute__((always_inline))
 #define SHARED __attribute__((noinline, unused)) static /* one instance, which compiles faster */
+/* GCC 12 takes a function that writes only by restrict pointers of its own for one without effects,
+   and drops its calls. */
+#define HAS_EFFECTS __asm__ volatile("" ::: "memory")
 #define UNROLL _Pragma("GCC unroll 16")
 #if defined(__GNUC__) && !defined(__clang__)
 #define UNFUSED __attribute__((optimize("fp-contract=off"))) /* products are rounded before sums */

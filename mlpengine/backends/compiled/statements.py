@@ -154,7 +154,8 @@ class Function:
 
 def print_function(function: Function, declarations: Iterable[str]) -> str:
     """Return the C text of a function; `declarations` are those of its buffers."""
-    body = ["(void)table, (void)workspace;", *declarations, *function.body]
+    effects = [] if function.qualifiers == "INLINE" else ["HAS_EFFECTS;"]
+    body = ["(void)table, (void)workspace;", *declarations, *effects, *function.body]
     lines = [f"/* {function.text} */"] if function.text else []
     head = f"{function.qualifiers} void {function.name}({MEMORY}"
     lines += [f"{head}, {function.parameters}) {{" if function.parameters else f"{head}) {{"]
