@@ -7,6 +7,7 @@ that is reused after its last read.  Outputs serve as work buffers until they ar
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -104,22 +105,31 @@ def plan(
     alike: int = 1,
     overwritten: Sequence[Expr] = (),
 ) -> Plan:
-    """Return the plan of formulas whose variables and shared values are `given`.
+    """Return the plan of formulas.
 
-    Outputs are computed last to first, so that the first may share the buffer of the first given
-    node, and the arguments of a function as they are written.  Where fewer work buffers suffice,
-    outputs are computed first to last unless an old value is overwritten, and arguments by need.
-    Of plans with as many buffers it is one whose steps touch fewest;
-    `alike` is the number of first given nodes that may be one array.
-    The nodes `overwritten` are the old values of the first outputs: each is read from the buffer of
-    its output until that is written.
+    Of several orders and places it is the one with the fewest work buffers, whose first output may
+    share the buffer of the first given node if possible; then the one whose steps touch the fewest
+    buffers.  By default outputs are computed last to first and arguments in their own order.
+
+    Args:
+        outputs: the formulas.
+        given: their variables and shared values.
+        alike: number of first given nodes that may be one array.
+        overwritten: old values of the first outputs, each read from the buffer of its output until
+            that is written; outputs are then computed last to first in any case.
     """
+    return _plan(tuple(outputs), tuple(given), alike, tuple(overwritten))
+
+
+@lru_cache(maxsize=256)
+def _plan(
+    outputs: tuple[Expr, ...], given: tuple[Expr, ...], alike: int, overwritten: tuple[Expr, ...]
+) -> Plan:
     known = {*given, *overwritten}
     directions = (outputs[::-1],) if overwritten else (outputs[::-1], outputs)
     orders = [find(roots, known) for find in (_given_order, _thrifty_order) for roots in directions]
-    values = tuple(outputs), tuple(given), tuple(overwritten)
     plans = [
-        _Planner(*values, nodes, follows=follows).plan(alike)
+        _Planner(outputs, given, overwritten, nodes, follows=follows).plan(alike)
         for nodes in orders
         for follows in (False, True)
     ]
@@ -148,7 +158,7 @@ def _given_order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
 
 
 def _thrifty_order(roots: Sequence[Expr], known: Set[Expr]) -> list[Expr]:
-    """Return the nodes to compute; of a node's arguments, the one that needs most buffers first.
+    """Return the nodes to compute; of a node's arguments, first the one that needs most buffers.
 
     Source: Sethi and Ullman 1970, section 3.
     """

@@ -90,7 +90,7 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
                                    const long width) {
 #if defined(TRANSPOSE_BY_SIXTEEN)
   for (long k = 0; k < depth; k += 16)
-    for (long v = 0; v < width; v += 16) { /* all rows of w at a time, so that more are fetched */
+    for (long v = 0; v < width; v += 16) { /* every row of w before the next 16 terms */
       vec r[16];
       const real *const from = w + (j + v) * ld + k;
       const long rows = columns - j - v, n = MIN(16, depth - k);

@@ -40,7 +40,7 @@ struct ranks {
   real *parameters;              /* the new ones, for the other ranks */
 };
 
-/* Numbers of a tail; those of shards.py. */
+/* Indices of the numbers in a tail, as in shards.py. */
 enum { TAIL_LOSS, TAIL_FAILURES, TAIL_STOPS };
 
 #define FIRST(n) ((n) * part.index / part.count)

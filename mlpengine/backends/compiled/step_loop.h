@@ -28,7 +28,7 @@ struct call {
   void *ranks;          /* what a rank knows of those that share out the update, or NULL */
 };
 
-/* Status of a step; FAILED if it was another rank whose step did not begin, LOST if a rank has ended. */
+/* Status of a step.  FAILED: the step of another rank could not begin; LOST: a rank has ended. */
 enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM, FAILED, LOST };
 
 /* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it.  Threads
