@@ -29,6 +29,7 @@ PRINTED = """\
 static void f(void *const *table, char *workspace, const long first, const long last) {
   (void)table, (void)workspace;
   real *restrict x = (real *)table[0];
+  HAS_EFFECTS;
   for (long i = first; i < last; i++) {
     if (i > 2) {
       store(x + i, load(x));

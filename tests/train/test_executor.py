@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from mlpengine import MeanSquaredError, Mlp, Sgd
 from mlpengine.backends.compiled import cache
@@ -130,7 +131,10 @@ def test_one_thread_unless_a_person_asks_for_more(threads, expected, tmp_path):
     path.write_text(text.replace("hidden: [8]", "hidden: [1024, 1024]"))
     experiment = build(load_config(path))
     assert experiment.step.mlp.sizes[1] == 1024
-    assert experiment.step.threads == experiment.threads == experiment.blas_threads == expected
+    assert experiment.step.threads == experiment.threads == expected
+    with threadpool_limits(5, user_api="blas"), experiment.pinned():
+        pools = threadpool_info()
+    assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} == {expected}
 
 
 @pytest.fixture

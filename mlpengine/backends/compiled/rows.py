@@ -60,16 +60,16 @@ def _gradient(kernel: SoftmaxRows, layout: Layout) -> Sequence[Statement]:
     y, dy, dx = (layout.at(value, "i", "j") for value in (kernel.x, kernel.dy, kernel.out))
     entry = [f"const vec y = {load(y, 'n')}, dy = {load(dy, 'n')};"]
     if kernel.logarithm:
-        term, slope = "dy", "dy - v_exp(y) * splat(total)"
+        add, slope = [f"sum += {load(dy, 'n')};"], "dy - v_exp(y) * splat(total)"
     else:
-        term, slope = "dy * y", "(dy - splat(total)) * y"
+        add, slope = [*entry, "sum += dy * y;"], "(dy - splat(total)) * y"
 
     def loop(body: Sequence[Statement]) -> Sequence[Statement]:
         return columns(kernel.out.columns, layout.lanes, body)
 
     return [
         "vec sum = {0};",
-        *loop([*entry, f"sum += {term};"]),
+        *loop(add),
         "const real total = sum_lanes(sum);",
         *loop([*entry, store(dx, slope, "n")]),
     ]
