@@ -174,7 +174,7 @@ def test_a_researcher():
     norms = Norms()
     rule = EarlyStopping(patience=5, monitor="worst_in_test")
     result = Loop(step, task, train, held, epochs=60, early_stopping=rule, callbacks=[norms]).run()
-    assert result.history.rows[-1].validation["worst_in_test"] < 0.6
+    assert result.history.rows[-1].validation["worst_in_test"] < 0.8
     assert len(norms.norms) == result.epochs
     assert (mlp.weights[0] == first).all()
     assert np.abs(mlp.predict(x[300:]) - y[300:]).mean() < 0.1
