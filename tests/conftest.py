@@ -1,7 +1,8 @@
-"""What holds for every test: one BLAS thread a process, and one cache of compiled programs."""
+"""What holds for every test: one BLAS thread, the same random numbers, a cache of programs."""
 
 import os
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -25,3 +26,17 @@ def _program_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLPENGINE_CACHE", str(folder))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _generators(request):
+    """Return the random generators of a module, each with its state at import."""
+    values = vars(request.module).values()
+    return [(g, g.bit_generator.state) for g in values if isinstance(g, np.random.Generator)]
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers(_generators):
+    """Let a test draw the same numbers whichever tests ran before it in its process."""
+    for generator, state in _generators:
+        generator.bit_generator.state = state
