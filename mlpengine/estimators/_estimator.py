@@ -73,7 +73,7 @@ DENSE = 1 << 20
 
 @dataclass(frozen=True)
 class Chosen:
-    """The settings of a network and its training, those of the parameters or of a preset."""
+    """The settings of a network and its training, as given or of the recipe."""
 
     hidden: Sequence[int]
     network: dict[str, Any]
@@ -570,8 +570,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         batch_size = min(training["batch_size"], rows) if ends else training["batch_size"]
         drop_last = training.get("drop_last", False)
         in_epoch = steps_of_epoch(rows, batch_size, drop_last=drop_last)
-        recurs = self.warm_start or not ends  # a recipe's schedule is over after its epochs
-        steps = training["epochs"] * in_epoch if by_name or not recurs else None
+        goes_on = self.warm_start or not ends  # while a recipe's schedule ends with its epochs
+        steps = training["epochs"] * in_epoch if by_name or not goes_on else None
         options = optimizer_options(sections, steps, in_epoch)
         if not by_name and self.schedule is not None:
             options["schedule"] = self.schedule

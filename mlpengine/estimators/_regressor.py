@@ -24,7 +24,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         n_iter_: number of epochs, or of calls of `partial_fit`.
         verdicts_: what is wrong with the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
         loss_curve_, validation_loss_curve_: by epoch, on standardized targets; the latter only
-            with early stopping.
+            where rows do not train.
         best_epoch_: the epoch whose weights were kept.
         mlp_, mlps_: the `Mlp`, of several the first; all of them.
         best_epochs_: with `folds`, the best epoch of each network.
