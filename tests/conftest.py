@@ -1,5 +1,6 @@
 """What holds for every test: one BLAS thread, the same random numbers, a cache of programs."""
 
+import functools
 import os
 
 import numpy as np
@@ -28,15 +29,26 @@ def _program_cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _generators(request):
-    """Return the random generators of a module, each with its state at import."""
-    values = vars(request.module).values()
-    return [(g, g.bit_generator.state) for g in values if isinstance(g, np.random.Generator)]
+@functools.cache
+def _generators(module):
+    """Return the random generators of a module, with the states for its fixtures and its tests."""
+    generators = [g for g in vars(module).values() if isinstance(g, np.random.Generator)]
+    states = [g.bit_generator.state for g in generators]
+    jumped = [g.bit_generator.jumped().state for g in generators]
+    return generators, jumped, states
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Let fixtures of a module draw the same numbers whichever tests ran before."""
+    generators, states, _ = _generators(item.module)
+    for generator, state in zip(generators, states, strict=True):
+        generator.bit_generator.state = state
 
 
 @pytest.fixture(autouse=True)
-def _same_numbers(_generators):
-    """Let a test draw the same numbers whichever tests ran before it in its process."""
-    for generator, state in _generators:
+def _same_numbers(request):
+    """Let a test draw the same numbers whichever tests and fixtures ran before."""
+    generators, _, states = _generators(request.module)
+    for generator, state in zip(generators, states, strict=True):
         generator.bit_generator.state = state

@@ -4,6 +4,7 @@ import doctest
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -175,3 +176,32 @@ def test_another_version_is_timed_at_the_asked_sizes_and_dtypes():
     rows = [f"relu of 0 axes float64 {n} {way}" for n in (8, 16) for way in ("forward", "backward")]
     timed = [line[:60].rstrip() for line in done.stdout.splitlines() if line.startswith("relu")]
     assert list(dict.fromkeys(timed)) == rows
+
+
+TESTS_THAT_DRAW = """
+import numpy as np
+import pytest
+
+G = np.random.default_rng(5)
+
+@pytest.fixture(scope="module")
+def drawn():
+    return G.random()
+
+@pytest.mark.parametrize("number", range(2))
+def test_draws(number, drawn):
+    assert G.random() == np.random.default_rng(5).random()
+    jumped = np.random.default_rng(5).bit_generator.jumped()
+    assert drawn == np.random.Generator(jumped).random()
+"""
+
+
+def test_each_test_draws_the_same_numbers(tmp_path):
+    """In any order: a process may leave a module and come back to it."""
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    for name in ("test_one.py", "test_two.py"):
+        (tmp_path / name).write_text(TESTS_THAT_DRAW, encoding="utf-8")
+    cases = [f"{file}::test_draws[{n}]" for n in (0, 1) for file in ("test_one.py", "test_two.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *cases]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "4 passed" in done.stdout, done.stdout

@@ -127,11 +127,6 @@ def test_an_app_developer(flats):
     assert all((np.array(each) == expected).all() for each in answers)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_each_test_draws_the_same_numbers(again):
-    assert G.random() == np.random.default_rng(11).random()
-
-
 def test_a_researcher():
     from mlpengine import Adam, Callback, EarlyStopping, Loop, Mlp, TrainingStep
     from mlpengine.data import NumberTarget
