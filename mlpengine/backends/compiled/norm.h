@@ -56,6 +56,9 @@ INLINE double sum_in_order(const double *row_loss, long n) {
   return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
-INLINE void scale(real *restrict x, real factor, long first, long last) {
-  for (long i = first; i < last; i++) x[i] *= factor;
+SHARED void scale(real *restrict x, const real factor, const long first, const long last) {
+  for (long i = first; i < last; i += LANES) {
+    const long n = MIN(LANES, last - i);
+    store_first(x + i, load_first(x + i, n) * splat(factor), n);
+  }
 }

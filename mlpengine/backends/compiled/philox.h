@@ -18,6 +18,11 @@ INLINE words multiply_halves(words a, words b) {
   typedef int halves __attribute__((vector_size(32)));
   return (words)__builtin_ia32_pmuludq256((halves)a, (halves)b);
 }
+#elif defined(__SSE2__) && BYTES == 16 && !defined(__clang__)
+INLINE words multiply_halves(words a, words b) {
+  typedef int halves __attribute__((vector_size(16)));
+  return (words)__builtin_ia32_pmuludq128((halves)a, (halves)b);
+}
 #else
 INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 0xffffffff); }
 #endif
@@ -27,21 +32,25 @@ SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, con
                        const long first, const long last) {
   const uint64_t seed = (uint64_t)state[0], step = (uint64_t)state[1];
   const words none = {0}, factor_0 = none + 0xD2511F53, factor_2 = none + 0xCD9E8D57;
+  words lane_number;
+  UNROLL for (long i = 0; i < WORDS; i++) lane_number[i] = (uint64_t)i;
+  uint64_t keys[10][2]; /* of each round */
+  for (uint32_t round = 0; round < 10; round++) {
+    keys[round][0] = (uint32_t)seed + round * 0x9E3779B9u;
+    keys[round][1] = (uint32_t)(seed >> 32) + round * 0xBB67AE85u;
+  }
   for (long group = first / GROUP_BYTES * GROUP_BYTES; group < last; group += GROUP_BYTES) {
     uint64_t drawn[GROUP_BYTES / 8] __attribute__((aligned(64)));
     UNROLL for (long b = 0; b < 8; b += WORDS) {
-      words word_0, word_1 = none + stream, word_2 = none + step, word_3 = none + (step >> 32);
-      UNROLL for (long i = 0; i < WORDS; i++) word_0[i] = (uint64_t)(group / 16 + b + i);
-      uint32_t key_0 = (uint32_t)seed, key_1 = (uint32_t)(seed >> 32);
-      for (int round = 0; round < 10; round++) {
+      words word_0 = lane_number + (uint64_t)(group / 16 + b), word_1 = none + stream;
+      words word_2 = none + step, word_3 = none + (step >> 32);
+      UNROLL for (int round = 0; round < 10; round++) {
         const words low_0 = multiply_halves(word_0, factor_0);
         const words low_2 = multiply_halves(word_2, factor_2);
-        word_0 = (low_2 >> 32) ^ word_1 ^ key_0;
-        word_2 = (low_0 >> 32) ^ word_3 ^ key_1;
+        word_0 = (low_2 >> 32) ^ word_1 ^ keys[round][0];
+        word_2 = (low_0 >> 32) ^ word_3 ^ keys[round][1];
         word_1 = low_2;
         word_3 = low_0;
-        key_0 += 0x9E3779B9u;
-        key_1 += 0xBB67AE85u;
       }
       word_0 = (word_0 & 0xffffffff) | word_1 << 32;
       word_2 = (word_2 & 0xffffffff) | word_3 << 32;

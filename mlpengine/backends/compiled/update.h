@@ -10,11 +10,18 @@
 #endif
 
 /* Set the entries first to last that are smaller than `limit` in size to zero. */
-INLINE void zero_small(real *restrict x, const real limit, const long first, const long last) {
-  for (long i = first; i < last; i++) x[i] = x[i] < limit && x[i] > -limit ? 0 : x[i];
+SHARED void zero_small(real *restrict x, const real limit, const long first, const long last) {
+  for (long i = first; i < last; i += LANES) {
+    const long n = MIN(LANES, last - i);
+    const vec old = load_first(x + i, n);
+    store_first(x + i, select(v_abs(old) < splat(limit), splat(0), old), n);
+  }
 }
 
 /* Raise the entries first to last to `lowest`. */
-INLINE void raise_to(real *restrict x, const real lowest, const long first, const long last) {
-  for (long i = first; i < last; i++) x[i] = x[i] < lowest ? lowest : x[i];
+SHARED void raise_to(real *restrict x, const real lowest, const long first, const long last) {
+  for (long i = first; i < last; i += LANES) {
+    const long n = MIN(LANES, last - i);
+    store_first(x + i, vmax(load_first(x + i, n), splat(lowest)), n);
+  }
 }
