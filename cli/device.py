@@ -93,7 +93,7 @@ def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimize
                 "export: c-train has no parameter groups and no decay schedule, which the run's "
                 "optimizer has; give --optimizer"
             )
-        settings = given.optimizer.model_dump(exclude={"name", "groups", "decay_schedule"})
+        settings = given.optimizer.options("name", "groups", "decay_schedule")
         kind = OPTIMIZERS[given.optimizer.name]
         if clip_norm is None:
             clip_norm = given.training.clip_norm

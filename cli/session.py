@@ -300,7 +300,7 @@ class Session:
             "epochs": self.experiment.file.config.training.epochs,
         }
         store = Checkpoints(self.directory.path / CHECKPOINTS)
-        return [Checkpointer(store, header, **settings.model_dump())]
+        return [Checkpointer(store, header, **settings.options())]
 
     def _load(self, checkpoint: Checkpoint) -> None:
         here, there = fingerprints(self.experiment.parts), checkpoint.header["data"]

@@ -373,7 +373,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     name = suited[0] if given.name == "auto" else given.name
     if name not in suited:
         raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
-    options = given.model_dump(exclude={"name"})
+    options = given.options("name")
     if "formula" in options:
         options = {"text": options["formula"]}
     options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
@@ -552,7 +552,7 @@ def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
 
 def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
     given = file.config.optimizer
-    settings = given.model_dump(exclude={"name", "groups", "decay_schedule"})
+    settings = given.options("name", "groups", "decay_schedule")
     groups = {str(n): Group(g.lr, g.weight_decay) for n, g in given.groups.items()}
     total = file.config.training.epochs * steps_per_epoch
     schedule = file.config.schedule
@@ -562,7 +562,7 @@ def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
             total,
             steps_per_epoch,
             warmup_steps=round(schedule.warmup_epochs * steps_per_epoch),
-            **schedule.model_dump(exclude={"name", "warmup_epochs"}),
+            **schedule.options("name", "warmup_epochs"),
         )
     with file.errors_at("optimizer"):
         settings["decay_schedule"] = named_schedule(given.decay_schedule, total, steps_per_epoch)

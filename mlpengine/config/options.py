@@ -36,6 +36,10 @@ class Section(BaseModel):
         defer_build=True,  # of `Config` only, with those below it, when it reads a config
     )
 
+    def options(self, *without: str) -> dict[str, Any]:
+        """Return the values by key; `model_dump` would build a serializer of this section."""
+        return {key: value for key, value in self if key not in without}
+
 
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0)]

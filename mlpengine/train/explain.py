@@ -90,8 +90,9 @@ def importances(
         kept = x[:, block].copy()
         changes = []
         for order in orders:
-            x[:, block] = kept[order]
-            changes.append(scores(forward(x)) - base)
+            x[:, block] = permuted = kept[order]
+            same = np.array_equal(permuted, kept)
+            changes.append(np.zeros(2) if same else scores(forward(x)) - base)
         x[:, block] = kept
         mean, deviation = np.mean(changes, axis=0), np.std(changes, axis=0)
         rows.append(
