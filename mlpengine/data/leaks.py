@@ -304,7 +304,7 @@ def _numeric(column: Column) -> Array | None:
 def _fit(matrix: Array, target: Array) -> Array | None:
     """Return the factors of an exact linear fit with a constant, or None if there is none."""
     centered, known = matrix - matrix.mean(axis=0), target - target.mean()
-    scale = centered.std(axis=0)
+    scale = np.abs(centered).max(axis=0)  # the squares of tiny numbers would be 0
     weights = np.linalg.lstsq(centered / scale, known, rcond=None)[0]
     errors = known - centered / scale @ weights
     if np.abs(errors).max() > 1e-7 * np.abs(known).max():
@@ -406,6 +406,7 @@ def share_of_groups(codes: Array, labels: Labels) -> float:
 def share_of_squares(near: Neighbors, target: Array) -> Array:
     """Return the R2 of predicting each value by the mean of its neighbors."""
     values = target - target.mean()
+    values /= np.abs(values).max()
     count = near.stop - near.start - 1
     errors = values[near.order] - near.totals(values) / np.maximum(count, 1)
     share: Array = 1 - (errors**2).sum(axis=-1) / (values @ values)

@@ -140,7 +140,8 @@ class NoiseScale:
         index = NET_INDEX["gradient_variance"]
         values[index], values[index + 1] = variance, squared_norm
         values[index + 2] = self.value
-        values[index + 3] = variance / (batch * norm * norm) if norm > 0 else nan
+        square = norm * norm  # 0 of the tiniest norms
+        values[index + 3] = variance / (batch * square) if square > 0 else nan
 
     @property
     def value(self) -> float:

@@ -149,8 +149,8 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     """Dropout is so high that the training loss stays at that of a constant prediction."""
     dropout = max(layer.dropout for layer in diagnostics.mlp.layers)
     share = training_share(diagnostics)
-    without = validation_losses(diagnostics)[-1:] / diagnostics.validation_baseline
-    costs = share > DROPOUT_SHARE and bool((share > DROPOUT_TIMES * without).any())
+    without, baseline = validation_losses(diagnostics)[-1:], diagnostics.validation_baseline
+    costs = share > DROPOUT_SHARE and bool((share * baseline > DROPOUT_TIMES * without).any())
     if not (dropout > LARGE_DROPOUT and (share > LEARNED or costs or lags(diagnostics))):
         return None
     finding = (

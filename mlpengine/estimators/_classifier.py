@@ -11,9 +11,10 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from mlpengine.data import class_weights
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import FEATURES, MlpEstimator
+from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
 from mlpengine.estimators._sparse import dense
 from mlpengine.ops import EntryLoss, Loss
+from mlpengine.optim._checks import number
 from mlpengine.spec import Array
 from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Task
 
@@ -43,6 +44,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def _kind(self) -> str:  # type: ignore[override]
         return "multilabel" if self._several else "classification"
 
+    @undone_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train anew on features `X` (rows, features) and labels `y` (rows,).
@@ -51,13 +53,18 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """
         before = getattr(self, "classes_", None) if self.warm_start else None
         X, y = self._checked(X, y, reset=before is None)
-        self._several = y.ndim == 2
+        several = y.ndim == 2
+        if before is not None and several != self._several:
+            raise DataError("fit: warm_start keeps one label for each row, or several")
+        self._several = several
         classes, codes = self._encoded(y)
         if before is not None and not np.array_equal(before, classes):
             raise DataError(f"fit: warm_start keeps the classes ({before}, now {classes})")
         self.classes_ = classes
         if len(self.classes_) < 2:
-            raise DataError(f"fit: y must hold two classes or more (1 class: {self.classes_[0]!r})")
+            raise DataError(
+                f"fit: y must hold two classes or more (1 class: {classes.tolist()[0]!r})"
+            )
         self._fit(X, codes, sample_weight)
         return self
 
@@ -68,6 +75,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
 
+    @undone_on_error
     def partial_fit(
         self,
         X: Any,
@@ -81,12 +89,16 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)
-        if y.ndim == 2:
+        if y.ndim == 2 or self._several:
             raise DataError("partial_fit: takes one label for each row; fit takes several")
         if first:
             if classes is None:
                 raise DataError("partial_fit: the first call needs classes, all that will come")
             self.classes_ = np.unique(np.asarray(classes))
+            if len(self.classes_) < 2 or (self.classes_ != self.classes_).any():
+                raise DataError(
+                    f"partial_fit: classes must be two or more labels (got {classes!r})"
+                )
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise DataError("partial_fit: classes must be those of the first call")
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
@@ -138,7 +150,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             wrong = [label for label in given if label not in known]
             if wrong:
                 raise UsageError(f"class_weight: {wrong[0]!r} is not one of the classes ({known})")
-            each = np.array([float(given.get(label, 1.0)) for label in known])
+            each = np.array(
+                [
+                    number("class_weight", repr(label), given.get(label, 1.0), minimum=0.0)
+                    for label in known
+                ]
+            )
         return each[y] if weights is None else weights * each[y]
 
     def _outputs(self, y: Array, loss: Loss) -> int:

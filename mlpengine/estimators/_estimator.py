@@ -1,11 +1,12 @@
 """What the estimators share: parameters, scaling, training."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from inspect import signature
+from numbers import Real
 from typing import Any, ClassVar, Literal, cast
 from zlib import crc32
 
@@ -26,11 +27,12 @@ from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
 from mlpengine.estimators._learner import Learner, PrintEpochs
-from mlpengine.estimators._sparse import SparseRows, dense, issparse, set_scale
+from mlpengine.estimators._sparse import SparseRows, dense, issparse, set_scale, updated_scale
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
+from mlpengine.optim import _checks
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.spec import Array
 from mlpengine.train.best import EarlyStopping
@@ -70,6 +72,28 @@ of features."""
 DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
 
+EXTREME = 500
+"""Exponent of a weight beyond which all weights are scaled."""
+
+LEAST = {"batch_size": 1, "epochs": 1, "folds": 2, "patience": 1, "threads": 1}
+"""The least value of each parameter that is a whole number."""
+
+
+def undone_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method after whose errors an estimator has the attributes from before the call."""
+
+    @wraps(method)
+    def called(self: Any, *args: Any, **options: Any) -> Any:
+        before = {**vars(self)}
+        try:
+            return method(self, *args, **options)
+        except Exception:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return called
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -86,6 +110,13 @@ class Chosen:
     dropout_schedule: ScheduleLike | None = None
     drop_last: bool = False
     calibrates: bool = False
+
+
+def _bounded(weights: Array) -> Array:
+    """Return weights whose sums are finite and above 0: extreme ones times a power of two."""
+    exponent = int(np.frexp(weights.max())[1])
+    bounded: Array = weights if abs(exponent) < EXTREME else np.ldexp(weights, -exponent)
+    return bounded
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
@@ -263,8 +294,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
         """Train on checked features and encoded targets, anew unless `warm_start` is set."""
-        weights = self._weights(sample_weight, x.shape[0])
-        weights = self._class_weighted(y, weights)
+        self._check_parameters()
+        weights = self._weights(sample_weight, y)
         if weights is not None:
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
@@ -277,7 +308,13 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self._chosen(len(train), ends_early=ends_early)
         weighted = weights is not None
         again = self.warm_start and self.__sklearn_is_fitted__()
-        if not again:
+        if again:
+            self._check_outputs(y)
+        else:
+            self._residuals = None
+            for name in ("best_epochs_", "feature_importances_"):
+                if hasattr(self, name):
+                    delattr(self, name)
             self._begin_scale()
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
         if folds is not None:
@@ -377,6 +414,32 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             drop_last=chosen.drop_last,
         )
 
+    def _check_parameters(self) -> None:
+        """Check the parameters that neither the network nor its step checks.
+
+        Raises: UsageError naming the parameter.
+        """
+        where = type(self).__name__
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None:
+                _checks.count(where, name, value, minimum=least)
+        _checks.number(where, "min_delta", self.min_delta, minimum=0.0)
+        share = _checks.positive(where, "validation_fraction", self.validation_fraction)
+        _checks.number(where, "validation_fraction", share, below=1.0)
+        if self.early_stopping not in (None, True, False):
+            value = self.early_stopping
+            raise UsageError(f"{where}: early_stopping must be True, False or None (got {value!r})")
+
+    def _check_outputs(self, y: Array) -> None:
+        """Check that targets have the outputs of the network.  Raises: DataError."""
+        outputs, own = self._outputs(y, self._learner.loss), self._learner.mlp.sizes[-1]
+        if outputs != own:
+            raise DataError(
+                f"y: must have the columns of the first fit (it needs {plural(outputs, 'output')}, "
+                f"and the network has {own})"
+            )
+
     def _held_out(self, rows: int) -> tuple[int | None, bool]:
         """Return the number of folds, or None, and whether training ends early.
 
@@ -463,8 +526,11 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in their order, a batch at a time, with every network."""
-        weights = self._class_weighted(y, self._weights(sample_weight, x.shape[0]))
-        if not self.__sklearn_is_fitted__():
+        self._check_parameters()
+        weights = self._weights(sample_weight, y)
+        if self.__sklearn_is_fitted__():
+            self._check_outputs(y)
+        else:
             if self.folds is not None:
                 raise UsageError("partial_fit: begins with one network (folds must be None)")
             self._begin_scale()
@@ -501,19 +567,28 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return weights
         raise UsageError("class_weight: only a classifier of single labels has it")
 
-    def _weights(self, sample_weight: ArrayLike | None, n_rows: int) -> Array | None:
-        """Return checked weights of rows.  Raises: DataError."""
-        if sample_weight is None:
+    def _weights(self, sample_weight: ArrayLike | None, y: Array) -> Array | None:
+        """Return checked weights of rows times those of their classes.
+
+        Raises: DataError.
+        """
+        weights: Array | None = None
+        if sample_weight is not None:
+            if isinstance(sample_weight, Real):
+                sample_weight = np.full(len(y), sample_weight)
+            weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64)
+            if weights.shape != (len(y),) or weights.min() < 0 or not weights.any():
+                raise DataError(
+                    f"sample_weight: needs {plural(len(y), 'weight')}, none of them negative "
+                    f"and not all zero (shape {weights.shape}, smallest {weights.min():g})"
+                )
+            weights = _bounded(weights)
+        weights = self._class_weighted(y, weights)
+        if weights is None:
             return None
-        weights: Array = check_array(sample_weight, ensure_2d=False, dtype=np.float64)
-        if weights.shape == ():
-            weights = np.full(n_rows, weights)
-        if weights.shape != (n_rows,) or weights.min() < 0 or not weights.sum() > 0:
-            raise DataError(
-                f"sample_weight: needs {plural(n_rows, 'weight')}, none of them negative "
-                f"and not all zero (shape {weights.shape}, smallest {weights.min():g})"
-            )
-        return weights
+        if not weights.any():
+            raise DataError("class_weight: some row must have a weight above zero (all have 0)")
+        return _bounded(weights)
 
     def _divide(self, y: Array, seed: int, *, holds_out: bool) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
@@ -528,16 +603,21 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self._clips = self.standardize
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
-        if not self.standardize:
+        if not self._scales:
             return
         self._fit_target(y, weights)
         first = not hasattr(self._scaler, "n_samples_seen_")
         for start in range(0, x.shape[0], self._chunk(x)):
             rows = slice(start, start + self._chunk(x))
             weight = None if weights is None else weights[rows]
-            self._scaler.partial_fit(dense(x[rows]), sample_weight=weight)
+            self._scaler = updated_scale(self._scaler, dense(x[rows]), weight, "X", start)
         if first and weights is None and not issparse(x):
             set_scale(self._scaler, x)
+
+    @property
+    def _scales(self) -> bool:
+        """Whether the network reads scaled features, as `standardize` was when a fit began."""
+        return self._clips or hasattr(self._scaler, "n_samples_seen_")
 
     @staticmethod
     def _chunk(x: Any) -> int:
@@ -579,7 +659,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         patience = training["early_stopping"]["patience"] if given is None else given
         clip_norm = training.get("clip_norm")
         return Chosen(
-            [int(n) for n in np.atleast_1d(model["hidden"])],
+            np.atleast_1d(model["hidden"]).tolist(),
             network_options(model),
             sections["optimizer"]["name"],
             options,
@@ -655,7 +735,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scaled_features(self, x: Array) -> Array:
         """Return features scaled and clipped, in float64, or as they are."""
-        if not self.standardize:
+        if not self._scales:
             return x
         scaler = self._scaler  # whose `transform` checks x again, which takes longer than a row
         scaled: Array = np.subtract(x, scaler.mean_, dtype=np.float64)

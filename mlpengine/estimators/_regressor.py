@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mlpengine.data import NumberTarget
 from mlpengine.errors import UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import FEATURES, MlpEstimator
-from mlpengine.estimators._sparse import dense
+from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
+from mlpengine.estimators._sparse import dense, updated_scale
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array
 from mlpengine.train.task import Regression
@@ -34,6 +34,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
 
     _kind = "regression"
 
+    @undone_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k)."""
@@ -41,6 +42,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         self._fit(X, y, sample_weight)
         return self
 
+    @undone_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn once from each row.  Scaling is fitted to all rows so far."""
         X, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
@@ -90,7 +92,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         if reset:
             self._flat = y.ndim == 1
         y = y.reshape(len(y), -1).astype(np.float64)
-        cast("EntryLoss", self._loss()).check_targets(y, lambda row, _: f"fit: row {row} of y")
+        cast("EntryLoss", self._loss()).check_targets(y, lambda row, _: f"y: row {row}")
         return X, y
 
     def _task(self) -> Regression:
@@ -98,10 +100,10 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         count = self._learner.mlp.sizes[-1] // loss.columns
         names = ["y"] if self._flat else [f"y{i}" for i in range(count)]
         center, scale = np.zeros(count), np.ones(count)
-        if self.standardize and loss.log_link:
+        if self._scales and loss.log_link:
             means = self._target_scaler.mean_
             scale = np.where(means > 0, means, 1.0)
-        elif self.standardize:
+        elif self._scales:
             center, scale = self._target_scaler.mean_, self._target_scaler.scale_
         return Regression(NumberTarget(names, center.tolist(), scale.tolist()), loss)
 
@@ -112,8 +114,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return int(y.shape[1]) * cast("EntryLoss", loss).columns
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
-        scaler, first = self._target_scaler, not hasattr(self._target_scaler, "n_samples_seen_")
-        scaler.partial_fit(y, sample_weight=weights)
+        first = not hasattr(self._target_scaler, "n_samples_seen_")
+        self._target_scaler = scaler = updated_scale(self._target_scaler, y, weights, "y")
         if first and weights is None:  # as configs compute them, to the last bit
             scaler.mean_ = np.array([float(column.mean()) for column in y.T.copy()])
             scaler.scale_ = np.array([float(column.std()) or 1.0 for column in y.T.copy()])

@@ -1,6 +1,7 @@
 """Sparse features, which become dense a batch at a time, and their scale."""
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ from scipy.sparse import issparse
 from mlpengine.data import Table
 from mlpengine.data.sources import LIMIT, Source
 from mlpengine.data.statistics import Statistics
+from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
-__all__ = ["SparseRows", "dense", "issparse", "set_scale"]
+__all__ = ["SparseRows", "dense", "issparse", "set_scale", "updated_scale"]
 
 
 def dense(x: Any) -> Array:
@@ -20,10 +22,25 @@ def dense(x: Any) -> Array:
     return array
 
 
+def updated_scale(scaler: Any, x: Array, weights: Array | None, where: str, start: int = 0) -> Any:
+    """Return a copy of a scaler that knows these rows, too, the first of which has number `start`.
+
+    Raises: DataError for a number whose square overflows.
+    """
+    if x.max() > LIMIT or x.min() < -LIMIT:
+        row, column = (int(k) for k in np.argwhere(np.abs(x) > LIMIT)[0])
+        raise DataError(
+            f"{where}: row {start + row}, column {column}: a number beyond {LIMIT:g} cannot be "
+            f"scaled ({x[row, column]:g}); divide it, or leave it out"
+        )
+    scaler = copy(scaler)  # whose attributes `partial_fit` replaces
+    with np.errstate(invalid="ignore"):  # the variance of very different weights rounds below 0
+        scaler.partial_fit(x, sample_weight=weights)
+    return scaler
+
+
 def set_scale(scaler: Any, x: Array) -> None:
     """Set mean and deviation as the preprocessing of configs computes them, to the last bit."""
-    if float(np.abs(x).max(initial=0.0)) > LIMIT:
-        return
     table = Table.from_arrays(x)
     stats = Statistics(table, [Source(name) for name in table.names], strict=True, rows=None)
     center, spread = stats.scale("standard")

@@ -103,7 +103,10 @@ class Mlp(Network):
                 f"mlp: needs one activation for each hidden layer (got {len(each)} for {hidden})"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
-        weights_rng, rng = np.random.default_rng(seed).spawn(2)
+        try:
+            weights_rng, rng = np.random.default_rng(seed).spawn(2)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"mlp: seed must be a whole number from 0 (got {seed!r})") from error
         layers = plan_layers(
             self.sizes,
             ops,
@@ -444,12 +447,17 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
 def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> list[Activation]:
     if activation is None or isinstance(activation, str | GradOp):
         return [activation] * hidden
+    if not isinstance(activation, Sequence):
+        raise UsageError(f"mlp: activation must be one, or one for each layer (got {activation!r})")
     return list(activation)
 
 
 def _dropout_rates(dropout: float | Sequence[float], hidden: int) -> tuple[float, ...]:
     """Return the rate of each hidden layer."""
-    given = np.atleast_1d(np.asarray(dropout, np.float64)).tolist()
+    try:
+        given = np.atleast_1d(np.asarray(dropout, np.float64)).tolist()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"mlp: dropout must be numbers (got {dropout!r})") from error
     wrong = [rate for rate in given if not 0 <= rate < 1]
     if wrong:
         raise UsageError(f"mlp: dropout must be at least 0 and below 1 (got {wrong[0]})")

@@ -53,8 +53,8 @@ def shard_rows(rows: int, shards: int) -> list[slice]:
 
 def shards_problem(shards: int, batch_size: int, ranks: int) -> str:
     """Return why a number of shards cannot be used, or ""."""
-    if shards < 1 or shards & (shards - 1):
-        return f"must be a power of two (got {shards})"
+    if not isinstance(shards, int | np.integer) or shards < 1 or shards & (shards - 1):
+        return f"must be a power of two (got {shards!r})"
     if shards > batch_size:
         return f"must be at most the batch size, {batch_size} (got {shards})"
     if ranks & (ranks - 1):

@@ -20,6 +20,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
 from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, NormClip, Optimizer
+from mlpengine.optim._checks import count
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.clipping import Apply
 from mlpengine.spec import Array
@@ -103,10 +104,10 @@ class TrainingStep:
         comm: "Comm | None" = None,
         reduce: Reduce = "tree",
     ) -> None:
-        if batch_size < 1:
-            raise UsageError(f"training step: batch_size must be at least 1 (got {batch_size})")
-        if threads < 1:
-            raise UsageError(f"training step: threads must be at least 1 (got {threads})")
+        batch_size = count("training step", "batch_size", batch_size, minimum=1)
+        threads = count("training step", "threads", threads, minimum=1)
+        if optimizer.params is not mlp.params:
+            raise UsageError("training step: optimizer must be made for mlp (got another's)")
         if clip_norm is not None and clip is not None:
             raise UsageError("training step: takes clip_norm or clip, not both")
         self.clip = NormClip(clip_norm) if clip_norm is not None else clip
@@ -161,7 +162,7 @@ class TrainingStep:
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
         rows = np.asarray(x)
-        bound = self.bound(len(rows))
+        bound = self.bound(len(rows) if rows.ndim else 0)
         weights = None if sample_weight is None else np.asarray(sample_weight)
         bound.write(rows, np.asarray(y), weights)
         return self.run(bound)

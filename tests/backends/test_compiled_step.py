@@ -422,7 +422,7 @@ def test_a_height_of_rows_that_no_case_computes_traps():
 
 
 def test_a_step_needs_a_thread():
-    with pytest.raises(UsageError, match="threads must be at least 1"):
+    with pytest.raises(UsageError, match="threads must be a whole number of at least 1"):
         CASES[0].step("compiled", threads=0)
 
 

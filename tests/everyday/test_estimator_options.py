@@ -1,6 +1,7 @@
 """Options of the estimators: class weights, schedules, executors, warm starts, labels."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -247,17 +248,124 @@ WRONG = {
     "dtype": ({"dtype": "float16"}, "float32 or float64"),
     "class_weight": ({"class_weight": "even"}, "class_weight: must be balanced, or weights"),
     "a label": ({"class_weight": {"blue": 2}}, "class_weight: 'blue' is not one of the classes"),
+    "a negative weight": (
+        {"class_weight": {"rare": -1}},
+        "'rare' must be a finite number, at least",
+    ),
+    "no weight": ({"class_weight": {"rare": np.nan}}, "'rare' must be a finite number, at least 0"),
+    "only zeros": ({"class_weight": {"rare": 0, "usual": 0}}, "some row must have a weight above"),
+    "no epochs": ({"epochs": 0}, "MlpClassifier: epochs must be a whole number of at least 1"),
+    "no batch": (
+        {"batch_size": 0},
+        "MlpClassifier: batch_size must be a whole number of at least 1",
+    ),
+    "no patience": (
+        {"patience": 0},
+        "MlpClassifier: patience must be a whole number of at least 1",
+    ),
+    "half a fold": ({"folds": 2.5}, "MlpClassifier: folds must be a whole number of at least 2"),
+    "half a unit": ({"hidden": [2.5]}, "mlp: sizes must be two or more whole numbers from 1"),
+    "threads": ({"threads": "auto"}, "MlpClassifier: threads must be a whole number of at least 1"),
+    "shards": ({"shards": 2.0}, "training step: shards must be a power of two (got 2.0)"),
+    "min_delta": ({"min_delta": np.nan}, "MlpClassifier: min_delta must be a finite number"),
+    "all held out": (
+        {"validation_fraction": 1},
+        "validation_fraction must be a finite number, less",
+    ),
+    "early_stopping": ({"early_stopping": "no"}, "early_stopping must be True, False or None"),
+    "activations": ({"activation": 1}, "mlp: activation must be one, or one for each layer"),
+    "a rate of text": ({"dropout": "some"}, "mlp: dropout must be numbers (got 'some')"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_options_list_the_choices(name):
     options, text = WRONG[name]
-    with pytest.raises((UsageError, mlpengine.DtypeError)) as error:
-        MlpClassifier(**(FEW | options)).fit(X, Y)
-    assert text in str(error.value)
+    model = MlpClassifier(**(FEW | options))
+    for learn in (model.fit, partial(model.partial_fit, classes=["rare", "usual"])):
+        with pytest.raises((UsageError, mlpengine.DtypeError)) as error:
+            learn(X, Y)
+        assert text in str(error.value)
+        assert not hasattr(model, "classes_")
 
 
 def test_a_regressor_has_no_class_weights():
     with pytest.raises(UsageError, match="only a classifier"):
         MlpRegressor(class_weight="balanced").fit(X, X[:, 0])
+
+
+LATER = {
+    "one class": (lambda m: m.fit(X, ["rare"] * 90), "two classes or more (1 class: 'rare')"),
+    "other columns": (lambda m: m.set_params(hidden=0).fit(X[:, :2], Y), "mlp: sizes must be"),
+    "several labels": (lambda m: m.set_params(epochs=0).fit(X, X > 0), "epochs must be"),
+    "a huge number": (lambda m: m.fit(X * 1e200, Y), "row 0, column 0: a number beyond 1e+100"),
+    "a huge row": (lambda m: m.partial_fit(X[:4] * 1e200, Y[:4]), "a number beyond 1e+100 cannot"),
+    "a new label": (lambda m: m.partial_fit(X, ["new"] * 90), "'new' is not one of the classes"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_after_an_error_an_estimator_is_as_before(name):
+    call, text = LATER[name]
+    model = MlpClassifier(folds=2, importances=True, **(FEW | {"early_stopping": True})).fit(X, Y)
+    before, expected = {**vars(model)}, model.predict_proba(X)
+    with pytest.raises(mlpengine.UsageError) as error:
+        call(model)
+    assert text in str(error.value)
+    model.set_params(**{key: before[key] for key in model.get_params()})
+    assert vars(model).keys() == before.keys()
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    assert (model.partial_fit(X, Y).predict_proba(X) != expected).any()
+
+
+def test_what_a_fit_does_not_compute_does_not_stay_from_the_one_before():
+    model = MlpRegressor(folds=2, importances=True, **(FEW | {"early_stopping": None}))
+    model.fit(X, X[:, 0]).set_params(folds=None, importances=False, early_stopping=False)
+    model.fit(X[:, :2], X[:, 0])
+    assert not hasattr(model, "feature_importances_")
+    assert not hasattr(model, "best_epochs_")
+    with pytest.raises(UsageError, match="fit with folds first"):
+        model.predict_interval(X[:, :2])
+
+
+def test_parameters_that_change_after_a_fit_do_not_change_its_predictions():
+    model = MlpRegressor(**FEW).fit(X, 100 + X[:, 0])
+    expected = model.predict(X)
+    np.testing.assert_array_equal(model.set_params(standardize=False).predict(X), expected)
+    model.partial_fit(X, 100 + X[:, 0])
+    assert np.abs(model.predict(X) - 100).max() < 10
+
+
+TARGETS = {"number": X[:, 0] > 0, "two": X[:, :2] > 0}
+
+
+@pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
+@pytest.mark.parametrize("first", TARGETS)
+def test_a_fit_that_goes_on_needs_targets_of_the_same_form(kind, first):
+    """A regressor of two numbers learned one of them twice."""
+    (other,) = TARGETS.keys() - {first}
+    model = kind(warm_start=True, **FEW).fit(X, TARGETS[first] * 1)
+    for learn in (model.fit, model.partial_fit):
+        with pytest.raises(mlpengine.DataError, match=r"columns of the first fit|one label"):
+            learn(X, TARGETS[other] * 1)
+
+
+@pytest.mark.parametrize("classes", [[], ["rare"], [0.0, 1.0, np.nan]])
+def test_classes_are_two_labels_or_more(classes):
+    with pytest.raises(mlpengine.DataError, match="classes must be two or more labels"):
+        MlpClassifier(**FEW).partial_fit(X, Y, classes)
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("size", [1e308, 5e-324, 2.0])
+def test_weights_of_any_size_are_relative(size, standardize):
+    """Their sum overflowed or was 0."""
+    model = MlpRegressor(**(FEW | {"early_stopping": True}), standardize=standardize)
+    expected = clone(model).fit(X, X[:, 0], np.ones(90)).predict(X)
+    np.testing.assert_allclose(model.fit(X, X[:, 0], np.full(90, size)).predict(X), expected)
+    np.testing.assert_array_equal(model.predict(X), clone(model).fit(X, X[:, 0], size).predict(X))
+
+
+@pytest.mark.parametrize("y", [np.full(90, 5.0), np.arange(90.0)], ids=["constant", "numbers"])
+def test_tiny_features_and_constant_targets_raise_nothing(y):
+    assert np.isfinite(MlpRegressor(**FEW).fit(X * 1e-300, y).predict(X * 1e-300)).all()

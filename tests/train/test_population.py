@@ -349,7 +349,11 @@ MISUSE = {
         UsageError,
         "PlateauSchedule of its own",
     ),
-    "batch": (lambda: small_step(batch_size=0), UsageError, "batch_size must be at least 1"),
+    "batch": (
+        lambda: small_step(batch_size=0),
+        UsageError,
+        "batch_size must be a whole number of at least 1",
+    ),
 }
 
 
