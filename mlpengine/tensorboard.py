@@ -33,23 +33,27 @@ STRING_TYPE, START_STATUS = 7, 1
 """DataType.DT_STRING of tensors and SessionLog.START."""
 
 
-def _message(*fields: tuple[int, int | float | bytes]) -> bytes:
+def _message(*fields: tuple[int, int | bytes]) -> bytes:
     """Return a message of fields in the wire format of Protocol Buffers.
 
-    A field is its number, and an integer, a 32-bit float, or the bytes of a text or message.
+    A field is its number, and an integer or the bytes of a text or message.
     Importing the classes that TensorBoard has for its messages takes longer than some runs.
     Source: protobuf.dev/programming-guides/encoding.
     """
     parts = []
     for number, value in fields:
-        match value:
-            case int():
-                parts += [_varint(number << 3), _varint(value)]
-            case float():
-                parts += [_varint(number << 3 | 5), struct.pack("<f", value)]
-            case _:
-                parts += [_varint(number << 3 | 2), _varint(len(value)), value]
+        if isinstance(value, int):
+            parts += [_varint(number << 3), _varint(value)]
+        else:
+            parts += [_varint(number << 3 | 2), _varint(len(value)), value]
     return b"".join(parts)
+
+
+@cache
+def _start_of_scalar(name: str) -> bytes:
+    """Return the field of a scalar in a summary up to its four bytes, which are the last."""
+    value = _message((1, name.encode())) + bytes([2 << 3 | 5])
+    return bytes([1 << 3 | 2]) + _varint(len(value) + 4) + value
 
 
 def _varint(value: int) -> bytes:
@@ -193,12 +197,12 @@ class TensorBoard(Callback):
 
     def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write scalars by name; those that are no finite 32-bit floats are left out."""
-        shown = (
-            (1, _message((1, name.encode()), (2, float(value))))
+        shown = [
+            _start_of_scalar(name) + struct.pack("<f", value)
             for name, value in values.items()
             if abs(value) <= LARGEST
-        )
-        self._write(step, 5, _message(*shown))
+        ]
+        self._write(step, 5, b"".join(shown))
 
     def close(self) -> None:
         """Close the event file; a second call does nothing."""
