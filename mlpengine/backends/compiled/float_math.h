@@ -127,14 +127,7 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
   return (vec)((ivec)y ^ ((quarter & 2) << 30));
 }
 INLINE long has_large_angles(vec x) {
-  ivec large = ~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE)));
-#ifdef WITH_MASKS
-  return __builtin_ia32_cvtd2mask512(large);
-#else
-  bits any = 0;
-  UNROLL for (long i = 0; i < LANES; i++) any |= large[i];
-  return any;
-#endif
+  return any_lane(~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE))));
 }
 #define SINE(name, turns)                                         \
   SHARED vec name##_by_lane(vec x) {                              \

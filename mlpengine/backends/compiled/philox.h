@@ -64,7 +64,8 @@ SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, con
 }
 
 /* The mask of a vector of entries: `scale` where the byte is not below `limit`, else 0. */
-#if defined(WITH_MASKS) && defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+#if defined(WITH_MASKS) && defined(REAL_IS_FLOAT) && defined(__AVX512BW__) && \
+    defined(__AVX512VL__) && !defined(__clang__)
 INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
   typedef char bytes __attribute__((vector_size(16)));
   bytes draws, limits = (bytes){0} + (char)limit;

@@ -34,24 +34,37 @@ INLINE ivec lane_numbers(void) {
 }
 INLINE ivec first_lanes(const long n) { return lane_numbers() < (bits)n; }
 
-#if defined(__AVX512DQ__) && BYTES == 64 && defined(REAL_IS_FLOAT)
+#if defined(__AVX512DQ__) && BYTES == 64
 #define WITH_MASKS /* mask registers with one bit for each lane */
+#elif defined(__AVX2__) && BYTES == 32
+#define WITH_BLENDS /* masks are vectors */
+#endif
+#ifdef REAL_IS_FLOAT
+#define PACKED(name, more) __builtin_ia32_##name##ps##more /* an instruction on a vector */
+typedef uint16_t lane_bits;
+typedef ivec mask_vec;
+#define LANE_BITS(mask) __builtin_ia32_cvtd2mask512(mask)
+#else
+#define PACKED(name, more) __builtin_ia32_##name##pd##more
+typedef uint8_t lane_bits;
+typedef long long mask_vec __attribute__((vector_size(BYTES)));
+#define LANE_BITS(mask) __builtin_ia32_cvtq2mask512((mask_vec)(mask))
 #endif
 
 /* Load or store the first n lanes; the others are loaded as zero and not stored. */
-#ifdef WITH_MASKS
+#if defined(WITH_MASKS)
 INLINE vec load_some(const real *p, const long n) {
-  return __builtin_ia32_loadups512_mask(p, (vec){0}, (uint16_t)((1u << n) - 1));
+  return PACKED(loadu, 512_mask)(p, (vec){0}, (lane_bits)((1u << n) - 1));
 }
 INLINE void store_some(real *p, vec v, const long n) {
-  __builtin_ia32_storeups512_mask(p, v, (uint16_t)((1u << n) - 1));
+  PACKED(storeu, 512_mask)(p, v, (lane_bits)((1u << n) - 1));
 }
-#elif defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT)
+#elif defined(WITH_BLENDS)
 INLINE vec load_some(const real *p, const long n) {
-  return __builtin_ia32_maskloadps256((const vec *)p, first_lanes(n));
+  return PACKED(maskload, 256)((const vec *)p, (mask_vec)first_lanes(n));
 }
 INLINE void store_some(real *p, vec v, const long n) {
-  __builtin_ia32_maskstoreps256((vec *)p, first_lanes(n), v);
+  PACKED(maskstore, 256)((vec *)p, (mask_vec)first_lanes(n), v);
 }
 #else
 INLINE vec load_some(const real *p, const long n) {
@@ -88,26 +101,35 @@ INLINE vec splat(real x) { return x - (vec){0}; }
    one; a NaN in `a` stays.  Compilers do not generate the single instructions by themselves. */
 #if defined(WITH_MASKS) && !defined(__clang__)
 INLINE vec select(ivec mask, vec a, vec b) {
-  return __builtin_ia32_blendmps_512_mask(b, a, __builtin_ia32_cvtd2mask512(mask));
+  return PACKED(blendm, _512_mask)(b, a, LANE_BITS(mask));
 }
-INLINE vec vmax(vec a, vec b) {
-  return __builtin_ia32_maxps512_mask(b, a, (vec){0}, (uint16_t)-1, 4);
-}
-INLINE vec vmin(vec a, vec b) {
-  return __builtin_ia32_minps512_mask(b, a, (vec){0}, (uint16_t)-1, 4);
-}
-#elif defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT)
-INLINE vec select(ivec mask, vec a, vec b) { return __builtin_ia32_blendvps256(b, a, (vec)mask); }
-INLINE vec vmax(vec a, vec b) { return __builtin_ia32_maxps256(b, a); }
-INLINE vec vmin(vec a, vec b) { return __builtin_ia32_minps256(b, a); }
+INLINE vec vmax(vec a, vec b) { return PACKED(max, 512_mask)(b, a, (vec){0}, (lane_bits)-1, 4); }
+INLINE vec vmin(vec a, vec b) { return PACKED(min, 512_mask)(b, a, (vec){0}, (lane_bits)-1, 4); }
+#elif defined(WITH_BLENDS)
+INLINE vec select(ivec mask, vec a, vec b) { return PACKED(blendv, 256)(b, a, (vec)mask); }
+INLINE vec vmax(vec a, vec b) { return PACKED(max, 256)(b, a); }
+INLINE vec vmin(vec a, vec b) { return PACKED(min, 256)(b, a); }
 #else
 INLINE vec select(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
 INLINE vec vmax(vec a, vec b) { return select(a < b, b, a); }
 INLINE vec vmin(vec a, vec b) { return select(a > b, b, a); }
 #endif
 
+/* Whether the mask is set in any lane. */
+INLINE long any_lane(ivec mask) {
+#if defined(WITH_MASKS)
+  return LANE_BITS(mask);
+#elif defined(WITH_BLENDS)
+  return PACKED(movmsk, 256)((vec)mask);
+#else
+  bits any = 0;
+  UNROLL for (long i = 0; i < LANES; i++) any |= mask[i];
+  return any != 0;
+#endif
+}
+
 /* 1 / x for normal x, to at least 11 bits: the start value of a division by Newton's method. */
-#ifdef WITH_MASKS
+#if defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
 INLINE vec inverse_roughly(vec x) {
   return __builtin_ia32_rcp14ps512_mask(x, (vec){0}, (uint16_t)-1);
 }
