@@ -9,6 +9,7 @@ the schedule starts after w steps, and before that its first factor is multiplie
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import cos, inf, log2, pi
 from typing import Any
 
@@ -33,8 +34,10 @@ class Schedule(ABC):
 
     def __call__(self, step: int) -> float:
         """Return the factor of the base learning rate after `step` steps."""
-        ramp = min(1.0, (step + 1) / (self.warmup_steps + 1))
-        return ramp * self._factor(max(0, step - self.warmup_steps))
+        left = self.warmup_steps - step
+        if left <= 0:
+            return self._factor(-left)
+        return (step + 1) / (self.warmup_steps + 1) * self._factor(0)
 
     @property
     def _where(self) -> str:
@@ -55,7 +58,7 @@ class _TimedSchedule(Schedule):
 
     total_steps: int
 
-    @property
+    @cached_property
     def _span(self) -> int:
         """Steps after the warm-up."""
         return self.total_steps - self.warmup_steps
@@ -329,4 +332,4 @@ def named_schedule(
 
 def _cosine(first: float, last: float, progress: float) -> float:
     """Return the value between `first` and `last` along half a cosine; past the end, `last`."""
-    return last + (first - last) * (1.0 + cos(pi * min(1.0, progress))) / 2.0
+    return last + (first - last) * (1.0 + cos(pi * progress if progress < 1.0 else pi)) / 2.0
