@@ -40,15 +40,31 @@ PROGRAMS = [(dtype, size) for dtype in TYPES for size in sorted({16, native_targ
 """Types, and bytes of a vector."""
 
 
+VECTORS = {
+    "scale": lambda x: x * x.dtype.type(0.3),
+    "zero_small": lambda x: np.where(np.abs(x) < x.dtype.type(0.3), 0, x),
+    "raise_to": lambda x: np.where(x < x.dtype.type(0.3), x.dtype.type(0.3), x),
+}
+"""What clipping and flushes do to a part of a vector with 0.3."""
+
+
 @cache
 def program(dtype, size):
     real, bits, define, header = TYPES[dtype]
     folder = files(mlpengine.backends.compiled)
     text = [
         f"#include <stdint.h>\ntypedef {real} real;\ntypedef {bits} bits;",
-        f"#define BYTES {size}\n{define}",
-        *(folder.joinpath(f"{part}.h").read_text() for part in ("prelude", header)),
+        f"#define BYTES {size}\n#define EXP_LIMIT 88\n{define}",
+        *(
+            folder.joinpath(f"{part}.h").read_text()
+            for part in ("prelude", header, "rules", "update")
+        ),
     ]
+    text += (
+        f"void apply_{name}(real *x, double y, long first, long last) "
+        f"{{ {name}(x, (real)y, first, last); }}"
+        for name in VECTORS
+    )
     for name in FUNCTIONS:
         text.append(f"void apply_{name}(const real *x, real *y, long count) {{")
         text.append(f"for (long i = 0; i < count; i += LANES) store(y + i, v_{name}(load(x + i)));")
@@ -139,3 +155,18 @@ def test_ends_and_nan(name, dtype, size):
     np.testing.assert_allclose(
         applied(dtype, size, name, x), expected, rtol=4 * info.eps, atol=0, equal_nan=True
     )
+
+
+@pytest.mark.parametrize(("dtype", "size"), PROGRAMS)
+@pytest.mark.parametrize("name", VECTORS)
+def test_parts_of_vectors(name, dtype, size):
+    apply = getattr(program(dtype, size), f"apply_{name}")
+    apply.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_long, ctypes.c_long]
+    x = np.random.default_rng(0).standard_normal(70).astype(dtype)
+    x[[5, 17, 18, 19, 35]] = np.nan, -0.0, 0.3, -0.3, -np.inf
+    for first, last in [(0, 70), (1, 70), (3, 4), (5, 5), (7, 40), (2, 34), (3, 66)]:
+        part = slice(first, last)
+        ours, expected = x.copy(), x.copy()
+        apply(ours.ctypes.data, 0.3, first, last)
+        expected[part] = VECTORS[name](x[part])
+        np.testing.assert_array_equal(ours, expected)

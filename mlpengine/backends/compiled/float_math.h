@@ -1,6 +1,6 @@
 /* Vectorized exp, expm1, log, tanh, erfc, sin and cos of floats, to 2 units in the last place (erfc
-   to 1e-7, sin and cos to 1e-7 of their largest value) over the normal numbers.  NaN stays NaN.  The coefficients are minimax fits of a relative error
-   below 1e-8. */
+   to 1e-7, sin and cos to 1e-7 of their largest value) over the normal numbers.  NaN stays NaN.  The
+   coefficients are minimax fits of a relative error below 1e-8. */
 
 /* 2^n for whole n in -252 to 254, in two factors so that neither overflows before the product. */
 INLINE vec scale_by_power(vec x, ivec n) {

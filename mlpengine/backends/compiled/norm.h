@@ -55,10 +55,3 @@ INLINE double sum_in_order(const double *row_loss, long n) {
   for (long i = 0; i < n; i++) part[i & 3] += row_loss[i];
   return (part[0] + part[1]) + (part[2] + part[3]);
 }
-
-SHARED void scale(real *restrict x, const real factor, const long first, const long last) {
-  for (long i = first; i < last; i += LANES) {
-    const long n = MIN(LANES, last - i);
-    store_first(x + i, load_first(x + i, n) * splat(factor), n);
-  }
-}

@@ -25,3 +25,11 @@ SHARED void raise_to(real *restrict x, const real lowest, const long first, cons
     store_first(x + i, vmax(load_first(x + i, n), splat(lowest)), n);
   }
 }
+
+/* Multiply the entries first to last by `factor`. */
+SHARED void scale(real *restrict x, const real factor, const long first, const long last) {
+  for (long i = first; i < last; i += LANES) {
+    const long n = MIN(LANES, last - i);
+    store_first(x + i, load_first(x + i, n) * splat(factor), n);
+  }
+}
