@@ -1,6 +1,7 @@
 """`mlpengine predict`: what a trained model makes of new rows."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,8 @@ def command(
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
+    if path is not None and path.exists() and os.path.exists(file) and path.samefile(file):
+        raise UsageError(f"{out}: is the table to predict; name another file by --out")
     model = load(run)
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, level, with_spread)
     if path is None and not as_json:

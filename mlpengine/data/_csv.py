@@ -510,4 +510,4 @@ def _advice(error: csv.Error) -> str:
         return "a quoted cell is never closed; close it or double the quote inside it"
     if "expected after" in text:
         return "text follows a closing quote; double a quote that belongs to a cell"
-    return f"{text}; a quote may be missing"
+    return f"{text}; a quote may be missing before it, or the cell must be shortened"

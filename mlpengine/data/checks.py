@@ -241,6 +241,12 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
             reasons[column.name] = "numbers with a few texts among them; correct the texts"
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
             reasons[column.name] = "row numbers"
+        elif column.kind in ("number", "integer"):
+            own = table[column.name]
+            extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
+            if len(extreme):
+                row = int(extreme[0])
+                reasons[column.name] = f"{own.cell(row)} in {table.place(row)}; correct the cell"
     reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
     return reasons
 

@@ -94,6 +94,10 @@ COMMANDS = {
     "predict a file that is not there": (["predict", "run", "none.csv"], "none.csv"),
     "predict with an unknown id": (["predict", "run", "rows.csv", "--id", "q"], "'q'"),
     "predict into an unknown format": (["predict", "run", "rows.csv", "-o", "o.xls"], ".parquet"),
+    "predict over the table": (
+        ["predict", "run", "rows.csv", "-o", "rows.csv"],
+        "rows.csv: is the table to predict",
+    ),
     "predict into no directory": (["predict", "run", "rows.csv", "-o", "no/o.csv"], "no/o.csv"),
     "a truncated model": (["predict", "cut.safetensors", "rows.csv"], "cut.safetensors"),
     "a model with a flipped bit": (["predict", "bit.safetensors", "rows.csv"], "is damaged"),

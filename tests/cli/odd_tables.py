@@ -204,6 +204,17 @@ ODD = {
         config=("- odd  # numbers with a few texts among them",),
         row={"a": 1.5},
     ),
+    "an infinity among numbers": Odd(
+        plain(lambda i: "-inf" if i == 20 else number(2 * i)),
+        config=("- odd  # -inf in line 22; correct the cell",),
+        init=("dropped: odd",),
+        row={"a": 1.5},
+    ),
+    "a number that no statistics can hold": Odd(
+        plain(lambda i: "1e300" if i == 20 else str(i % 7)),
+        config=("- odd  # 1e+300 in line 22; correct the cell",),
+        row={"a": 1.5},
+    ),
     "a text in the target": Odd(
         lines(lambda i: f"{number(i)},{i % 3},{'oops' if i == 25 else number(3 * i)}"),
         refused="line 27, column 'y': the target must be a number, as in most rows ('oops')",
