@@ -12,7 +12,7 @@ from mlpengine.data import DATASETS, Profile, profile
 from mlpengine.data.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
-from mlpengine.errors import UsageError
+from mlpengine.errors import DataError, UsageError
 from mlpengine.files import similar_file, write_atomically
 from mlpengine.train.recipes import PRESETS
 from mlpengine.wording import plural
@@ -91,7 +91,14 @@ def command(
     names = list(dict.fromkeys(target))
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
+    if not {*table.names} - {*names, *facts.drop}:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in facts.drop.items())
+        raise DataError(f"{data}: no column is left to learn from ({reasons or 'there is none'})")
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
+    rows, parts = int(with_target.sum()), 3 if test is None else 2
+    if rows < parts:
+        count = plural(rows, "row")
+        raise DataError(f"{data}: at least {parts} rows with a target are needed (got {count})")
     fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
     text = propose(
         facts,

@@ -345,7 +345,7 @@ def check_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None
     """Check that the config is the one that the run began with.  Raises: RunError if it is not."""
     header: Any = checkpoint.header if checkpoint else None
     if header is None:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RecursionError):
             header = json.loads((directory.path / ENVIRONMENT).read_text(encoding="utf-8"))
     expected = header.get(CONFIG_DIGEST) if isinstance(header, dict) else None
     digest = sha256(read_file(directory.path / RESOLVED)).hexdigest()
@@ -407,7 +407,7 @@ def read_result(path: Path) -> dict[str, Any]:
         raise RunError(f"{path}: there is no such run{similar_file(path)}")
     try:
         result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = "the run has not ended" if isinstance(error, FileNotFoundError) else str(error)
         raise RunError(f"{path / RESULT_FILE}: cannot be read ({reason})") from error
     if not isinstance(result, dict):

@@ -100,7 +100,9 @@ class Study:
         self.directory, self.sweep, self._seed = directory, sweep, seed
         self.sign = -1.0 if higher_is_better(sweep.metric) else 1.0
         # a journal that was damaged is no JSON, or lacks a key
-        self._errors: tuple[type[Exception], ...] = (OptunaError, OSError, ValueError, KeyError)
+        self._errors: tuple[type[Exception], ...] = (
+            *(OptunaError, OSError, ValueError, KeyError, RecursionError),
+        )
         if sweep.storage != JOURNAL:
             from sqlalchemy.exc import SQLAlchemyError
 

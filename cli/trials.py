@@ -71,7 +71,7 @@ class Sweep:
             given = json.loads(read_file(directory / SETTINGS))
             name, settings = str(given["name"]), tuple(map(str, given["settings"]))
             digest = given["config_sha256"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RunError(f"{directory / SETTINGS}: is damaged ({error!r})") from error
         if sha256(read_file(directory / SWEEP)).hexdigest() != digest:
             raise RunError(

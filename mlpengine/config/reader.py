@@ -237,7 +237,9 @@ class _Plain:
                 case "bool":
                     return text.lower() == "true"
                 case "int":
-                    return int(text, 0 if _prefixed(text) else 10)
+                    number = int(text, 0 if _prefixed(text) else 10)
+                    str(number)  # which refuses the long ones that int reads in base 16
+                    return number
                 case "float":
                     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
                 case "str" | "timestamp":

@@ -275,7 +275,7 @@ def complete(target: Path, description: Mapping[str, Any]) -> None:
 
 def describe(target: Path) -> dict[str, Any] | None:
     """Return the description of a file that is whole, else None."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         description: dict[str, Any] = json.loads(target.with_suffix(DESCRIPTION).read_bytes())
         if description["bytes"] == target.stat().st_size:
             return description

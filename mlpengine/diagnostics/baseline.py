@@ -187,6 +187,7 @@ def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | Non
     bound.target[...] = target
     if weights is not None and bound.sample_weight is not None:
         bound.sample_weight[...] = weights
-    for run in bound.forward:
-        run()
+    with np.errstate(all="ignore"):
+        for run in bound.forward:
+            run()
     return float(bound.value)

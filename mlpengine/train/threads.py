@@ -83,7 +83,7 @@ def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
     Predictions may have `predicting` threads instead, each with BLAS on one.
     """
     numexpr: Any = sys.modules.get("numexpr")
-    before = numexpr.set_num_threads(blas) if numexpr else 0
+    before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)
     try:
         with threadpool_limits(limits=blas, user_api="blas"):

@@ -38,6 +38,10 @@ CONFIGS = {
     "negative": (CONFIG + "model: {hidden: [-3]}\n", "model.hidden[0]: must be at least 1"),
     "infinite": (CONFIG + "optimizer: {lr: .inf}\n", "optimizer.lr: must be"),
     "not a number": (CONFIG + "optimizer: {lr: .nan}\n", "optimizer.lr: must be"),
+    "huge hexadecimal number": (
+        CONFIG + "seed: 0x" + "f" * 6000 + "\n",
+        "a number that can be used",
+    ),
     "huge number": (CONFIG + "seed: " + "9" * 5000 + "\n", "seed"),
     "dropout of one": (CONFIG + "model: {dropout: 1}\n", "model.dropout: must be"),
     "activation": (CONFIG + "model: {activation: rleu}\n", "did you mean 'relu'?"),
@@ -111,6 +115,15 @@ COMMANDS = {
     "resume with a config": (["train", "c.yaml", "--resume", "run"], "--resume"),
     "init without a target": (["init", "rows.csv", "-o", "n.yaml"], "--target"),
     "init with an unknown target": (["init", "rows.csv", "--target", "q", "-o", "n.yaml"], "'q'"),
+    "init of constants": (
+        ["init", "same.csv", "--target", "y", "-o", "n.yaml"],
+        "same.csv: no column is left to learn from (a: constant (1))",
+    ),
+    "init of two rows": (
+        ["init", "two.csv", "--target", "y", "-o", "n.yaml"],
+        "two.csv: at least 3 rows with a target are needed (got 2 rows)",
+    ),
+    "compare with a deep result": (["compare", "deep", "run"], "deep/result.json: cannot be read"),
     "init over a config": (["init", "rows.csv", "--target", "y", "-o", "c.yaml"], "--force"),
     "check without data": (["check", "gone.yaml"], "there is no such file or data set"),
 }
@@ -126,6 +139,10 @@ def prepare(folder, model):
     (folder / "text.csv").write_text("a,b,c\n1,2,u\nx,2,u\n")
     (folder / "class.csv").write_text(HEAD + "1,2,u,maybe\n")
     (folder / "target.csv").write_text("a,b,c\n1,2,u\n")
+    (folder / "same.csv").write_text("a,y\n" + "".join(f"1,{i}\n" for i in range(40)))
+    (folder / "two.csv").write_text("a,y\n1,2\n3,4\n")
+    (folder / "deep").mkdir()
+    (folder / "deep" / "result.json").write_text("[" * 100_000)
     data = model.read_bytes()
     (folder / "bare.safetensors").write_bytes(data)
     (folder / "cut.safetensors").write_bytes(data[:-7])

@@ -87,7 +87,7 @@ def _read_target(command: tuple[str, ...], path: Path) -> Target | None:
         with _opened(path.parent) as descriptor:
             fields = json.loads(_read(path.parent, descriptor, path.name).decode())
         target = Target(**{**fields, "command": tuple(fields["command"])})
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return target if target.command == command else None
 
