@@ -49,6 +49,14 @@ Shell completion: add the line for your shell to its start file
   fish   _MLPENGINE_COMPLETE=fish_source mlpengine | source
 """
 
+ENVIRONMENT = {
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
+    "OPENBLAS_THREAD_TIMEOUT": "17",
+}
+"""Variables that are set unless they are given: pydantic would read the metadata of every installed
+package, for plugins, which takes 20 ms; each thread of OpenBLAS would occupy a core for 30 ms (2^26
+cycles) before it sleeps, from the import of NumPy on (2^17 cycles are 50 microseconds)."""
+
 CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""
 
@@ -142,8 +150,8 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code; given `args`, by an exception alone."""
-    # pydantic would read the metadata of every installed package, for plugins: 20 ms.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     keep_streams()
     code = run(list(sys.argv[1:] if args is None else args))
     for number in EXIT_CODES:

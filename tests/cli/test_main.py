@@ -180,6 +180,21 @@ def test_a_command_ends_at_once_but_not_before_what_is_registered(before, expect
     assert done.stderr.startswith("error: train: give a CONFIG")
 
 
+@pytest.mark.parametrize("given", ["", "26"])
+def test_threads_of_openblas_that_wait_sleep_unless_another_time_is_given(given, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    if given:
+        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", given)
+    script = (
+        "import atexit, os, sys\nfrom mlpengine_cli.main import main\n"
+        "assert 'numpy' not in sys.modules  # which reads the variable\n"
+        "atexit.register(lambda: print(os.environ['OPENBLAS_THREAD_TIMEOUT']))\n"
+        "sys.argv[1:] = ['--version']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.split()[-1] == (given or "17")
+
+
 def test_a_closed_pipe_is_no_error_message(tmp_path):
     script = "import sys; from mlpengine_cli.main import main; main(['schema'])"
     with subprocess.Popen(
