@@ -104,12 +104,16 @@ class Ranks:
         whole = rows.reshape(-1).view(np.uint8)
         self.comm.Allgatherv(_in_place(), [whole, counts, starts, _byte()])
 
-    def block(self, shape: tuple[int, int], dtype: "np.dtype[Any]") -> SharedBlock | None:
-        """Return memory for what `reduction` adds that other ranks can read, if it is large."""
-        row = shape[1] * dtype.itemsize
-        if self.size == 1 or row <= DOUBLING_BYTES or not hasattr(os, "memfd_create"):
-            return None
-        return SharedBlock(shape, dtype)
+    def block(
+        self, shape: tuple[int, int], dtype: "np.dtype[Any]", *, compiled: bool
+    ) -> SharedBlock | None:
+        """Return memory for what `reduction` adds that other ranks can read, if that is faster.
+
+        It is for large vectors, and for steps that are `compiled`, which make no calls of MPI.
+        """
+        large = compiled or shape[1] * dtype.itemsize > DOUBLING_BYTES
+        useful = self.size > 1 and large and hasattr(os, "memfd_create")
+        return SharedBlock(shape, dtype) if useful else None
 
     def map_all(self, block: SharedBlock) -> list[Array]:
         """Return the blocks of all ranks, [] unless every rank can map all of them."""

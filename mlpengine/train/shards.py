@@ -38,7 +38,8 @@ TAIL = 8
 """Numbers in float64 that follow a gradient: what else is added over all shards."""
 
 LOSS, FAILURES, STOPS = range(3)
-"""Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop."""
+"""Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop.
+Compiled steps use one more (ranks.h)."""
 
 
 def shard_rows(rows: int, shards: int) -> list[slice]:
@@ -69,6 +70,7 @@ class Shards:
 
     Args:
         count: number of shards of a batch, over all ranks.
+        compiled: whether the steps are to be machine code.
         make: returns a scratch for that number of rows.
 
     Attributes:
@@ -90,13 +92,14 @@ class Shards:
         count: int,
         ranks: Ranks | None,
         reduce: Reduce,
+        compiled: bool,
         *,
         make: Callable[[int], Scratch],
     ) -> None:
         size = ranks.size if ranks else 1
         if problem := shards_problem(count, batch_size, size):
             raise UsageError(f"training step: shards {problem}")
-        self._settings = mlp, batch_size, count, ranks, reduce
+        self._settings = mlp, batch_size, count, ranks, reduce, compiled
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
@@ -104,7 +107,8 @@ class Shards:
         line = ALIGNMENT // itemsize
         body = -(-len(mlp.params) // line) * line
         shape = here.bit_length(), body + TAIL * 8 // itemsize
-        self.shared = ranks.block(shape, mlp.dtype) if ranks and reduce == "tree" else None
+        maps = ranks if reduce == "tree" else None
+        self.shared = maps.block(shape, mlp.dtype, compiled=compiled) if maps else None
         block = np.zeros(shape, mlp.dtype) if self.shared is None else self.shared.array
         self._block, tails = block, block[:, body:].view(np.float64)
         self._sums = [*zip(block[:, :body], tails, strict=True)]

@@ -203,7 +203,7 @@ def share_update(
 
     All ranks call this; `rows` are empty if this rank cannot map those of the others.
     """
-    lines = -(-total.nbytes // ALIGNMENT)
+    lines = 1 + -(-total.nbytes // ALIGNMENT)  # one more in row 0, for the barrier
     shape = FIRST_MOMENT + len(optimizer.moments), lines * ALIGNMENT // total.itemsize
     block = SharedBlock(shape, total.dtype) if ranks.rank == 0 else None
     place = ranks.of_root(block.place if block else None)

@@ -149,7 +149,8 @@ class TrainingStep:
 
         if self.shards == 1 and self.ranks is None:
             return scratch(self.batch_size), self.mlp.gradients(self.batch_size)
-        settings = self.batch_size, self.shards, self.ranks, self.reduce
+        compiled = self.executor == "compiled"
+        settings = self.batch_size, self.shards, self.ranks, self.reduce, compiled
         return Shards(self.mlp, *settings, make=scratch)
 
     @property

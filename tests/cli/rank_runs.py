@@ -222,6 +222,29 @@ def killed(*arguments: str) -> int:
     return at_step_9(lambda: os.kill(os.getpid(), signal.SIGKILL), *arguments)
 
 
+def killed_in_a_call(*arguments: str) -> int:
+    """Train, and kill rank 1 in the middle of a call of many steps.
+
+    Rank 0 makes some of the steps; rank 1 can only wait in the next one, and rank 0 notices.
+    """
+    from mpi4py import MPI
+
+    comm, plain = MPI.COMM_WORLD, TrainingStep.run_fused
+    other = comm.allgather(os.getpid())[1]
+
+    def run_fused(self, bound, data, order, losses, norms, *limit):
+        if comm.rank == 0 and self.optimizer.steps and len(losses) > 2:
+            assert plain(self, bound, data, order, losses[:2], norms[:2], *limit) == 2
+            os.kill(other, signal.SIGKILL)
+        return plain(self, bound, data, order, losses, norms, *limit)
+
+    TrainingStep.run_fused = run_fused
+    try:
+        return run(["train", *arguments])
+    finally:
+        TrainingStep.run_fused = plain
+
+
 def stopped(*arguments: str) -> int:
     """Train, and send SIGTERM to rank 1 alone."""
     return at_step_9(lambda: signal.raise_signal(signal.SIGTERM), *arguments)

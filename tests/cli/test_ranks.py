@@ -167,6 +167,16 @@ def test_a_killed_rank_ends_the_run_which_goes_on_with_other_ranks(
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
+def test_a_rank_killed_within_a_call_of_many_steps_ends_the_run(mpiexec, mlpengine, tmp_path):
+    """The run goes on with more ranks, and has the bits of one that nothing disturbed."""
+    (tmp_path / "calls.yaml").write_text(LONG_SHARED.replace("every_steps: 4", "every_epochs: 1"))
+    assert mpiexec(2, "killed_in_a_call", "calls.yaml", "-o", "cut").returncode != 0
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    assert mpiexec(4, "train", "--resume", "cut").returncode == 0
+    assert mlpengine("train", "calls.yaml", "-o", "whole").code == 0
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
 NAN = """\
 seed: 1
 data: {source: rows.csv, target: y, standardize: none, split: {validation: 0}}
@@ -177,6 +187,8 @@ report: false
 
 NAN_FOLDS = NAN.replace("shards: 2", "folds: 2").replace("seed: 1", "seed: 2")
 NAN_FOLDS = NAN_FOLDS.replace(", split: {validation: 0}", "")
+
+SMALL = "ranks do not speed up steps as small as those of 13 parameters and 64 rows"
 
 MISUSE = {
     "train small.yaml": ["small.yaml:1: training.shards", "multiple of the ranks: 2, 4"],
@@ -215,7 +227,9 @@ def test_errors_of_ranks_are_one_line(mpiexec, tmp_path):
     assert "pip install 'mlpengine[mpi]'" in alone[-2]
     assert alone[-1] == "train small.yaml --mpi: 2"
     assert shared[shared.index(f"{infinite}: 1") - 1] == message
+    assert f"warning: training: {SMALL}" in shared
     lines = shared[shared.index(f"{infinite}: 1") + 1 :]
+    lines = [line for line in lines if not line.startswith("warning: ")]
     assert lines[1::2] == [f"{command}: 2" for command in MISUSE]
     for line, texts in zip(lines[::2], MISUSE.values(), strict=True):
         assert line.startswith("error: ")

@@ -4,31 +4,46 @@
    there is an update, and RANKS and what ranks.h defines if ranks share it out. */
 
 #ifdef RANKS
-/* Add this rank's part of the gradients of all ranks, and measure it; add all numbers of the tails.
-   Denormal numbers are added as numbers, as by NumPy.  Return whether no rank has ended. */
-long mlpengine_add(struct call *call) {
-  const struct part part = part_of(call);
-  const struct ranks *ranks = part.ranks;
+/* Add the gradients of all ranks in a chunk, first to last, and measure the sum.  Denormal numbers
+   are added as numbers, as by NumPy. */
+static void add_chunk(const struct call *call, const long chunk, const long first, const long last,
+                      const struct part part) {
   void *const *table = call->table;
+  const unsigned long old = keep_denormals();
+  add_vectors(part.ranks->gradients, part.count, first, last - first, GRADS + first);
+  flush_denormals();
+  part.ranks->chunk_sums[chunk] = chunk_squares(GRADS + first, last - first);
+  restore_denormals(old);
+}
+
+/* Wait for all ranks, and add all numbers of their tails.  Return whether no rank has ended. */
+static int meet(const struct part part) {
+  const struct ranks *ranks = part.ranks;
   barrier(part);
   const unsigned long old = keep_denormals();
-  EACH_RANGE(first, last) {
-    real *sum = GRADS + first;
-    add_vectors(ranks->gradients, part.count, first, last - first, sum);
-    const unsigned long kept = flush_denormals();
-    ranks->chunk_sums[chunk] = chunk_squares(sum, last - first);
-    restore_denormals(kept);
-  }
   for (long i = 0; i < ranks->numbers; i++) ranks->tail[i] = add_numbers(ranks->tails, part.count, i);
   restore_denormals(old);
   return !ranks->lost;
 }
 
-/* Compute the gradient and the loss of a whole batch. */
+/* Meet, and add this rank's part of the gradients. */
+long mlpengine_add(struct call *call) {
+  const struct part part = part_of(call);
+  const int all = meet(part);
+  EACH_RANGE(first, last) add_chunk(call, chunk, first, last, part);
+  return all;
+}
+
+/* Compute the gradients of this rank and the loss of a whole batch. */
 static long compute(struct call *call, const int64_t *order, const int64_t number,
                     const struct part part) {
   compute_shards(call, order, number, part.ranks);
-  if (!mlpengine_add(call)) return LOST;
+  const real *const sum = part.ranks->gradients[part.index];
+  double *const squares = (double *)part.ranks->tails[part.index] + TAIL_SQUARES;
+  *squares = 0;
+  for (long first = 0; first < PARAMETERS; first += CHUNK)
+    *squares += chunk_squares(sum + first, MIN(CHUNK, PARAMETERS - first));
+  if (!meet(part)) return LOST;
   call->loss = part.ranks->tail[TAIL_LOSS];
   if (part.ranks->tail[TAIL_FAILURES] == 0) return FINISHED;
   barrier(part); /* others may still read the tail, which the next step overwrites */
@@ -52,14 +67,54 @@ static void receive(const struct call *call, const struct part own) {
       memcpy(PARAMS + first, own.ranks->parameters + first, (size_t)(last - first) * sizeof(real));
   }
 }
+
+/* Return whether the norm of the sum of the ranks' gradients, which no rank knows yet, is finite and
+   below all limits: it is at most the sum of their norms. */
+static int is_small(const struct call *call, const double lr, const struct part part) {
+#if CLIP == NORM_CLIP
+  const double squares = (double)part.count * part.ranks->tail[TAIL_SQUARES];
+  const double bound = 1.001 * sqrt(squares) + 1e-6; /* sums of squares are rounded */
+  return squares < LARGEST_SUM && isfinite(call->loss) && bound <= call->clip[0] &&
+         bound <= call->max_norm && lr * bound <= LARGEST_UPDATE;
+#else
+  (void)call, (void)lr, (void)part;
+  return 0;
+#endif
+}
 #endif
 
 #ifdef PARAMETERS
+/* Apply update `number` to this part of the parameters.  A rank that `adds` the gradients first does
+   so chunk by chunk, so that each is in the cache when it is updated. */
+static long update_part(struct call *call, const int64_t number, const double lr,
+                        const double decay, const int adds, const struct part part) {
+  void *const *table = call->table;
+  char *const workspace = call->workspace;
+  const int flushes = number > 1 && (number - 1) % FLUSH_EVERY == 0;
+  (void)adds, (void)part;
+  EACH_RANGE(first, last) {
+#ifdef RANKS
+    if (adds) add_chunk(call, chunk, first, last, part);
+#endif
+    if (flushes) flush(table, workspace, first, last);
+    update(table, workspace, call, (double)number, lr, decay, first, last);
+#ifdef RANKS
+    publish(call, first, last, part);
+#endif
+  }
+#ifdef RANKS
+  if (FIRST(CHUNKS) > 0 || LAST(CHUNKS) == 0) /* `carried`, which is each rank's own */
+    update(table, workspace, call, (double)number, lr, decay, 0, 0);
+  barrier(part);
+  if (part.count > 1 && part.ranks->lost) return LOST;
+  receive(call, part);
+#endif
+  return FINISHED;
+}
+
 /* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
 static long apply(struct call *call, const int64_t number, const double lr, const double decay,
                   const double loss, const struct part part) {
-  void *const *table = call->table;
-  char *const workspace = call->workspace;
 #ifdef RANKS
   const int measured = part.count > 1; /* by mlpengine_add */
 #else
@@ -78,23 +133,20 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
     call->clips += clipped < norm;
     call->clipped = clipped;
   }
-  const int flushes = number > 1 && (number - 1) % FLUSH_EVERY == 0;
-  EACH_RANGE(first, last) {
-    if (flushes) flush(table, workspace, first, last);
-    update(table, workspace, call, (double)number, lr, decay, first, last);
+  return update_part(call, number, lr, decay, 0, part);
+}
+
 #ifdef RANKS
-    publish(call, first, last, part);
-#endif
-  }
-#ifdef RANKS
-  if (FIRST(CHUNKS) > 0 || LAST(CHUNKS) == 0) /* `carried`, which is each rank's own */
-    update(table, workspace, call, (double)number, lr, decay, 0, 0);
-  barrier(part);
-  if (part.count > 1 && part.ranks->lost) return LOST;
-  receive(call, part);
-#endif
+/* The same for a gradient that `is_small`, whose norm is known after the update. */
+static long apply_small(struct call *call, const int64_t number, const double lr,
+                        const double decay, const struct part part) {
+  void *const *table = call->table;
+  char *const workspace = call->workspace;
+  if (update_part(call, number, lr, decay, 1, part)) return LOST;
+  call->norm = call->clipped = norm_of(GRADS, PARAMETERS, CHUNK_SUMS, SMALLEST_SUM, part);
   return FINISHED;
 }
+#endif
 #endif
 
 /* The work of one thread in a step. */
@@ -126,6 +178,8 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
   if (order) {
     const long status = compute(call, order, number, part);
     if (status) return status;
+    if (is_small(call, lr, part)) return apply_small(call, number, lr, decay, part);
+    EACH_RANGE(first, last) add_chunk(call, chunk, first, last, part);
   }
 #endif
   double loss = 0;
