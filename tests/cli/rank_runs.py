@@ -201,12 +201,12 @@ def each(*commands: str) -> int:
     return 0
 
 
-def at_step_9(act: Callable[[], None], *arguments: str) -> int:
-    """Train, and call `act` on rank 1 before the tenth step."""
+def from_step_9(act: Callable[[], None], *arguments: str) -> int:
+    """Train, and call `act` on rank 1 before a step that is made alone, from the tenth on."""
     plain = TrainingStep.run
 
     def step(self, bound):
-        if self.optimizer.steps == 9 and os.environ["PMI_RANK"] == "1":
+        if self.optimizer.steps >= 9 and os.environ["PMI_RANK"] == "1":
             act()
         return plain(self, bound)
 
@@ -219,7 +219,7 @@ def at_step_9(act: Callable[[], None], *arguments: str) -> int:
 
 def killed(*arguments: str) -> int:
     """Train, and kill rank 1."""
-    return at_step_9(lambda: os.kill(os.getpid(), signal.SIGKILL), *arguments)
+    return from_step_9(lambda: os.kill(os.getpid(), signal.SIGKILL), *arguments)
 
 
 def killed_in_a_call(*arguments: str) -> int:
@@ -247,7 +247,7 @@ def killed_in_a_call(*arguments: str) -> int:
 
 def stopped(*arguments: str) -> int:
     """Train, and send SIGTERM to rank 1 alone."""
-    return at_step_9(lambda: signal.raise_signal(signal.SIGTERM), *arguments)
+    return from_step_9(lambda: signal.raise_signal(signal.SIGTERM), *arguments)
 
 
 def other_version(*arguments: str) -> int:
