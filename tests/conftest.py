@@ -1,6 +1,7 @@
 """What holds for every test: one BLAS thread, the same random numbers, a cache of programs."""
 
 import functools
+import logging
 import os
 
 import numpy as np
@@ -9,6 +10,9 @@ from threadpoolctl import threadpool_limits
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # for the processes that tests start
+
+# The first figure of a user lists the fonts; on a slow machine a message says so on stderr.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -418,6 +418,7 @@ def shared(first: Any, second: Any) -> list[np.ndarray]:
     return [a for a in arrays_of(first) if any(np.may_share_memory(a, b) for b in theirs)]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
 @pytest.mark.parametrize("name", ROWS)
 def test_a_deep_copy_shares_no_memory(name, way):

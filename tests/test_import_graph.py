@@ -106,12 +106,14 @@ def private_reads(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.no_cover
 def test_no_circle_of_imports():
     graph = import_graph(sources())
     assert "mlpengine_cli.session" in graph["mlpengine_cli.train"]
     assert circle(graph) == []
 
 
+@pytest.mark.no_cover
 def test_no_private_attribute_is_read_across_modules():
     found = {name: reads for name, text in sources().items() if (reads := private_reads(text))}
     assert found == {}

@@ -170,8 +170,9 @@ def test_the_callers_style_changes_nothing_and_stays(tmp_path):
 
 def test_no_window_system_is_touched(tmp_path):
     code = (
-        "import sys\n"
+        "import logging, sys\n"
         "import numpy as np\n"
+        "logging.getLogger('matplotlib').setLevel(logging.ERROR)  # of fonts, as in conftest.py\n"
         "from mlpengine.plots import plot_confusion_matrix\n"
         "codes = np.array([0, 1])\n"
         f"plot_confusion_matrix(codes, codes, 'ab', {str(tmp_path / 'a.png')!r})\n"

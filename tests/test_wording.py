@@ -39,6 +39,7 @@ def is_text(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and not ast.unparse(value.func).startswith(("len", "int"))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("package", ["mlpengine", "cli"])
 def test_no_message_says_1_rows(package):
     wrong = [

@@ -33,7 +33,7 @@ import os, signal, sys, threading, multiprocessing
 import numpy as np
 from mlpengine import Mlp, Adam, MeanSquaredError, TrainingStep
 
-signal.alarm(60)  # ends this process if it hangs
+signal.alarm(110)  # ends this process if it hangs
 mlp = Mlp((128, 256, 10), activation="relu", seed=3)
 step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 64, backend="compiled", threads=2)
 assert "#define THREADS 2\\n" in step.emit_c()
@@ -41,7 +41,7 @@ rng = np.random.default_rng(0)
 x, y = rng.standard_normal((64, 128), np.float32), rng.standard_normal((64, 10), np.float32)
 
 def in_child(task):
-    signal.alarm(30)
+    signal.alarm(100)
     return step(x, y)
 
 def forked():

@@ -188,7 +188,7 @@ def test_a_signal_ends_training_after_the_step(number, code, tmp_path, config):
             if line.lstrip().startswith("2/"):
                 break
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == code
     assert "stopping after this step" in err
     assert "Traceback" not in err

@@ -220,6 +220,7 @@ texts = st.text(
 )
 
 
+@pytest.mark.no_cover
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=8), st.sampled_from(",;\t"))
 def test_text_agrees_with_the_csv_module(rows, delimiter):
@@ -232,6 +233,7 @@ def test_text_agrees_with_the_csv_module(rows, delimiter):
     ]
 
 
+@pytest.mark.no_cover
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(allow_nan=True), min_size=1, max_size=20))
 def test_floats_survive(values):

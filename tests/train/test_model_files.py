@@ -105,15 +105,16 @@ def test_a_model_comes_back(target, tmp_path):
     np.testing.assert_array_equal(numbers, expected)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("target", LOSSES)
 def test_a_changed_header_is_refused_or_works(target, tmp_path):
     whole = model(target)
     arrays, header = whole.state_dict(), whole.to_dict()
     usable = []
     with np.errstate(all="ignore"):
-        # every second change: the targets share most of the header, and try other values in it
+        # one change of four: the targets share most of the header, and try other values in it
         changes = mutations(header, start=7 * len(target), each=1)
-        for what, changed in islice(changes, target == "two", None, 2):
+        for what, changed in islice(changes, [*LOSSES].index(target), None, 4):
             try:
                 usable.append(use(write(tmp_path / "m", arrays, changed)))
             except Exception as error:

@@ -264,7 +264,7 @@ step = PopulationStep(members, MeanSquaredError(), Sgd, 5, backend="compiled", t
 x, y, orders = np.ones((9, 3), "f4"), np.ones((9, 2), "f4"), np.zeros((4, 20), np.int64)
 step.run_many(x, y, orders)
 child = os.fork()
-signal.alarm(30)
+signal.alarm(100)
 losses, _ = step.run_many(x, y, orders)
 if not child:
     os._exit(0 if step.executor == "compiled" and np.isfinite(losses).all() else 1)
