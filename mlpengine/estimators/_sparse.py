@@ -27,7 +27,7 @@ def updated_scale(scaler: Any, x: Array, weights: Array | None, where: str, star
 
     Raises: DataError for a number whose square overflows.
     """
-    if x.max() > LIMIT or x.min() < -LIMIT:
+    if max(float(x.max()), -float(x.min())) > LIMIT:
         row, column = (int(k) for k in np.argwhere(np.abs(x) > LIMIT)[0])
         raise DataError(
             f"{where}: row {start + row}, column {column}: a number beyond {LIMIT:g} cannot be "
