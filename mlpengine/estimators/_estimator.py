@@ -420,10 +420,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         Raises: UsageError naming the parameter.
         """
         where = type(self).__name__
-        for name, least in LEAST.items():
+        for name, lowest in LEAST.items():
             value = getattr(self, name)
             if value is not None:
-                _checks.count(where, name, value, minimum=least)
+                _checks.count(where, name, value, minimum=lowest)
         _checks.number(where, "min_delta", self.min_delta, minimum=0.0)
         share = _checks.positive(where, "validation_fraction", self.validation_fraction)
         _checks.number(where, "validation_fraction", share, below=1.0)
