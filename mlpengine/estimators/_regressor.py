@@ -92,7 +92,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         if reset:
             self._flat = y.ndim == 1
         y = y.reshape(len(y), -1).astype(np.float64)
-        cast("EntryLoss", self._loss()).check_targets(y, lambda row, _: f"y: row {row}")
+        cast("EntryLoss", self._loss()).check_targets(y, lambda row, _: f"row {row} of y")
         return X, y
 
     def _task(self) -> Regression:
