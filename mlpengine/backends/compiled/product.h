@@ -91,14 +91,15 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
 #if defined(TRANSPOSE_BY_SIXTEEN)
   for (long k = 0; k < depth; k += 16)
     for (long v = 0; v < width; v += 16) { /* every row of w before the next 16 terms */
-      vec r[16];
-      const real *const from = w + (j + v) * ld + k;
+      vec r[16], block[16];
+      const real *from = w + (j + v) * ld + k;
       const long rows = columns - j - v, n = MIN(16, depth - k);
-      if (rows >= 16 && n == 16) {
-        UNROLL for (int i = 0; i < 16; i++) r[i] = load(from + i * ld);
-      } else {
-        UNROLL for (int i = 0; i < 16; i++) r[i] = load_some(from + i * ld, i < rows ? n : 0);
+      long next = ld;
+      if (rows < 16 || n < 16) { /* at an edge: fill the block with zeros */
+        for (long i = 0; i < 16; i++) block[i] = load_some(from + i * ld, i < rows ? n : 0);
+        from = (const real *)block, next = 16;
       }
+      UNROLL for (int i = 0; i < 16; i++) r[i] = load(from + i * next);
       transpose_sixteen(r);
       UNROLL for (int i = 0; i < 16; i++)
         if (i < n) store(panel + (k + i) * width + v, r[i]);
@@ -193,11 +194,8 @@ INLINE void sum_vector(real *restrict sums, const real *restrict x, const long l
 /* The same for all columns in the vectors first to last. */
 SHARED void sum_columns(real *restrict sums, const real *restrict x, const long ld,
                         const long columns, long first, long last, long begin, long end) {
-  const long whole = columns / LANES;
-  for (long j = first; j < MIN(last, whole); j++)
-    sum_vector(sums + j * LANES, x + j * LANES, ld, LANES, begin, end);
-  if (columns % LANES && last > whole)
-    sum_vector(sums + whole * LANES, x + whole * LANES, ld, columns % LANES, begin, end);
+  for (long j = first; j < last; j++)
+    sum_vector(sums + j * LANES, x + j * LANES, ld, MIN(LANES, columns - j * LANES), begin, end);
 }
 
 /* Terms by which high tiles prefetch b: their panels are in the second-level cache. */
