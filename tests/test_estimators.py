@@ -202,6 +202,15 @@ def test_early_stopping_keeps_the_best_epoch(estimator):
     assert model.n_iter_ == model.best_epoch_ + 4
 
 
+def test_partial_fit_goes_on_after_the_schedule_of_a_fit_has_ended(numbers):
+    x, y = numbers
+    for options in ({"folds": 2}, ALONE, {"preset": "realmlp", "hidden": 8, **ALONE}):
+        model = MlpRegressor(epochs=2, random_state=0, **options).fit(x[:40], y[:40])
+        before = model.mlp_.params.flat.copy()
+        model.partial_fit(x, y)
+        assert np.abs(model.mlp_.params.flat - before).max() > 1e-3
+
+
 def test_partial_fit_learns_a_stream(numbers):
     x, y = numbers
     model = MlpRegressor(hidden=(32,), lr=1e-2, random_state=0)
@@ -322,7 +331,10 @@ def test_without_callbacks_in_scikit_learn_estimators_work_as_before(monkeypatch
     assert not hasattr(module.CallbackSupportMixin, "set_callbacks")
 
 
-PARAMETERS_SINCE_0_1 = ("class_weight", "comm", "folds", "importances", "loss", "preset", "shards")
+PARAMETERS_SINCE_0_1 = [
+    *("class_weight", "comm", "folds", "importances", "loss", "members", "preset", "shards"),
+]
+ATTRIBUTES_SINCE_0_1 = ["_clips", "_edges", "_further", "_numbers", "_residuals", "_shares"]
 
 
 @pytest.mark.parametrize("from_0_1", [False, True])
@@ -334,7 +346,7 @@ def test_standardized_features_are_clipped_smoothly(dtype, from_0_1):
     given = MlpRegressor(hidden=(8,), epochs=5, random_state=0, **ALONE)
     model = clone(given).fit(x, y)
     if from_0_1:
-        for name in ("_clips", "_further", "_residuals", *PARAMETERS_SINCE_0_1):
+        for name in (*ATTRIBUTES_SINCE_0_1, *PARAMETERS_SINCE_0_1):
             delattr(model, name)
         model = pickle.loads(pickle.dumps(model))
         assert model.get_params() == given.get_params()
@@ -550,3 +562,6 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path):
         min(rows, config["training"]["batch_size"]),
     )
     assert chosen.early_stopping.patience == config["training"]["early_stopping"]["patience"]
+    kinds, edges = MlpClassifier(members="auto")._kinds(x[some], folded=count > 1)
+    assert kinds == config["training"].get("members", [])
+    assert bool(edges) == ("piecewise" in kinds) == ("encoding" in config["data"])

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.schema import LINEAR, ClipSection, Config
+from mlpengine.config.schema import ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.data.batches import steps_of_epoch
@@ -20,13 +20,7 @@ from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import REGISTRY
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
-from mlpengine.ops.formulas import FormulaLoss
-from mlpengine.ops.losses import (
-    BinaryCrossEntropyWithLogits,
-    BinaryFocal,
-    Huber,
-    Quantile,
-)
+from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.optim import (
     OPTIMIZERS,
     AdaptiveClip,
@@ -41,16 +35,17 @@ from mlpengine.optim.schedules import named_schedule
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
-from mlpengine.train.calibration import Residuals, best_shares, cool, error_of_mean
+from mlpengine.train.calibration import Residuals, cool, error_of_mean
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
-from mlpengine.train.evaluate import Scorer
+from mlpengine.train.evaluate import MEASURED_AS_TRAINED, Scorer
 from mlpengine.train.executors import choose_backend
-from mlpengine.train.linear import linear_networks
+from mlpengine.train.kinds import best_mean, equal_shares, inputs_of, readings
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.model import Model
 from mlpengine.train.population import Population
 from mlpengine.train.ranks import Ranks
+from mlpengine.train.recipes import LINEAR, Kind
 from mlpengine.train.shards import shards_problem
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
@@ -72,9 +67,6 @@ _log = logging.getLogger("mlpengine")
 SMALL_STEP = 2**20
 """Parameters times rows of a batch below which two ranks are no faster than one: compiled steps of
 64-128-10 on 64 rows took 46 us for 43 us of one rank (two-core Intel Xeon, November 2026)."""
-
-MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
-"""Losses whose options are part of what is measured; of others they only weigh the training."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ class Experiment:
     members: tuple[Member, ...]
     threads: int
     ranks: Ranks | None = None
-    shares: dict[str, float] = field(default_factory=dict)
+    shares: dict[Kind, float] = field(default_factory=dict)
     temperature: float = 1.0
     mean_error: Array | None = None
 
@@ -179,7 +171,7 @@ class Experiment:
         """Return for each training row the output of the member that did not train on it."""
         folds = self.tables.folds
         assert folds is not None
-        return self.model.out_of_fold(self.parts["train"].x, folds)
+        return self.model.mean.out_of_fold(self.parts["train"].x, folds)
 
     def calibrated(self) -> "Experiment":
         """Return the same with a model that knows what rows tell that did not train it.
@@ -191,36 +183,26 @@ class Experiment:
         folds, train, task, model = self.tables.folds, self.parts["train"], self.task, self.model
         if folds is None:
             return self._cooled(self.parts.get("validation"), model.forward)
-        shares: dict[str, float] = {}
-        config = self.file.config
-        if config.kinds:
-            scorer = Scorer(model.plain_loss, task, task.outputs, model.mlp.dtype)
-            light = replace(train, x=np.empty((len(train), 0)))  # losses do not read features
-
-            def mean_loss(output: Array) -> float:
-                return scorer.mean_loss(output, light)
-
-            kinds, linear = model.out_of_fold_by_kind(train.x, folds), list[Mlp]()
-            if LINEAR in config.kinds:
-                linear, output = linear_networks(
-                    model.mlp,
-                    self.loss,
-                    train,
-                    folds,
-                    _readings(model.preprocessor),
-                    mean_loss,
-                    threads=self.threads,
-                )
-                kinds = np.concatenate([kinds, output[None]])
-            best = best_shares(task, kinds, mean_loss)
-            model = model.of_kinds(best, linear)
-            shares = dict(zip(config.kinds, best, strict=True))
+        shares: dict[Kind, float] = {}
+        numbers = model.preprocessor.numbers
+        if (kinds := self.file.config.kinds) and numbers is not None:
+            mean, shares = best_mean(
+                model.mean,
+                kinds,
+                (self.loss, model.plain_loss),
+                train,
+                folds,
+                readings(numbers, model.preprocessor.n_features),
+                threads=self.threads,
+            )
+            model = model.with_mean(mean)
+        mean = model.mean
         chosen = replace(self, model=model, shares=shares)
-        chosen = chosen._cooled(train, lambda x: model.out_of_fold(x, folds))
+        chosen = chosen._cooled(train, lambda x: mean.out_of_fold(x, folds))
         scorer = Scorer(chosen.scored_loss, task, task.outputs, model.mlp.dtype)
-        share = error_of_mean(task, model.by_fold, folds, train, scorer.mean_loss)
+        share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
         if isinstance(task, Regression):
-            errors = task.predict(model.out_of_fold(train.x, folds)) - train.truth
+            errors = task.predict(mean.out_of_fold(train.x, folds)) - train.truth
             model = replace(model, residuals=Residuals.of(errors, share))
         return replace(chosen, model=model, mean_error=share)
 
@@ -284,8 +266,7 @@ def build(
             network.initialize_from(features, seed=seed)
     options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
     mlp = population[0] if population else mlp
-    count = len(config.trained_kinds)
-    equal = (1 / count,) * count if count > 1 else ()
+    equal = equal_shares(len(config.trained_kinds))
     model = Model(mlp, tables.preprocessor, loss.name, options, population, shares=equal)
     if start is not None:
         _start_from(file, start.networks, model.networks)
@@ -453,38 +434,13 @@ def _set_kinds(
     if LINEAR in config.kinds:
         with file.errors_at("training", "members"):
             mlp.like(learned_activation=True)  # whose activations must be element-wise
-    for k, network in enumerate(networks if kinds else ()):
+    numbers = preprocessor.numbers
+    if not kinds or numbers is None:
+        return
+    for k, network in enumerate(networks):
         kind = kinds[k * len(kinds) // len(networks)]
-        network.select_inputs(_inputs(preprocessor, mlp.layers[0].in_dim, kind))
-
-
-def _inputs(preprocessor: Preprocessor, in_dim: int, kind: str) -> Array:
-    """Return which inputs of layer 0 a kind of network reads: (in_dim,) bool."""
-    read = np.ones(in_dim, np.bool_)
-    first = preprocessor.n_numbers
-    read[first : first + preprocessor.n_components] = kind == "piecewise"
-    read[preprocessor.n_features :] = kind == "periodic"
-    return read
-
-
-def _readings(preprocessor: Preprocessor) -> list[Array]:
-    """Return which columns (n_features, columns) linear networks may read.
-
-    The first reading is that of the plain kind.  Where numbers are clipped smoothly, which bends
-    them, the second takes them from the components of their bins, times the widths of the bins:
-    they are straight up to one bin beyond the range of the training rows, and constant from there.
-    """
-    count, numbers = preprocessor.n_features, preprocessor.numbers
-    assert numbers is not None
-    clipped = np.eye(count)[:, _inputs(preprocessor, count, "plain")]
-    bins, first = numbers.bins, preprocessor.n_numbers
-    if not (numbers.clip and len(bins)):
-        return [clipped]
-    straight = clipped.copy()
-    straight[bins.columns, bins.columns] = 0
-    components = np.arange(first, first + len(bins))
-    straight[components, bins.columns] = bins.width * numbers.factor[bins.columns]
-    return [clipped, straight]
+        in_dim = mlp.layers[0].in_dim
+        network.select_inputs(inputs_of(kind, numbers, preprocessor.n_features, in_dim))
 
 
 def _network(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> Mlp:

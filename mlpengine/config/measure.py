@@ -100,7 +100,7 @@ def explained_rows(
     if folds is None:
         return name, rows, model.forward
     of_rows = folds[chosen]
-    return OUT_OF_FOLD, rows, lambda x: model.out_of_fold(x, of_rows)
+    return OUT_OF_FOLD, rows, lambda x: model.mean.out_of_fold(x, of_rows)
 
 
 def _over_networks(scorer: Scorer, part: Split, networks: Sequence[Mlp]) -> dict[str, Metrics]:

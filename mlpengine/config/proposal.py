@@ -7,14 +7,16 @@ from typing import Any
 from mlpengine.data import Profile
 from mlpengine.data.checks import KEEP_IF
 from mlpengine.data.reading import DEFAULT, Reading
-from mlpengine.train.recipes import FOLDED_ROWS, folds_for, recipe
+from mlpengine.train.recipes import (
+    FOLDED_ROWS,
+    Kind,
+    encodes,
+    folds_for,
+    kinds_for,
+    recipe,
+    trained,
+)
 from mlpengine.wording import plural, printable
-
-ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
-"""The most columns and the fewest rows with which numbers get features by quantile bins."""
-
-SEVERAL_KINDS_ROWS = 4_000
-"""The most rows for which several kinds of networks are trained by steps in each fold."""
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
@@ -37,7 +39,7 @@ def propose(
     reason; those that explain nearly all of the target stay, with a comment.
     """
     sections = recipe(preset, str(profile.task), profile.n_rows)
-    encoding = _encoding(profile, target) if preset == "plain" else []
+    encoded, kinds = _encoding_and_kinds(profile, target, preset)
     lines = [
         f"{SCHEMA_LINE}{schema}",
         f"# Predicts {printable(', '.join(target))} from {printable(profile.source)}: "
@@ -55,7 +57,7 @@ def propose(
         *_missing(profile, target),
         *_formulas(profile, target),
         *_balance(profile),
-        *encoding,
+        *([ENCODING] if encoded else []),
         *(f"  {key}: {_flow(value)}" for key, value in sections.get("data", {}).items()),
         *_split(profile, own_test=test is not None),
     ]
@@ -64,9 +66,7 @@ def propose(
             gap = [""] if name not in ("loss", "schedule") else []
             lines += [*gap, *_section(name, sections[name])]
     folds = lines.index("training:") + 1
-    lines[folds:folds] = _folds(
-        profile.n_rows, kinds_for(profile.n_rows, preset, encoded=bool(encoding))
-    )
+    lines[folds:folds] = _folds(profile.n_rows, kinds)
     return "\n".join(lines) + "\n"
 
 
@@ -128,10 +128,9 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     if profile.task == "classification" and few:
         count = plural(column.distinct, "different number")
         lines = [f"{lines[0]}: {count}, taken for classes; data.task: regression predicts a number"]
-    encoded = preset == "plain" and bool(_encoding(profile, target))
-    kinds = kinds_for(profile.n_rows, preset, encoded=encoded)
-    trained = sum(kind != "linear" for kind in kinds) or 1
-    networks = f"{trained * folds} networks of" if folds else "one network of"
+    encoded, kinds = _encoding_and_kinds(profile, target, preset)
+    each = len(trained(kinds)) or 1
+    networks = f"{each * folds} networks of" if folds else "one network of"
     hidden = "-".join(map(str, sections["model"]["hidden"])) + " units"
     epochs = plural(sections["training"]["epochs"], "epoch")
     keys = "training.folds, model.hidden, training.epochs"
@@ -147,16 +146,18 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     return lines
 
 
-def _encoding(profile: Profile, target: Sequence[str]) -> list[str]:
-    numbers = [
-        column.name
-        for column in profile.columns
-        if column.kind in ("number", "integer", "date")
-        and column.name not in {*profile.drop, *target}
-    ]
-    if not 0 < len(numbers) <= ENCODED_COLUMNS or profile.n_rows < ENCODED_ROWS:
-        return []
-    return ["  encoding: piecewise  # numbers by quantile bins, too: for steps and kinks; or none"]
+ENCODING = "  encoding: piecewise  # numbers by quantile bins, too: for steps and kinks; or none"
+
+
+def _encoding_and_kinds(
+    profile: Profile, target: Sequence[str], preset: str
+) -> tuple[bool, tuple[Kind, ...]]:
+    """Return whether numbers are encoded by quantile bins, and the kinds of networks."""
+    left_out = {*profile.drop, *target}
+    kinds = [column.kind for column in profile.columns if column.name not in left_out]
+    numbers = sum(kind in ("number", "integer", "date") for kind in kinds)
+    encoded = encodes(profile.n_rows, numbers, preset)
+    return encoded, kinds_for(profile.n_rows, len(kinds), preset, encoded=encoded)
 
 
 def _split(profile: Profile, *, own_test: bool) -> list[str]:
@@ -171,17 +172,6 @@ def _split(profile: Profile, *, own_test: bool) -> list[str]:
     texts = ", ".join(f"{name}: {share}" for name, share in shares.items())
     classes = "; each class keeps its share" if profile.task == "classification" else ""
     return [f"  split: {{{texts}}}  # the other rows train{classes}"]
-
-
-def kinds_for(rows: int, preset: str, *, encoded: bool) -> tuple[str, ...]:
-    """Return the kinds of networks in each fold; none where they are alike."""
-    if folds_for(rows) is None:
-        return ()
-    if rows > SEVERAL_KINDS_ROWS:
-        return ("piecewise", "linear") if encoded else ()
-    if preset == "realmlp":
-        return ("periodic", "linear")
-    return ("plain", "piecewise", "linear") if encoded else ("plain", "linear")
 
 
 def _folds(rows: int, kinds: Sequence[str]) -> list[str]:

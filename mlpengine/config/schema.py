@@ -25,11 +25,12 @@ from mlpengine.config.options import (
     section,
 )
 from mlpengine.config.sweep import SweepSection
+from mlpengine.data.bins import BINS
 from mlpengine.diagnostics.verdict import NAMES as VERDICTS
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import FormulaActivation
-from mlpengine.train.recipes import Preset
+from mlpengine.train.recipes import Kind, Preset, in_order, trained
 
 DEFAULT_VALIDATION = 0.15
 """Share of rows for validation, unless given or replaced by folds or a file."""
@@ -189,7 +190,7 @@ class DataSection(Section):
         description="piecewise: numbers and dates also get features by quantile bins; or none.",
     )
     bins: Annotated[int, Field(ge=2, le=1000)] = Field(
-        default=12, description="Quantile bins of a column, with encoding: piecewise."
+        default=BINS, description="Quantile bins of a column, with encoding: piecewise."
     )
     standardize_target: bool = Field(
         default=True,
@@ -336,11 +337,6 @@ class CheckpointSection(Section):
 
 
 Several = Annotated[int, Field(ge=2, le=MAX_MEMBERS)]
-
-Kind = Literal["plain", "piecewise", "periodic", "linear"]
-
-LINEAR: Kind = "linear"
-"""The kind that is not trained by steps: its weights of least loss are computed."""
 
 
 class TrainingSection(Section):
@@ -528,12 +524,12 @@ class Config(Section):
     def kinds(self) -> list[Kind]:
         """The kinds of networks in each fold, linear last; none where all networks are alike."""
         members = self.training.members or []
-        return sorted(members, key=LINEAR.__eq__) if self.training.folds else []
+        return in_order(members) if self.training.folds else []
 
     @property
     def trained_kinds(self) -> list[Kind]:
         """The kinds that are trained by steps."""
-        return [kind for kind in self.kinds if kind != LINEAR]
+        return trained(self.kinds)
 
     @model_validator(mode="after")
     def _kinds_differ(self) -> "Config":

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from mlpengine.data.bins import BINS
 from mlpengine.data.kinds import Task
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
@@ -36,7 +37,7 @@ class Options:
     features: tuple[tuple[str, str], ...] = ()
     where: str | None = None
     encoding: Encoding = "none"
-    bins: int = 12
+    bins: int = BINS
     bounded: bool = False
     reading: Reading = DEFAULT
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.data.bins import BINS
 from mlpengine.data.categories import Category
 from mlpengine.data.computed import (
     ComputedColumn,
@@ -91,7 +92,7 @@ class Preprocessor:
         features: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         where: str | None = None,
         encoding: Encoding = "none",
-        bins: int = 12,
+        bins: int = BINS,
         bounded: bool = False,
         reading: Reading | Mapping[str, Any] = DEFAULT,
     ) -> None:

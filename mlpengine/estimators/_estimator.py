@@ -3,15 +3,15 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import signature
 from numbers import Real
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast, get_args
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
@@ -21,14 +21,23 @@ from mlpengine.data import Table, fold_rows, split_rows
 from mlpengine.data.batches import steps_of_epoch
 from mlpengine.data.kinds import Task as TaskKind
 from mlpengine.data.leaks import find_leaks
-from mlpengine.data.numbers import smooth_clip
+from mlpengine.data.numbers import Numbers
+from mlpengine.data.sources import Source
 from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks
 from mlpengine.estimators._learner import Learner, PrintEpochs
-from mlpengine.estimators._sparse import SparseRows, dense, issparse, set_scale, updated_scale
-from mlpengine.nn import Mlp
+from mlpengine.estimators._sparse import (
+    DENSE,
+    SparseRows,
+    dense,
+    issparse,
+    quantile_edges,
+    set_scale,
+    updated_scale,
+)
+from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
@@ -39,21 +48,28 @@ from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals, cool, error_of_mean
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
-from mlpengine.train.evaluate import Scorer
+from mlpengine.train.evaluate import MEASURED_AS_TRAINED, Scorer
 from mlpengine.train.executors import choose_backend
 from mlpengine.train.explain import importances
+from mlpengine.train.kinds import Mean, best_mean, equal_shares, inputs_of, readings
 from mlpengine.train.loop import Callback, Loop
-from mlpengine.train.outputs import outputs_of
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.recipes import (
     FOLDED_ROWS,
+    LINEAR,
+    LINEAR_CELLS,
     MIDDLE,
     PRESETS,
+    Kind,
     dropout_schedule,
+    encodes,
     folds_for,
+    in_order,
+    kinds_for,
     network_options,
     optimizer_options,
     recipe,
+    trained,
 )
 from mlpengine.train.task import LOSSES, Regression, Split, Task
 from mlpengine.train.threads import pinned
@@ -69,8 +85,8 @@ LEAK_ROWS, LEAK_FEATURES = 1_000, 500
 """Greatest number of evenly spread training rows whose features are compared with the target, and
 of features."""
 
-DENSE = 1 << 20
-"""Numbers of a sparse matrix that become dense at once."""
+ENCODED = 1 << 17
+"""Numbers that become features at once, so that they stay in cache."""
 
 EXTREME = 500
 """Exponent of a weight beyond which all weights are scaled."""
@@ -124,7 +140,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     _kind: ClassVar[Literal["classification", "regression"]]
     _further: Sequence[Learner] = ()
+    _shares: tuple[float, ...] = ()
     _residuals: Residuals | None = None
+    _edges: Sequence[Array] = ()
     _clips = False  # estimators pickled by version 0.1.0 do not clip
 
     def __init__(
@@ -145,6 +163,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool | None = None,
         validation_fraction: float = 0.1,
         folds: int | None = None,
+        members: str | Sequence[str] | None = None,
         importances: bool = False,
         patience: int | None = None,
         min_delta: float = 0.0,
@@ -162,7 +181,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Store the parameters, which `fit` checks.
 
         The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
-        recipe, and folds.  None is that of the recipe `preset`.
+        recipe, and folds.  None is that of the recipe `preset`; ``members="auto"`` has the kinds of
+        networks that `init` proposes, too.
 
         Args:
             hidden: sizes of the hidden layers; a number is the size of a single one.
@@ -189,10 +209,17 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 held out.  False trains one network on all rows, as a fit with `sample_weight` that
                 is to equal one on repeated rows has to.
             validation_fraction: share of rows held out, of each class in a classifier.
-            folds: number of networks, each trained without one fold of the rows, whose best epoch
-                the other folds choose; they predict their mean (`training.folds` of configs).
+            folds: number of networks of each kind, each trained without one fold of the rows, whose
+                best epoch the other folds choose; they predict their mean (`training.folds` of
+                configs).
                 None is eight where `early_stopping` and `warm_start` are not set, of 80 to 100,000
                 rows; fewer of fewer rows, one network of fewer than 20 and of more than 100,000.
+            members: kinds of networks, one of each kind per fold (`training.members` of configs):
+                "plain" reads features, "piecewise" also their quantile bins, "periodic" also the
+                cosines of the preset "realmlp", and "linear" is a linear model.  The mean weights
+                the kinds by what is best out of fold (`shares_`).  "auto" is what ``mlpengine
+                init`` proposes: all but "periodic" for 100 to 4,000 rows, without "piecewise" for
+                fewer, and without "plain" for more.  None is plain networks alone, in less time.
             importances: whether `fit` computes `feature_importances_`, by permutation of features
                 in rows that did not train; it needs `folds` or `early_stopping`.
             patience: epochs without a lower loss after which training ends.
@@ -222,7 +249,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self.lr, self.schedule, self.weight_decay = lr, schedule, weight_decay
         self.clip_norm, self.batch_size, self.epochs = clip_norm, batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
-        self.folds, self.importances = folds, importances
+        self.folds, self.members, self.importances = folds, members, importances
         self.patience, self.min_delta = patience, min_delta
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
@@ -233,16 +260,22 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """Set the state of a copy or pickle; parameters that are not in it get their defaults."""
         parameters = signature(MlpEstimator).parameters.values()
         super().__setstate__({**{p.name: p.default for p in parameters}, **state})
+        if hasattr(self, "_scaler") and not hasattr(self, "_numbers"):  # of version 0.1.0
+            self._set_numbers()
 
     @property
     def mlp_(self) -> Mlp:
-        """The network; where `standardize` is set it reads standardized, clipped features."""
+        """The network, or the first of several.
+
+        It reads features, standardized and clipped where `standardize` is set, and then, where
+        there are piecewise networks, the components of their bins.
+        """
         check_is_fitted(self)
         return self._learner.mlp
 
     @property
     def mlps_(self) -> list[Mlp]:
-        """The networks: one for each fold, or one."""
+        """The networks: one for each fold, kind by kind, or one."""
         check_is_fitted(self)
         return [learner.mlp for learner in self._learners]
 
@@ -308,17 +341,21 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         chosen = self._chosen(len(train), ends_early=ends_early)
         weighted = weights is not None
         again = self.warm_start and self.__sklearn_is_fitted__()
+        kinds: list[Kind] = []
         if again:
             self._check_outputs(y)
         else:
             self._residuals = None
-            for name in ("best_epochs_", "feature_importances_"):
+            for name in ("best_epochs_", "feature_importances_", "shares_"):
                 if hasattr(self, name):
                     delattr(self, name)
             self._begin_scale()
+            kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
         if folds is not None:
-            members = self._fresh_members(x, y, folds, seed, ends_early=ends_early)
+            members = self._fresh_members(x, y, folds, seed, kinds, ends_early=ends_early)
+            if LINEAR in kinds and not self._can_be_linear():
+                kinds = trained(kinds)
         elif not again:
             steps = -(-len(train) // chosen.batch_size)
             self._learner = self._fresh_learner(x, y, seed, chosen, train, steps, self.comm)
@@ -343,25 +380,32 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             loop = self._loop(self._learner, chosen, part, held_out, seed, weighted, tasks)
         else:
             held_out = part
+            count = int(folds.max()) + 1
+            parts = [part.rows(np.flatnonzero(folds == k)) for k in range(count)]
             loops = [
                 self._loop(
                     learner,
                     own,
                     part,
-                    part.rows(np.flatnonzero(folds == k)),
+                    parts[k % count],
                     SEEDS_APART * seed + k,
                     weighted,
                     [] if k else [diagnostics],
-                    rows=np.flatnonzero(folds != k),
+                    rows=np.flatnonzero(folds != k % count),
                 )
                 for k, (learner, own) in enumerate(members)
             ]
             ranks = self._ranks_of(part, folds)
-            loop = EnsembleLoop(loops, threads=self.threads, kinds=1, callbacks=tasks, ranks=ranks)
+            groups = len(members) // count
+            loop = EnsembleLoop(
+                loops, threads=self.threads, kinds=groups, callbacks=tasks, ranks=ranks
+            )
         with pinned(1):  # a second thread makes training slower on a busy machine
             result = loop.run()
             verdicts = Verdicts([*self._leaks(x, y, train), *diagnostics.verdicts()])
             self.verdicts_ = verdicts if ranks is None else ranks.of_root(verdicts)
+            if folds is not None and kinds:
+                self._weigh(kinds, part, folds)
             self._look_back(held_out, folds, calibrates=chosen.calibrates)
         if watched:
             context.call_on_fit_task_end(estimator=self, **data)
@@ -455,22 +499,108 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             raise UsageError("importances: needs folds, or early_stopping, which hold out rows")
         return folds, folds is not None if ends_early is None else ends_early
 
+    def _kinds(self, x: Any, *, folded: bool) -> tuple[list[Kind], list[Array]]:
+        """Return the kinds of networks in each fold, none where all are alike, and edges of bins.
+
+        Raises: UsageError for `members` that cannot be.
+        """
+        rows, columns = x.shape
+        edges: list[Array] = []
+        if self.members is None:
+            return [], []
+        if self.members != "auto":
+            kinds = self._given_kinds(folded=folded)
+            if "piecewise" in kinds:
+                edges = quantile_edges(x)
+        elif not folded or (issparse(x) and rows * columns > LINEAR_CELLS):
+            kinds = []
+        else:
+            if encodes(rows, columns, self.preset):
+                edges = quantile_edges(x)
+            encoded = encodes(rows, sum(len(one) > 0 for one in edges), self.preset)
+            kinds = [*kinds_for(rows, columns, self.preset, encoded=encoded)]
+        return ([] if kinds in (["plain"], ["periodic"]) else kinds), edges
+
+    def _given_kinds(self, *, folded: bool) -> list[Kind]:
+        """Return `members`, in order.  Raises: UsageError."""
+        given = self.members
+        kinds = [given] if isinstance(given, str) else [*(given or ())]
+        known = get_args(Kind)
+        if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= {*known}:
+            raise UsageError(
+                f"members: must be different ones of {', '.join(known)} (got {given!r})"
+            )
+        ordered = in_order(cast("list[Kind]", kinds))
+        if not trained(ordered):
+            raise UsageError(f"members: needs a kind besides {LINEAR} (got {given!r})")
+        if "periodic" in kinds and self.preset != "realmlp":
+            raise UsageError(f"members: periodic needs preset='realmlp' (got {self.preset!r})")
+        if not folded:
+            raise UsageError(f"members: needs folds, or enough rows for them (got {given!r})")
+        return ordered
+
     def _fresh_members(
-        self, x: Any, y: Array, folds: Array, seed: int, *, ends_early: bool
+        self,
+        x: Any,
+        y: Array,
+        folds: Array,
+        seed: int,
+        kinds: Sequence[Kind],
+        *,
+        ends_early: bool,
     ) -> list[tuple[Learner, Chosen]]:
-        """Make a learner for each fold, as configs do; return them with their settings."""
-        rows = [np.flatnonzero(folds != k) for k in range(int(folds.max()) + 1)]
+        """Make a learner for each fold and kind, as configs do; return them with their settings."""
+        groups: Sequence[Kind | None] = trained(kinds) or [None]
+        rows = [np.flatnonzero(folds != k) for k in range(int(folds.max()) + 1)] * len(groups)
         chosen = [self._chosen(len(own), ends_early=ends_early) for own in rows]
         steps = sum(-(-len(own) // c.batch_size) for own, c in zip(rows, chosen, strict=True))
-        members = [
-            (
-                self._fresh_learner(x, y, SEEDS_APART * seed + k, chosen[k], rows[k], steps),
+        learners = [
+            self._fresh_learner(
+                x,
+                y,
+                SEEDS_APART * seed + k,
                 chosen[k],
+                rows[k],
+                steps,
+                kind=groups[k * len(groups) // len(rows)],
             )
             for k in range(len(rows))
         ]
-        self._learner, *self._further = [learner for learner, _ in members]
-        return members
+        self._learner, *self._further = learners
+        self._shares = equal_shares(len(groups))
+        return [*zip(learners, chosen, strict=True)]
+
+    def _can_be_linear(self) -> bool:
+        """Return whether networks hold linear models: their activations can be left out.
+
+        Raises: UsageError if they cannot, and `members` names them.
+        """
+        try:
+            self._learner.mlp.like(learned_activation=True)
+        except UsageError:
+            if self.members != "auto":
+                raise
+            return False
+        return True
+
+    def _weigh(self, kinds: Sequence[Kind], part: Split, folds: Array) -> None:
+        """Give each kind the share in the mean that is best out of fold."""
+        loss, numbers = self._learner.loss, self._numbers
+        plain = loss if isinstance(loss, MEASURED_AS_TRAINED) else REGISTRY[loss.name]()
+        mean, self.shares_ = best_mean(
+            self._mean,
+            kinds,
+            (loss, cast("Loss", plain)),
+            part,
+            folds,
+            readings(numbers, numbers.width),
+            threads=self.threads,
+        )
+        known = {id(learner.mlp): learner for learner in self._learners}
+        self._learner, *self._further = [
+            known.get(id(mlp)) or self._learner.of_linear(mlp) for mlp in mean.networks
+        ]
+        self._shares = mean.shares
 
     def _ranks_of(self, part: Split, folds: Array) -> Ranks | None:
         """Return the ranks that share the networks of folds, or None.
@@ -495,45 +625,40 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self._residuals = None
         if part is None:
             return
-        learners, task = self._learners, self._task()
+        mean, task = self._mean, self._task()
         scorer = Scorer(self._learner.loss, task, task.outputs, self._learner.mlp.dtype)
 
         def forward(x: Array, of_rows: Array | None = folds) -> Array:
-            if of_rows is None:
-                return self._learner.mlp.predict(x)
-            output = np.empty((len(x), task.outputs), self._learner.mlp.dtype)
-            for k, learner in enumerate(learners):
-                rows = np.flatnonzero(of_rows == k)
-                output[rows] = learner.mlp.predict(x[rows])
-            return output
+            return mean.forward(x) if of_rows is None else mean.out_of_fold(x, of_rows)
 
         if folds is not None and isinstance(task, Regression):
-
-            def by_fold(x: Array) -> Array:
-                return np.stack([learner.mlp.predict(x) for learner in learners])
-
-            share = error_of_mean(task, by_fold, folds, part, scorer.mean_loss)
+            share = error_of_mean(task, mean.by_fold, folds, part, scorer.mean_loss)
             self._residuals = Residuals.of(task.predict(forward(part.x)) - part.truth, share)
         if calibrates:
-            cool([learner.mlp for learner in learners], task, forward(part.x), part)
+            cool(mean.networks, task, forward(part.x), part)
         if self.importances:
             chosen = np.arange(0, len(part), -(-len(part) // IMPORTANCE_ROWS))
             some = None if folds is None else folds[chosen]
-            names = [str(k) for k in range(part.x.shape[1])]
-            ranked = importances(partial(forward, of_rows=some), scorer, part.rows(chosen), names)
+            numbers = range(len(self._numbers.sources))
+            columns = [str(k) for k in (*numbers, *self._numbers.bins.columns)]
+            ranked = importances(partial(forward, of_rows=some), scorer, part.rows(chosen), columns)
             by_name = {row.column: row.loss for row in ranked}
-            self.feature_importances_ = np.array([by_name[name] for name in names])
+            self.feature_importances_ = np.array([by_name[str(k)] for k in numbers])
 
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in their order, a batch at a time, with every network."""
         self._check_parameters()
         weights = self._weights(sample_weight, y)
-        if self.__sklearn_is_fitted__():
-            self._check_outputs(y)
-        else:
-            if self.folds is not None:
-                raise UsageError("partial_fit: begins with one network (folds must be None)")
+        first = not self.__sklearn_is_fitted__()
+        if first:
+            if self.folds is not None or self.members is not None:
+                text = "folds and members must be None"
+                raise UsageError(f"partial_fit: begins with one network ({text})")
             self._begin_scale()
+        else:
+            self._check_outputs(y)
+        self._fit_scale(x, y, weights)
+        if first:
             chosen = self._chosen(x.shape[0])
             steps = -(-x.shape[0] // chosen.batch_size)
             seed = self._seed()
@@ -541,10 +666,11 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self.n_iter_ = self.best_epoch_ = 0
             self.loss_curve_, self.validation_loss_curve_ = [], []
             self.verdicts_ = Verdicts()
-        self._fit_scale(x, y, weights)
         part = self._part(x, y, weights, slice(None))
         total = 0.0
         for learner in self._learners:
+            if self.schedule is None:  # that of the recipe ends with the epochs of `fit`
+                learner.leave_schedules()
             step = learner.step(weighted=weights is not None)
             for start in range(0, len(y), step.batch_size):
                 rows = slice(start, min(start + step.batch_size, len(y)))
@@ -600,11 +726,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin_scale(self) -> None:
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
-        self._clips = self.standardize
+        self._clips, self._edges, self._shares = self.standardize, (), ()
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
-        if not self._scales:
-            return
+        """Fit the scale of features and targets, or update it."""
+        if self._scales:
+            self._fit_scalers(x, y, weights)
+        self._set_numbers()
+
+    def _fit_scalers(self, x: Any, y: Array, weights: Array | None) -> None:
         self._fit_target(y, weights)
         first = not hasattr(self._scaler, "n_samples_seen_")
         for start in range(0, x.shape[0], self._chunk(x)):
@@ -613,6 +743,17 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self._scaler = updated_scale(self._scaler, dense(x[rows]), weight, "X", start)
         if first and weights is None and not issparse(x):
             set_scale(self._scaler, x)
+
+    def _set_numbers(self) -> None:
+        """Compute features from the scale as it is now, and from the edges of bins."""
+        count = self.n_features_in_
+        center, factor = np.zeros(count), np.ones(count)
+        if self._scales:
+            center, factor = self._scaler.mean_, 1.0 / self._scaler.scale_
+        sources = [Source(str(k)) for k in range(count)]
+        self._numbers = Numbers(
+            sources, center, factor, np.zeros(count), clip=self._clips, edges=self._edges
+        )
 
     @property
     def _scales(self) -> bool:
@@ -686,22 +827,30 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         rows: Array | None,
         steps: int,
         comm: Any = None,
+        *,
+        kind: Kind | None = None,
     ) -> Learner:
-        """Return a learner.
+        """Return a learner, of a network of some `kind` beside others.
 
         `rows` are those that initial weights may be fitted on, `steps` those of an epoch of all
         networks, `comm` a communicator whose ranks share each batch.
         """
-        loss = self._loss()
+        loss, numbers = self._loss(), self._numbers
+        front = chosen.network.get("front")
+        if kind is not None:
+            count = len(numbers.sources)
+            front = replace(front or Front(), masked=True, embedded=count)
         mlp = Mlp(
-            [x.shape[1], *chosen.hidden, self._outputs(y, loss)],
+            [numbers.width, *chosen.hidden, self._outputs(y, loss)],
             seed=seed,
             dtype=x.dtype if self.dtype is None else self.dtype,
-            **chosen.network,
+            **{**chosen.network, "front": front},
         )
+        if kind is not None:
+            mlp.select_inputs(inputs_of(kind, numbers, numbers.width, mlp.layers[0].in_dim))
         if rows is not None and mlp.initializer == "unit_variance":
             some = rows[:: -(-len(rows) // ROWS_AT_START)]
-            mlp.initialize_from(self._scaled_features(dense(x[some])), seed=seed)
+            mlp.initialize_from(self._features(dense(x[some]), np.float64), seed=seed)
         backend = self.backend
         if backend == "auto":
             backend = choose_backend(chosen.epochs * steps, mlp, chosen.batch_size)
@@ -729,27 +878,26 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             None if relative is None else relative.astype(dtype),
         )
 
-    def _features(self, x: Array) -> Array:
-        """Return features as the network reads them."""
-        return np.ascontiguousarray(self._scaled_features(x), self._learner.mlp.dtype)
+    def _features(self, x: Array, dtype: DTypeLike | None = None) -> Array:
+        """Return features as the network reads them, in its dtype or another.
 
-    def _scaled_features(self, x: Array) -> Array:
-        """Return features scaled and clipped, in float64, or as they are."""
-        if not self._scales:
-            return x
-        scaler = self._scaler  # whose `transform` checks x again, which takes longer than a row
-        scaled: Array = np.subtract(x, scaler.mean_, dtype=np.float64)
-        np.multiply(scaled, 1.0 / scaler.scale_, out=scaled)
-        if self._clips:
-            smooth_clip(scaled, np.empty_like(scaled))
-        return scaled
+        Raises: DataError for numbers that are too large for it.
+        """
+        numbers = self._numbers
+        features = np.empty((len(x), numbers.width), dtype or self._learner.mlp.dtype)
+        size = max(1, ENCODED // max(1, numbers.width))
+        for start in range(0, len(x), size):
+            rows = slice(start, start + size)
+            if not numbers.write(x[rows].astype(np.float64), None, features[rows]):
+                raise DataError(f"X: must be numbers that {features.dtype} holds after scaling")
+        return features
 
     def _output(self, x: Any) -> Array:
         """Return the outputs of the network for features as a caller gives them."""
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)  # which asks for tags, a tenth of the time of a row
         checked = x if self._is_plain(x) else validate_data(self, x, reset=False, **FEATURES)
-        predict, features = self._combined, self._features
+        predict, features = self._mean.forward, self._features
         if not issparse(checked):
             return predict(features(checked))
         size = self._chunk(checked)
@@ -771,15 +919,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             and bool(np.isfinite(x).all())
         )
 
-    def _combined(self, x: Array) -> Array:
-        """Return the output whose prediction is the mean over the networks."""
-        if len(x) == 1:  # where limiting the threads of BLAS would take as long as a product
-            outputs = [learner.mlp.predict(x) for learner in self._learners]
-        else:
-            outputs = outputs_of(self.mlps_, x)
-        if len(outputs) == 1:
-            return outputs[0]
-        return self._task().combine(np.stack(outputs)).astype(outputs[0].dtype)
+    @property
+    def _mean(self) -> Mean:
+        """The mean of the networks."""
+        return Mean([learner.mlp for learner in self._learners], self._task(), self._shares)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")

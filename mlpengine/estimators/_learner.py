@@ -5,7 +5,7 @@ from typing import Any
 from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
-from mlpengine.optim import OPTIMIZERS, Optimizer
+from mlpengine.optim import OPTIMIZERS, Group, Optimizer
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.step import TrainingStep
@@ -56,6 +56,18 @@ class Learner:
                 self.mlp, loss, self.optimizer, batch_size, weighted=weighted, **options
             )
         return self._steps[weighted]
+
+    def of_linear(self, mlp: Mlp) -> "Learner":
+        """Return a learner of a linear network, which stays linear, with the same settings."""
+        loss, optimizer, options, batch_size, step = self.settings
+        groups = {**options.get("groups", {}), "alphas": Group(lr=0.0, weight_decay=0.0)}
+        return Learner(mlp, loss, optimizer, {**options, "groups": groups}, batch_size, step)
+
+    def leave_schedules(self) -> None:
+        """Go on with a constant learning rate and decay, which schedules may have ended at 0."""
+        if self.optimizer.schedule is not None or self.optimizer.decay_schedule is not None:
+            self.optimizer.schedule = self.optimizer.decay_schedule = None
+            self._steps.clear()  # which are bound to schedules
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_steps": {}}

@@ -27,7 +27,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             where rows do not train.
         best_epoch_: the epoch whose weights were kept.
         mlp_, mlps_: the `Mlp`, of several the first; all of them.
-        best_epochs_: with `folds`, the best epoch of each network.
+        best_epochs_: with `folds`, the best epoch of each network that was trained.
+        shares_: with `members`, the share of each kind of networks in the mean.
         feature_importances_: with `importances`, by how much the loss rises when a feature is
             permuted in rows that did not train.
     """
@@ -67,7 +68,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             raise UsageError("predict_interval: fit with folds first (got folds=None)")
         x = self._features(dense(validate_data(self, X, reset=False, **FEATURES)))
         task = self._task()
-        low, high = residuals.interval(task.predict(self._combined(x)), level)
+        low, high = residuals.interval(task.predict(self._mean.forward(x)), level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
     def predict_columns(self, X: Any) -> dict[str, Array]:

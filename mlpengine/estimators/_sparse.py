@@ -1,4 +1,4 @@
-"""Sparse features, which become dense a batch at a time, and their scale."""
+"""Sparse features, which become dense a batch at a time, and statistics of features."""
 
 from collections.abc import Callable
 from copy import copy
@@ -8,12 +8,17 @@ import numpy as np
 from scipy.sparse import issparse
 
 from mlpengine.data import Table
+from mlpengine.data.bins import BINS
+from mlpengine.data.numbers import Numbers
 from mlpengine.data.sources import LIMIT, Source
 from mlpengine.data.statistics import Statistics
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
-__all__ = ["SparseRows", "dense", "issparse", "set_scale", "updated_scale"]
+__all__ = ["SparseRows", "dense", "issparse", "quantile_edges", "set_scale", "updated_scale"]
+
+DENSE = 1 << 20
+"""Numbers of a sparse matrix that become dense at once."""
 
 
 def dense(x: Any) -> Array:
@@ -49,13 +54,29 @@ def set_scale(scaler: Any, x: Array) -> None:
     scaler.scale_ = np.where(varies, spread, 1.0)
 
 
+def quantile_edges(x: Any) -> list[Array]:
+    """Return the edges of the quantile bins of each feature, as those of configs.
+
+    There are none of any feature where a number is too large for such statistics.
+    """
+    if float(abs(x).max()) > LIMIT:
+        return []
+    edges: list[Array] = []
+    at_once = max(1, DENSE // x.shape[0]) if issparse(x) else x.shape[1]
+    for start in range(0, x.shape[1], at_once):
+        table = Table.from_arrays(dense(x[:, start : start + at_once]))
+        sources = [Source(name) for name in table.names]
+        edges += Numbers.fit(table, sources, "standard", "mean", bins=BINS).bins.edges
+    return edges
+
+
 class SparseRows:
     """The features of the rows of a sparse matrix, computed when they are gathered."""
 
     def __init__(self, matrix: Any, features: Callable[[Array], Array]) -> None:
         self._matrix, self._features = matrix, features
-        self.shape = matrix.shape
-        self.dtype = features(dense(matrix[:1])).dtype
+        first = features(dense(matrix[:1]))
+        self.shape, self.dtype = (matrix.shape[0], first.shape[1]), first.dtype
 
     def __len__(self) -> int:
         return int(self.shape[0])

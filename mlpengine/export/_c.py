@@ -93,7 +93,7 @@ def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
         model.mlp if model.members is None else model.networks,
         name="network",
         combined=model.task.averaged,
-        shares=model.member_shares.tolist(),
+        shares=model.mean.weights.tolist(),
         real=real,
         functions=functions,
         text=text,

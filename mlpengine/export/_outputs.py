@@ -70,7 +70,7 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
 def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
     """Add the nodes that combine the outputs of several networks, as `Task.combine` does."""
     task = model.task
-    shares = [graph.constant(np.array(one, np.float32)) for one in model.member_shares]
+    shares = [graph.constant(np.array(one, np.float32)) for one in model.mean.weights]
 
     def mean(values: Sequence[str]) -> str:
         parts = (graph.node("Mul", *pair) for pair in zip(values, shares, strict=True))

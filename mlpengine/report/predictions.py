@@ -56,7 +56,7 @@ def held_out(experiment: Experiment, known: tuple[str, Split, Array] | None = No
     if known is not None and known[0] == title:
         output = known[2][chosen]
     elif title == OUT_OF_FOLD and folds is not None:
-        output = experiment.model.out_of_fold(rows.x, folds[chosen])
+        output = experiment.model.mean.out_of_fold(rows.x, folds[chosen])
     else:
         output = experiment.model.forward(rows.x)
     return Held(title, rows, output, experiment.task.predict(output), chosen, len(part))

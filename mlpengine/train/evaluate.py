@@ -4,11 +4,16 @@ import numpy as np
 
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import BoundLoss, Loss
+from mlpengine.ops.formulas import FormulaLoss
+from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
 from mlpengine.spec import Array, Spec
 from mlpengine.train.nonfinite import bad_rows
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.task import Split, Task
 from mlpengine.wording import plural
+
+MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
+"""Losses whose options are part of what is measured; of others they only weigh the training."""
 
 ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""

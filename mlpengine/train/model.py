@@ -24,6 +24,7 @@ from mlpengine.structure import conform
 from mlpengine.train.calibration import Residuals, checked_residuals, spread
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 from mlpengine.train.evaluate import Scorer
+from mlpengine.train.kinds import Mean
 from mlpengine.train.outputs import outputs_of
 from mlpengine.train.population import Population
 from mlpengine.train.row_predictor import RowPredictor
@@ -34,9 +35,6 @@ MODEL_FILE = "model.safetensors"
 
 RESIDUALS = "residuals"
 """The name of the array of residuals in a file."""
-
-ROWS = 1 << 16
-"""Rows that are predicted at once, whose outputs by member are held in memory."""
 
 SHOWN = 12
 """Number of columns that the text of a model lists."""
@@ -68,13 +66,6 @@ class Model:
     members: Population | None = None
     residuals: Residuals | None = None
     shares: tuple[float, ...] = ()
-
-    @property
-    def member_shares(self) -> Array:
-        """The weight of each network in the mean, (networks,)."""
-        shares = np.array(self.shares or (1.0,))
-        folds = len(self.networks) // len(shares)
-        return np.repeat(shares / folds, folds)
 
     @property
     def networks(self) -> tuple[Mlp, ...]:
@@ -182,7 +173,7 @@ class Model:
         """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
         thread = self._thread
         if not hasattr(thread, "one_row"):
-            thread.one_row = RowPredictor(self.networks, self.preprocessor, self._combined)
+            thread.one_row = RowPredictor(self.networks, self.preprocessor, self.mean.combine)
         output: Array | None = thread.one_row(data)
         if output is not None:
             return output
@@ -203,62 +194,23 @@ class Model:
         That of several members is the one whose prediction is the mean of theirs.  `x` may be a
         `Stream`.  Raises: ShapeError or DtypeError.
         """
-        chunks = (x[i : i + ROWS] for i in range(0, max(1, len(x)), ROWS))
-        each = (outputs_of(self.networks, rows) for rows in chunks)
-        return np.concatenate([self._combined(outputs) for outputs in each])
+        return self.mean.forward(x)
 
-    def out_of_fold(self, x: Array, folds: Array) -> Array:
-        """Return for each row of features the output of the networks of its fold.
+    @property
+    def mean(self) -> Mean:
+        """The mean of the networks."""
+        return Mean(self.networks, self._task, self.shares)
 
-        That of networks of several kinds is combined as `forward` does.
+    def with_mean(self, mean: Mean) -> "Model":
+        """Return the model with copies of these networks, and their shares.
+
+        The last network may have learned activations where the others have none.
         """
-        kinds = self.out_of_fold_by_kind(x, folds)
-        if len(kinds) == 1:
-            return np.asarray(kinds[0])
-        combined = self._task.combine(kinds, np.array(self.shares))
-        return combined.astype(self.mlp.dtype)
-
-    def out_of_fold_by_kind(self, x: Array, folds: Array) -> Array:
-        """Return the outputs (kinds, rows, out_dim) of each row by the networks of its fold."""
-        kinds = len(self.shares) or 1
-        count = len(self.networks) // kinds
-        outputs = np.empty((kinds, len(x), self._task.outputs), self.mlp.dtype)
-        for number, network in enumerate(self.networks):
-            rows = np.flatnonzero(folds == number % count)
-            outputs[number // count, rows] = network.predict(x[rows])
-        return outputs
-
-    def by_fold(self, x: Array) -> Array:
-        """Return the outputs (folds, rows, out_dim) of the networks of each fold."""
-        each = np.stack(outputs_of(self.networks, x))
-        if not self.shares:
-            return each
-        kinds = each.reshape(len(self.shares), -1, *each.shape[1:])
-        shares = np.array(self.shares)
-        return np.stack([self._task.combine(fold, shares) for fold in kinds.swapaxes(0, 1)])
-
-    def of_kinds(self, shares: Sequence[float], linear: Sequence[Mlp] = ()) -> "Model":
-        """Return the model with these shares of its kinds; members without a share are left out.
-
-        The last kind is that of the `linear` networks, if there are any, which may have learned
-        activations where the others have none.
-        """
-        networks = [*self.networks, *linear]
-        folds = len(networks) // len(shares)
-        used = [one for k, one in enumerate(networks) if shares[k // folds]]
-        members = Population(used[-1], len(used))
-        for member, network in zip(members, used, strict=True):
+        members = Population(mean.networks[-1], len(mean.networks))
+        for member, network in zip(members, mean.networks, strict=True):
             for name, view in network.params.views.items():
                 member.params.views[name][...] = view
-        kept = tuple(share for share in shares if share)
-        return replace(self, mlp=members[0], members=members, shares=kept if len(kept) > 1 else ())
-
-    def _combined(self, outputs: Sequence[Array]) -> Array:
-        """Return one output for those of all networks."""
-        if self.members is None:
-            return outputs[0]
-        combined = self._task.combine(np.stack(outputs), self._shares)
-        return combined.astype(self.mlp.dtype)
+        return replace(self, mlp=members[0], members=members, shares=mean.shares)
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
@@ -337,11 +289,6 @@ class Model:
     @cached_property
     def _task(self) -> Task:
         return self.task
-
-    @cached_property
-    def _shares(self) -> Array | None:
-        """The weights of networks in the mean, None where all are equal."""
-        return self.member_shares if self.shares else None
 
     @cached_property
     def _labels(self) -> Array:

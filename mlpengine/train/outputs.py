@@ -21,6 +21,8 @@ def outputs_of(networks: Sequence[Mlp], x: Array) -> list[Array]:
     Threads take whole blocks of rows, each with BLAS on one thread: on a busy machine products on
     two threads of BLAS take 10 times as long.  The bits do not depend on the number of threads.
     """
+    if len(x) == 1:  # limiting the threads of BLAS would take as long as the products
+        return [mlp.predict(x) for mlp in networks]
     terms = len(x) * sum(weight.size for mlp in networks for weight in mlp.weights)
     threads = min(threads_allowed(), 1 + terms // TERMS_PER_THREAD)
     with one_blas_thread():

@@ -1,0 +1,201 @@
+"""Estimators with networks of several kinds in each fold."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.special import softmax
+
+import mlpengine
+from mlpengine import UsageError
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+
+KINDS = ["plain", "piecewise", "linear"]
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((120, 4)).round(2)
+X[:, 3] = X[:, 3] > 0  # two values have no bins
+NUMBERS = X[:, 0] + np.abs(X[:, 1]) + 0.3 * RNG.standard_normal(len(X))
+LABELS = np.array(["a", "b", "c"])[np.digitize(NUMBERS, [0.3, 1.2])]
+FOLDED = {"hidden": 6, "folds": 3, "epochs": 8, "batch_size": 16, "lr": 0.01, "random_state": 3}
+NEUTRAL = {"optimizer": "adam", "schedule": "constant", "clip_norm": np.inf}
+"""The defaults of configs without a preset."""
+
+TARGETS = {MlpClassifier: LABELS, MlpRegressor: NUMBERS}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("estimator", TARGETS)
+def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
+    y, weights = TARGETS[estimator], np.linspace(0.2, 2.0, len(X)) if weighted else None
+    model = estimator(members=["linear", *KINDS[:2]], **FOLDED, **NEUTRAL).fit(X, y, weights)
+    columns = {f"x{k}": column for k, column in enumerate(X.T)}
+    classes = estimator is MlpClassifier
+    whole, _ = mlpengine.fit(
+        {**columns, "y": y} | ({"w": weights} if weighted else {}),
+        "y",
+        seed=3,
+        data={
+            "split": {"test": 0.0},
+            "task": "classification" if classes else "regression",
+            "encoding": "piecewise",
+            "weight": "w" if weighted else None,
+        },
+        model={"hidden": 6},
+        optimizer={"name": "adam", "lr": 0.01},
+        training={
+            "folds": 3,
+            "members": KINDS,
+            "epochs": 8,
+            "batch_size": 16,
+            "dtype": "float64",
+            "early_stopping": {"patience": 200},
+        },
+    )
+    if not weighted:  # of weighted rows estimators weigh the scale, too
+        shares = tuple(share for share in model.shares_.values() if share)
+        assert (shares if len(shares) > 1 else ()) == whole.shares
+        assert len(model.mlps_) == len(whole.networks)
+        for ours, theirs in zip(model.mlps_, whole.networks, strict=True):
+            assert ours.is_linear == theirs.is_linear
+            for name, view in ours.params.views.items():
+                np.testing.assert_allclose(view, theirs.params.views[name], 1e-6, 1e-9)
+    ours, theirs = (
+        (m.predict_proba if classes else m.predict)(x) for m, x in ((model, X), (whole, columns))
+    )
+    np.testing.assert_allclose(ours, theirs, 1e-6, 0.05 if weighted else 1e-9)
+    if not classes and not weighted:
+        pairs = zip(model.predict_interval(X), whole.predict_interval(columns), strict=True)
+        for own, other in pairs:
+            np.testing.assert_allclose(own, other, 1e-6)
+
+
+def fitted(estimator, **options):
+    return estimator(**{"members": KINDS, **FOLDED, **options}).fit(X, TARGETS[estimator])
+
+
+def predicted(model, x=X):
+    return model.predict_proba(x) if isinstance(model, MlpClassifier) else model.predict(x)
+
+
+@pytest.mark.parametrize("estimator", TARGETS)
+def test_the_prediction_is_the_mean_by_shares(estimator):
+    model = fitted(estimator, importances=True)
+    used = {kind: share for kind, share in model.shares_.items() if share}
+    assert sum(used.values()) == pytest.approx(1)
+    assert [mlp.is_linear for mlp in model.mlps_] == [k == "linear" for k in used for _ in range(3)]
+    assert len(model.best_epochs_) == 6
+    scaled = (X - X.mean(0)) / X.std(0)
+    edges = [np.unique(np.quantile(column, np.linspace(0, 1, 13))) for column in X[:, :3].T]
+    parts = [
+        np.clip((column[:, None] - e[:-1]) / np.diff(e), *ends_of(len(e) - 1))
+        for column, e in zip(X.T, edges, strict=False)
+    ]
+    features = np.hstack([scaled / np.sqrt(1 + (scaled / 3) ** 2), *parts])
+    outputs = np.array([mlp.predict(features) for mlp in model.mlps_])
+    y = TARGETS[estimator]
+    if estimator is MlpClassifier:
+        each = softmax(outputs, axis=2)
+    else:
+        each = outputs[..., 0] * y.std() + y.mean()
+    expected = np.average(each, 0, np.repeat([*used.values()], 3) / 3)
+    np.testing.assert_allclose(predicted(model), expected, 1e-9)
+    assert np.argsort(-model.feature_importances_)[:2].tolist() == [0, 1]  # with their bins
+    twin = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(predicted(twin), predicted(model))
+    np.testing.assert_allclose(predicted(model, X[:1]), predicted(model)[:1], 1e-9)
+    np.testing.assert_allclose(predicted(model, scipy.sparse.csr_matrix(X)), predicted(model))
+
+
+def ends_of(bins):
+    """Return the lowest and the highest value of each component of so many bins."""
+    low, high = np.zeros(bins), np.ones(bins)
+    low[0], high[-1] = -1, 2
+    return low, high
+
+
+def test_sparse_features_have_the_same_kinds(monkeypatch):
+    import mlpengine.estimators._sparse as module
+
+    monkeypatch.setattr(module, "DENSE", 2 * len(X))  # two columns at a time
+    dense, sparse = (
+        MlpRegressor(members=KINDS, **FOLDED).fit(x, NUMBERS)
+        for x in (X, scipy.sparse.csr_matrix(X))
+    )
+    assert dense.shares_ == sparse.shares_
+    np.testing.assert_allclose(dense.predict(X), sparse.predict(X), 1e-6, 1e-8)
+
+
+@pytest.mark.parametrize("estimator", TARGETS)
+def test_partial_fit_goes_on_with_networks_of_each_kind(estimator):
+    model = fitted(estimator)
+    twin = pickle.loads(pickle.dumps(model))
+    before = [mlp.params.flat.copy() for mlp in model.mlps_]
+    linear = [mlp.is_linear for mlp in model.mlps_]
+    assert any(linear)
+    shifted, y = X + 0.5, TARGETS[estimator]
+    for one in (model, twin):
+        one.partial_fit(shifted, y).partial_fit(shifted, y)
+    np.testing.assert_array_equal(predicted(twin), predicted(model))
+    assert all((a != m.params.flat).any() for a, m in zip(before, model.mlps_, strict=True))
+    assert [mlp.is_linear for mlp in model.mlps_] == linear
+    masks = [mlp.params.views.get("front.mask") for mlp in model.mlps_]
+    assert {*np.concatenate(masks).tolist()} <= {0.0, 1.0}
+
+
+def test_several_targets_and_labels_have_several_kinds():
+    numbers = np.column_stack([NUMBERS, X[:, 1]])
+    model = MlpRegressor(members=KINDS, **FOLDED).fit(X, numbers)
+    low, high = model.predict_interval(X)
+    assert (low < model.predict(X)).all()
+    assert model.predict(X).shape == high.shape == numbers.shape
+    labels = (numbers > 0.5).astype(int)
+    several = MlpClassifier(members=KINDS, **FOLDED).fit(X, labels)
+    assert (several.predict(X) == labels).mean() > 0.8
+
+
+WRONG = {
+    "unknown": ({"members": ["plain", "cubic"]}, "different ones of plain, piecewise, periodic"),
+    "twice": ({"members": ["plain", "plain"]}, "members: must be different ones"),
+    "none": ({"members": []}, "members: must be different ones"),
+    "linear alone": ({"members": "linear"}, "needs a kind besides linear"),
+    "without cosines": ({"members": ["periodic", "linear"]}, "periodic needs preset='realmlp'"),
+    "without folds": ({"folds": None, "early_stopping": True}, "members: needs folds"),
+    "no linear model": ({"activation": "softmax"}, "must be element-wise"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_kinds_that_cannot_be_are_refused(name):
+    options, message = WRONG[name]
+    with pytest.raises(UsageError, match=message):
+        fitted(MlpRegressor, **options)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "kinds"),
+    [
+        (60, 3, ["plain", "linear"]),
+        (900, 3, ["plain", "piecewise", "linear"]),
+        (900, 400, ["plain", "linear"]),  # too many columns for bins
+        (900, 5_000, []),  # and for a linear model
+        (4_500, 3, ["piecewise", "linear"]),
+        (100_001, 1, []),
+    ],
+)
+def test_kinds_by_the_size_of_the_table(rows, columns, kinds):
+    x = np.arange(rows * columns).reshape(rows, columns) % 7.0
+    model = MlpRegressor(members="auto")
+    assert model._kinds(x, folded=rows <= 100_000)[0] == kinds
+    assert MlpRegressor()._kinds(x, folded=True) == ([], [])
+
+
+def test_without_columns_of_numbers_there_are_no_bins():
+    flags = np.arange(400).reshape(200, 2) % 3 // 2
+    kinds, _ = MlpRegressor(members="auto")._kinds(flags, folded=True)
+    assert kinds == ["plain", "linear"]
+
+
+def test_where_no_network_can_be_linear_the_default_leaves_linear_models_out():
+    model = fitted(MlpClassifier, members="auto", activation="softmax")
+    assert [*model.shares_] == ["plain", "piecewise"]
