@@ -97,8 +97,8 @@ def command(
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:
-        count = plural(rows, "row")
-        raise DataError(f"{data}: at least {parts} rows with a target are needed (got {count})")
+        needed = plural(parts, "row")
+        raise DataError(f"{data}: at least {needed} with a target are needed (got {rows})")
     fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
     text = propose(
         facts,

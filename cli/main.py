@@ -1,11 +1,9 @@
 """The command `mlpengine`: imports its subcommands when they are called, and ends cleanly."""
 
-import atexit
 import gc
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from errno import ENOSPC
@@ -149,7 +147,7 @@ def group(debug: bool) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit with its code; given `args`, by an exception alone."""
+    """Run the command line and exit with its code."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     keep_streams()
@@ -157,24 +155,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     for number in EXIT_CODES:
         signal.signal(number, signal.SIG_IGN)  # the result is complete: its exit code stands
     gc.freeze()  # the process ends: no search for garbage in all that is loaded
-    if args is None:
-        _end(code)
     sys.exit(code)
-
-
-def _end(code: int) -> None:
-    """End the process without destroying each object that is loaded, which takes 20 ms.
-
-    Leaves it to Python where a thread runs, MPI has to be closed, or a profiler or debugger waits.
-    """
-    watched = sys.gettrace() or sys.getprofile()
-    if threading.active_count() > 1 or "mpi4py" in sys.modules or watched:
-        return
-    atexit._run_exitfuncs()
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def run(args: list[str]) -> int:

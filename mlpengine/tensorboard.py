@@ -10,7 +10,7 @@ import platform
 import struct
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from time import time
 from types import TracebackType
@@ -18,52 +18,22 @@ from typing import Self
 
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import MissingExtraError, UsageError
-from mlpengine.files import write_all, writing
+from mlpengine.files import writing
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
 
-if find_spec("tensorboard") is None:
-    raise MissingExtraError("mlpengine.tensorboard", "tensorboard")
+try:
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboard.compat.proto.types_pb2 import DataType
+except ImportError as error:
+    raise MissingExtraError("mlpengine.tensorboard", "tensorboard") from error
 
-LARGEST = 3.4028234663852886e38
-"""The largest 32-bit float; scalars are such numbers."""
-
-STRING_TYPE, START_STATUS = 7, 1
-"""DataType.DT_STRING of tensors and SessionLog.START."""
-
-
-def _message(*fields: tuple[int, int | bytes]) -> bytes:
-    """Return a message of fields in the wire format of Protocol Buffers.
-
-    A field is its number, and an integer or the bytes of a text or message.
-    Importing the classes that TensorBoard has for its messages takes longer than some runs.
-    Source: protobuf.dev/programming-guides/encoding.
-    """
-    parts = []
-    for number, value in fields:
-        if isinstance(value, int):
-            parts += [_varint(number << 3), _varint(value)]
-        else:
-            parts += [_varint(number << 3 | 2), _varint(len(value)), value]
-    return b"".join(parts)
-
-
-@cache
-def _start_of_scalar(name: str) -> bytes:
-    """Return the field of a scalar in a summary up to its four bytes, which are the last."""
-    value = _message((1, name.encode())) + bytes([2 << 3 | 5])
-    return bytes([1 << 3 | 2]) + _varint(len(value) + 4) + value
-
-
-def _varint(value: int) -> bytes:
-    """Return an integer that is not negative, seven bits a byte."""
-    data = bytearray()
-    while value > 127:
-        data.append(value & 127 | 128)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
+FLUSH_SECONDS = 30.0
+"""Seconds after which a written event is flushed, if no epoch ends before."""
 
 
 @cache
@@ -98,19 +68,29 @@ class EventFile:
         self.path = directory / name
         with writing(self.path):
             directory.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115
-        self.write(_message((3, b"brain.Event:2")))
+            self._file = open(self.path, "xb")  # noqa: SIM115
+        self._flushed = time()
+        self.write(Event(file_version="brain.Event:2"))
+        self.flush()
 
-    def write(self, event: bytes) -> None:
-        """Append the fields of an event, and the time of the call."""
-        data = struct.pack("<Bd", 1 << 3 | 1, time()) + event
+    def write(self, event: Event) -> None:
+        """Append an event, with the time of the call."""
+        event.wall_time = now = time()
+        data = event.SerializeToString()
         length = struct.pack("<Q", len(data))
         with writing(self.path):
-            record = b"".join([length, _masked_crc(length), data, _masked_crc(data)])
-            write_all(self._file.fileno(), record)
+            self._file.write(b"".join([length, _masked_crc(length), data, _masked_crc(data)]))
+        if now > self._flushed + FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Give the operating system what was written."""
+        with writing(self.path):
+            self._file.flush()
+        self._flushed = time()
 
     def close(self) -> None:
-        """Close the file."""
+        """Write the remaining events and close the file."""
         with writing(self.path):
             self._file.close()
 
@@ -146,7 +126,8 @@ class TensorBoard(Callback):
         diagnostics = loop.callback("diagnostics")
         self._core = getattr(diagnostics, "core", None)
         if loop.steps:
-            self._write(loop.steps + 1, 7, _message((1, START_STATUS)))
+            start = SessionLog(status=SessionLog.START)
+            self._write(Event(step=loop.steps + 1, session_log=start))
 
     def on_train_batch_end(self, loop: Loop) -> None:
         """Write the scalars of a step, every `every` steps, and a sample of the diagnostics."""
@@ -168,7 +149,7 @@ class TensorBoard(Callback):
         return SkipBudget(self.every - 1 - loop.steps % self.every)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Write the scalars of an epoch."""
+        """Write the scalars of an epoch and flush the file."""
         values = {
             "loss/train": row.train_loss,
             "epoch/lr": row.lr,
@@ -178,6 +159,8 @@ class TensorBoard(Callback):
         for name, value in row.validation.items():
             values["loss/validation" if name == "loss" else f"validation/{name}"] = value
         self.add_scalars(row.steps, values)
+        if self._writer is not None:
+            self._writer.flush()
 
     def on_fit_end(self, loop: Loop, result: Result) -> None:
         """Write the verdicts as text, and close the event file."""
@@ -189,31 +172,38 @@ class TensorBoard(Callback):
 
     def add_text(self, step: int, name: str, text: str) -> None:
         """Write a text, which TensorBoard shows as Markdown."""
-        metadata = _message((1, _message((1, b"text"))))  # of the plugin that shows it
-        shape = _message((2, _message((1, 1))))
-        tensor = _message((1, STRING_TYPE), (2, shape), (8, text.encode()))
-        value = _message((1, name.encode()), (8, tensor), (9, metadata))
-        self._write(step, 5, _message((1, value)))
+        plugin = SummaryMetadata.PluginData(plugin_name="text")
+        value = Summary.Value(
+            tag=name,
+            metadata=SummaryMetadata(plugin_data=plugin),
+            tensor=TensorProto(
+                dtype=DataType.DT_STRING,
+                string_val=[text.encode()],
+                tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
+            ),
+        )
+        self._write(Event(step=step, summary=Summary(value=[value])))
 
     def add_scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write scalars by name; those that are no finite 32-bit floats are left out."""
-        shown = [
-            _start_of_scalar(name) + struct.pack("<f", value)
-            for name, value in values.items()
-            if abs(value) <= LARGEST
-        ]
-        self._write(step, 5, b"".join(shown))
+        """Write scalars by name; those that are not finite are left out."""
+        summary = Summary(
+            value=[
+                Summary.Value(tag=name, simple_value=value)
+                for name, value in values.items()
+                if isfinite(value)
+            ]
+        )
+        self._write(Event(step=step, summary=summary))
 
     def close(self) -> None:
-        """Close the event file; a second call does nothing."""
+        """Write the remaining events and close the file; a second call does nothing."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    def _write(self, step: int, kind: int, content: bytes) -> None:
-        """Write an event that has a step, and content of that kind: a summary or a session log."""
+    def _write(self, event: Event) -> None:
         if self._writer is not None:
-            self._writer.write(_message((2, step), (kind, content)))
+            self._writer.write(event)
 
     def __enter__(self) -> Self:
         return self

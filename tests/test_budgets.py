@@ -34,10 +34,6 @@ def test_import_loads_nothing_heavy():
     assert "click" in loaded_by("import click") & HEAVY  # the probe does see a module
 
 
-def test_event_files_need_no_module_of_tensorboard():
-    assert loaded_by("import mlpengine.tensorboard") & {"google", "tensorboard"} == set()
-
-
 def test_help_loads_only_click():
     code = (
         "from mlpengine_cli.main import main\n"

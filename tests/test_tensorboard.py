@@ -22,6 +22,7 @@ from mlpengine.train.task import Classification, Split
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
 
 from mlpengine.tensorboard import EventFile, TensorBoard
 
@@ -148,4 +149,4 @@ def test_a_full_disk_is_reported_with_the_name_of_the_event_file(tmp_path):
     events.close()
     events._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
     with events._file, pytest.raises(RunError, match=r"tfevents.*cannot be written \(No space"):
-        events.write(b"")
+        events.write(Event())

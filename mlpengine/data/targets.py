@@ -287,9 +287,16 @@ def class_weights(codes: Array, n_classes: int) -> Array:
 def row_weights(table: Table, column: str) -> Array:
     """Return the sample weights of a table.
 
-    Raises: DataError naming the first weight that is missing, negative or not finite.
+    Raises: DataError naming a weight that is missing, negative, not finite or a denormal float32.
     """
     values = _numbers(table, column, "the sample weight")
+    denormal = (values > 0) & (values < np.finfo(np.float32).tiny)
+    if denormal.any():
+        row = int(np.argmax(denormal))
+        raise DataError(
+            f"{table.where(column, row)}: sample weights must be 0 or at least 1.2e-38 "
+            f"({table[column].cell(row)})"
+        )
     if (values < 0).any() or not values.sum() > 0:
         row = int(np.argmin(values))
         raise DataError(

@@ -121,7 +121,7 @@ COMMANDS = {
     ),
     "init of two rows": (
         ["init", "two.csv", "--target", "y", "-o", "n.yaml"],
-        "two.csv: at least 3 rows with a target are needed (got 2 rows)",
+        "two.csv: at least 3 rows with a target are needed (got 2)",
     ),
     "compare with a deep result": (["compare", "deep", "run"], "deep/result.json: cannot be read"),
     "init over a config": (["init", "rows.csv", "--target", "y", "-o", "c.yaml"], "--force"),

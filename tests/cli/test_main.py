@@ -161,25 +161,6 @@ def test_a_hangup_that_is_ignored_stays_so(mlpengine):
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [
-        ("", "registered\nat once\n"),
-        ("threading.Thread(target=threading.main_thread().join).start()", "registered\n"),
-        ("sys.setprofile(lambda *event: None)", "registered\n"),
-    ],
-)
-def test_a_command_ends_at_once_but_not_before_what_is_registered(before, expected):
-    script = (
-        "import atexit, os, sys, threading\nfrom mlpengine_cli.main import main\n"
-        "atexit.register(print, 'registered')\nos._exit = lambda code: print('at once')\n"
-        f"sys.argv[1:] = ['train']\n{before}\nmain()"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, expected)
-    assert done.stderr.startswith("error: train: give a CONFIG")
-
-
 @pytest.mark.parametrize("given", ["", "26"])
 def test_threads_of_openblas_that_wait_sleep_unless_another_time_is_given(given, monkeypatch):
     monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)

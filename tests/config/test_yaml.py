@@ -3,12 +3,9 @@
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mlpengine.config import reader
 from mlpengine.config.reader import Document, parse, read_document
-from mlpengine.config.writer import write_yaml
 from mlpengine.errors import ConfigError
 
 SCALARS = {
@@ -105,32 +102,3 @@ def test_all_problems_are_listed_in_order_up_to_a_limit(tmp_path):
     assert lines[0].endswith(f"{keys} problems")
     assert ":2: k0:" in lines[1]
     assert lines[-1].strip() == "... and 5 more"
-
-
-TEXTS = st.text(max_size=20) | st.sampled_from(
-    ["", "no", "True", "null", "a/b c.csv", "1e3", "-", "a: b", "\udcff", "\ufeff", "x" * 2000]
-)
-VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS
-PLAIN = st.dictionaries(
-    TEXTS,
-    st.recursive(
-        VALUES | st.lists(VALUES, max_size=3),
-        lambda inner: st.dictionaries(TEXTS, inner, max_size=3),
-        max_leaves=6,
-    ),
-    max_size=4,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(PLAIN)
-def test_what_is_written_reads_back(plain):
-    text = write_yaml(plain)
-    text.encode()
-    assert parse(text, "file", Document("file")) == plain
-
-
-def test_the_layout_is_that_of_configs():
-    plain = {"data": {"source": "a.csv", "split": {"test": 0.15, "time": None}}, "eps": 1e-8}
-    written = "data:\n  source: a.csv\n  split: {test: 0.15, time: null}\neps: 1e-08\n"
-    assert write_yaml(plain | {"drop": ["x", "on"]}) == f'{written}drop: [x, "on"]\n'

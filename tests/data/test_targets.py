@@ -101,3 +101,17 @@ def test_a_missing_weight_is_called_a_weight():
     table = Table({"w": Column(np.array([1.0, np.nan]))}, "t", first_line=2)
     with pytest.raises(DataError, match="line 3, column 'w': the sample weight is missing here;"):
         row_weights(table, "w")
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [
+        ([1.0, 1e-320, 1.0], "line 3, column 'w': sample weights must be 0 or at least 1.2e-38"),
+        ([1.0, 2.0, -1.0], "line 4, column 'w': sample weights must be 0 or more"),
+        ([0.0, 0.0, 0.0], "line 2, column 'w': sample weights must be 0 or more, and some"),
+    ],
+)
+def test_weights_that_are_refused(weights, reason):
+    table = Table({"w": Column(np.array(weights))}, "t", first_line=2)
+    with pytest.raises(DataError, match=reason):
+        row_weights(table, "w")
