@@ -41,9 +41,9 @@ class Mean:
         return np.repeat(shares / count, count)
 
     def forward(self, x: Array) -> Array:
-        """Return the output (rows, out_dim) for features (rows, in_dim)."""
+        """Return the output (rows, out_dim) for features (rows, in_dim), a `Stream` of them too."""
         if len(x) <= ROWS:
-            return self.combine(outputs_of(self.networks, x))
+            return self.combine(outputs_of(self.networks, x[:]))
         chunks = (x[i : i + ROWS] for i in range(0, len(x), ROWS))
         each = (outputs_of(self.networks, rows) for rows in chunks)
         return np.concatenate([self.combine(outputs) for outputs in each])

@@ -135,7 +135,7 @@ def test_a_package_that_is_not_loaded_has_no_version(monkeypatch):
 
 def test_threads_are_pinned_and_set_back(monkeypatch):
     counts = []
-    fake = SimpleNamespace(set_num_threads=lambda n: counts.append(n) or 5)
+    fake = SimpleNamespace(set_num_threads=lambda n: counts.append(n) or 5, MAX_THREADS=64)
     monkeypatch.setitem(sys.modules, "numexpr", fake)
 
     def blas():
