@@ -452,6 +452,20 @@ def test_a_preset_learns_row_by_row_too(iris):
     assert np.isfinite(model.predict_proba(x)).all()
 
 
+@pytest.mark.parametrize("standardize", [True, False])
+def test_predictions_of_realmlp_stay_in_the_range_of_targets(standardize):
+    x = np.linspace(-1.0, 1.0, 40)[:, None]
+    y = np.column_stack([3 + x[:, 0], -5 * x[:, 0]])
+    options = {"hidden": 8, "epochs": 20, "standardize": standardize, "random_state": 0, **ALONE}
+    model = MlpRegressor(preset="realmlp", **options).fit(x, y)
+    far = model.predict(x * 1e4)
+    assert (far >= y.min(axis=0)).all()
+    assert (far <= y.max(axis=0)).all()
+    wide = model.partial_fit([[0.0]], [[100.0, -100.0]]).predict(x * 1e4)
+    assert (wide >= [2.0, -100.0]).all()
+    assert (wide <= [100.0, 5.0]).all()
+
+
 def test_an_unknown_preset_is_refused(iris):
     with pytest.raises(UsageError, match="preset: must be one of plain, realmlp"):
         MlpClassifier(preset="best").fit(*iris)

@@ -727,15 +727,16 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _begin_scale(self) -> None:
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._clips, self._edges, self._shares = self.standardize, (), ()
+        self._range: tuple[list[float], list[float]] | None = None
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
         """Fit the scale of features and targets, or update it."""
+        self._fit_target(y, weights)
         if self._scales:
-            self._fit_scalers(x, y, weights)
+            self._fit_scaler(x, weights)
         self._set_numbers()
 
-    def _fit_scalers(self, x: Any, y: Array, weights: Array | None) -> None:
-        self._fit_target(y, weights)
+    def _fit_scaler(self, x: Any, weights: Array | None) -> None:
         first = not hasattr(self._scaler, "n_samples_seen_")
         for start in range(0, x.shape[0], self._chunk(x)):
             rows = slice(start, start + self._chunk(x))

@@ -14,6 +14,7 @@ from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_er
 from mlpengine.estimators._sparse import dense, updated_scale
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array
+from mlpengine.train.recipes import recipe
 from mlpengine.train.task import Regression
 
 
@@ -106,7 +107,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             scale = np.where(means > 0, means, 1.0)
         elif self._scales:
             center, scale = self._target_scaler.mean_, self._target_scaler.scale_
-        return Regression(NumberTarget(names, center.tolist(), scale.tolist()), loss)
+        target = NumberTarget(names, center.tolist(), scale.tolist(), self._range)
+        return Regression(target, loss)
 
     def _labels(self, y: Array) -> Array:
         return y[:, 0] if self._flat else y
@@ -115,6 +117,11 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return int(y.shape[1]) * cast("EntryLoss", loss).columns
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
+        if recipe(self.preset, self._kind).get("data", {}).get("bound_predictions"):
+            rows = y if self._range is None else np.concatenate([self._range, y])
+            self._range = rows.min(axis=0).tolist(), rows.max(axis=0).tolist()
+        if not self._scales:
+            return
         first = not hasattr(self._target_scaler, "n_samples_seen_")
         self._target_scaler = scaler = updated_scale(self._target_scaler, y, weights, "y")
         if first and weights is None:  # as configs compute them, to the last bit
