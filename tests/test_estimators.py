@@ -334,7 +334,9 @@ def test_without_callbacks_in_scikit_learn_estimators_work_as_before(monkeypatch
 PARAMETERS_SINCE_0_1 = [
     *("class_weight", "comm", "folds", "importances", "loss", "members", "preset", "shards"),
 ]
-ATTRIBUTES_SINCE_0_1 = ["_clips", "_edges", "_further", "_numbers", "_residuals", "_shares"]
+ATTRIBUTES_SINCE_0_1 = [
+    *("_clips", "_edges", "_further", "_numbers", "_range", "_residuals", "_shares"),
+]
 
 
 @pytest.mark.parametrize("from_0_1", [False, True])

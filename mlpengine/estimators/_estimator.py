@@ -143,6 +143,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     _shares: tuple[float, ...] = ()
     _residuals: Residuals | None = None
     _edges: Sequence[Array] = ()
+    _range: tuple[list[float], list[float]] | None = None
     _clips = False  # estimators pickled by version 0.1.0 do not clip
 
     def __init__(
@@ -727,7 +728,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _begin_scale(self) -> None:
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._clips, self._edges, self._shares = self.standardize, (), ()
-        self._range: tuple[list[float], list[float]] | None = None
+        self._range = None
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
         """Fit the scale of features and targets, or update it."""
