@@ -9,7 +9,6 @@ times it from outside.
 import argparse
 import json
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,18 +68,25 @@ def run_torch(job: dict[str, Any]) -> float:
     for rows in parts(len(x), job["folds"]):
         train, validation, test = map(torch.from_numpy, rows)
         layers: list[nn.Module] = []
-        for i, (in_dim, out_dim) in enumerate(pairwise(sizes)):
-            last = i == len(sizes) - 2
-            layers += [nn.Linear(in_dim, out_dim), *([] if last else [nn.ReLU()])]
+        for in_dim, out_dim, rate in zip(sizes, sizes[1:], [*job["dropout"], None], strict=False):
+            layers.append(nn.Linear(in_dim, out_dim))
+            layers += [] if rate is None else [nn.ReLU()]
+            layers += [nn.Dropout(rate)] if rate else []
         net = nn.Sequential(*layers)
-        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+        settings = {"lr": job["lr"], "weight_decay": job["weight_decay"]}
+        optimizer = torch.optim.AdamW(net.parameters(), **settings, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, job["epochs"])
         for _ in range(job["epochs"]):
             net.train()
             order = train[torch.randperm(len(train))]
             for batch in order.split(job["batch"]):
                 optimizer.zero_grad()
                 loss_of(net(x[batch]), y[batch]).backward()
+                if job["clip_norm"]:
+                    nn.utils.clip_grad_norm_(net.parameters(), job["clip_norm"])
                 optimizer.step()
+            if job["cosine"]:
+                schedule.step()
             net.eval()
             with torch.no_grad():
                 loss_of(net(x[validation]), y[validation]).item()

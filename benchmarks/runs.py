@@ -7,8 +7,9 @@ rows, six numbers, three categories); there also the networks of the config that
 writes, without early stopping and to fewer epochs, on inputs of the same kind.  mlpengine runs as
 its command does by default, with checkpoints, diagnostics and a report, once with an empty cache of
 compiled steps and once with a filled one; the scripts of the others (benchmarks/run_scripts.py)
-read the same CSV file, train, look at validation rows after each epoch and save, PyTorch once with
-its own number of threads and once with one.  Contestants run in turn; medians of seconds, and the
+read the same CSV file, train, look at validation rows after each epoch and save, PyTorch with the
+config's dropout, clipping, decay and schedule, once with its own number of threads and once with
+one.  Contestants run in turn; medians of seconds, and the
 medians of the ratios to mlpengine with a filled cache.
 """
 
@@ -132,6 +133,11 @@ class Contestants:
         job = {"csv": str(csv), "target": run.target, "classes": run.classes}
         job |= {"hidden": run.hidden, "epochs": run.epochs, "batch": run.batch}
         job |= {"folds": run.folds, "bins": bins}
+        optimizer, schedule = settings.optimizer, settings.schedule
+        job |= {"lr": optimizer.lr, "weight_decay": optimizer.weight_decay}
+        job |= {"cosine": schedule.name == "cosine", "clip_norm": training.clip_norm}
+        dropout = settings.model.dropout
+        job["dropout"] = [*dropout, *dropout[-1:] * (len(run.hidden) - len(dropout))]
         self.job = job | {"out": str(directory / "model")}
         for threads in (0, 1):
             text = json.dumps(self.job | {"threads": threads})
