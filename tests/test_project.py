@@ -144,6 +144,30 @@ def test_a_command_starts_with_what_it_needs():
     assert json.loads(done.stdout) == [[], [], True, True]
 
 
+RUN = """
+import json, sys
+started = []
+sys.addaudithook(lambda event, args: started.append(args[0]) if event == "subprocess.Popen" else 0)
+from mlpengine_cli.main import run
+code = run(sys.argv[2:])
+print(json.dumps([code, sorted(set(json.loads(sys.argv[1])) & set(sys.modules)), started]))
+"""
+
+
+def test_a_run_loads_what_it_needs_and_starts_no_process(tmp_path):
+    """`platform.platform` would start a process."""
+    unused = ["asyncio", "matplotlib", "mlpengine.estimators", "mlpengine.export",
+              "multiprocessing", "numexpr", "optuna", "pandas", "pyarrow", "scipy", "sklearn",
+              "torch", "xml"]  # fmt: skip
+    command = ["train", str(ROOT / "configs" / "digits.yaml"), "--epochs", "6", "--quiet"]
+    command += ["--out", str(tmp_path / "run"), "--set", "training.backend=numpy"]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(unused), *command],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout.splitlines()[-1]) == [0, [], []]
+
+
 OLD_SCRIPT = """
 from pathlib import Path
 import numpy

@@ -126,12 +126,19 @@ def environment(threads: int) -> dict[str, Any]:
     return {
         "packages": {"mlpengine": __version__} | versions,
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": _platform(),
         "machine": platform.machine(),
         "cores": cores(),
         "blas": blas_name(),
         "threads": threads,
     }
+
+
+def _platform() -> str:
+    """Return `platform.platform()` without the processor, for which that starts a process."""
+    system, library = platform.uname(), "".join(platform.libc_ver())
+    parts = [system.system, system.release, system.machine]
+    return "-".join([*parts, "with", library] if library else parts)
 
 
 def peak_bytes() -> int | None:
