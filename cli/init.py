@@ -148,7 +148,7 @@ def remarks(facts: Profile) -> list[str]:
             f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} have no target and are "
             "left out"
         )
-    lines += [f"column {name!r}: {text}" for name, text in facts.variant_texts().items()]
+    lines += [f"column {name!r}: {text}" for name, text in facts.spelling_texts()]
     features = len(facts.columns) - len(facts.drop) - 1
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))

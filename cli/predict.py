@@ -14,6 +14,7 @@ from mlpengine.data import Preprocessor, Table, read_blocks
 from mlpengine.data.categories import coded
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
+from mlpengine.train.calibration import checked_level
 from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, MultiLabel, Regression, Task
 from mlpengine.wording import plural
@@ -43,7 +44,7 @@ Examples:
 @click.option(
     "--interval",
     "level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=float,
     metavar="SHARE",
     help="Add the interval that holds this share of new targets, such as 0.9 (needs folds).",
 )
@@ -69,6 +70,8 @@ def command(
     number or of the probability of the predicted class.  A .npy file holds numbers alone: the
     probabilities, or the predicted values.
     """
+    if level is not None:
+        checked_level(level)
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")

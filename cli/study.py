@@ -153,6 +153,22 @@ class Study:
                         }
                     )
 
+    def lost(self) -> int:
+        """Return how many trials have a directory and no record: the storage was cut short.
+
+        Raises: RunError if the storage knows nothing of the sweep.
+        """
+        begun = [path.name for path in (self.directory / TRIALS).glob("*")]  # after their records
+        with self.storage_errors():
+            if self._study.user_attrs.get("directory") is None:
+                raise RunError(
+                    f"{shown(self.sweep.storage)}: holds nothing of the sweep {self.directory} "
+                    "(it was emptied, removed or replaced): the results are gone; restore it from "
+                    "a copy, or begin a new sweep"
+                )
+            known = len(self._study.get_trials(deepcopy=False))
+        return sum(name.isdigit() and int(name) >= known for name in begun)
+
     def claim(self) -> Claim | None:
         """Return a trial to run: one whose worker is gone, or a new one; None if none is left."""
         with self._lock(), self.storage_errors():

@@ -121,6 +121,9 @@ def command(
             sweep = begin(config, settings, out, workers, quiet=quiet)
         with closing(sweep.study()) as study:  # closed again: processes share no connections
             count = 1 if worker else worker_count(study.sweep, workers)
+            if join is not None and not worker and (lost := study.lost()):
+                text = "had results that the storage has lost (it was cut short); they train anew"
+                say(f"warning: {join}: {plural(lost, 'trial')} {text}", err=True)
         code = supervise(sweep.directory, count, state, quiet=quiet) if count > 1 else 0
         with ExitStack() as stack:
             study = stack.enter_context(closing(sweep.study()))

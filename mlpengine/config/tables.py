@@ -206,6 +206,8 @@ def _read(
         known = ", ".join(sorted(DATASETS))
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
         raise file.wrong(("data", key), text + suggestion(source, DATASETS))
+    if not path.is_file():  # a run may read it again
+        raise file.wrong(("data", key), "must be a file, not a pipe, a device or a directory")
     how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
     stream = file.config.data.stream
     if stream and path.suffix.lower() != ".npy":

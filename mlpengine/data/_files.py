@@ -3,11 +3,13 @@
 import gzip
 import io
 import os
+import re
 import zlib
 from codecs import getincrementaldecoder, lookup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, BinaryIO
 
 from mlpengine.data.progress import Progress
@@ -23,6 +25,9 @@ BINARY_BYTES = 64 << 20
 """The limit for binary files, whose headers state the unpacked size."""
 
 _BLOCK = 1 << 20
+
+PATIENCE = 10.0
+"""Seconds to wait for a writer of a pipe."""
 
 
 class GuardedGzip(gzip.GzipFile):
@@ -47,6 +52,47 @@ def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES)
         )
 
 
+_EXCEL = "an Excel workbook", "save the sheet as CSV (UTF-8)"
+_SHEET = "an OpenDocument file", "save the sheet as CSV"
+_ZIPPED = (
+    (rb"(\[Content_Types\]|_rels/|docProps/|xl/)", _EXCEL),
+    (rb"mimetypeapplication/vnd\.oasis", _SHEET),
+    (rb".{1,99}?\.npy", ("a NumPy archive", "let its name end in .npz")),
+    (rb"", ("a zip archive", "unpack it")),
+)
+_PACKED = "unpack it, or pack it with gzip"
+_FORMATS = (
+    (rb"\x1f\x8b", ("packed with gzip", "let its name end in .gz, or unpack it")),
+    *((rb"PK\x03\x04.{26}" + names, told) for names, told in _ZIPPED),
+    (rb"PAR1[^ -~]", ("a Parquet file", "let its name end in .parquet")),
+    (rb"ARROW1\0", ("an Arrow (Feather) file", "save the table as CSV or Parquet")),
+    (rb"SQLite format 3\0", ("an SQLite database", "export the table as CSV")),
+    (rb"\x93NUMPY", ("a NumPy array", "let its name end in .npy")),
+    (rb"\x89HDF\r\n", ("an HDF5 file", "save the table as CSV or Parquet")),
+    (rb"\xd0\xcf\x11\xe0", ("an old Office document (.xls)", _EXCEL[1])),
+    (rb"BZh[1-9]1AY&SY", ("packed with bzip2", _PACKED)),
+    (rb"\xfd7zXZ\0", ("packed with xz", _PACKED)),
+    (rb"\x28\xb5\x2f\xfd", ("packed with zstd", _PACKED)),
+    (rb"7z\xbc\xaf", ("a 7-Zip archive", _PACKED)),
+    (rb"\x80[\x02-\x05].*[\0-\x08]", ("a Python pickle", "save the table as CSV or Parquet")),
+    (rb"%PDF-", ("a PDF document", "save the table as CSV")),
+    (rb"\s*<(!doctype html|html)\b", ("a web page", "download the file itself")),
+    (rb"\s*<\?xml\b", ("XML", "save the table as CSV")),
+    (rb"\s*(\[\s*)?\{\s*(\"[^\"]*\"\s*:|\})", ("JSON", "save the table as CSV")),
+)
+"""How files of other formats begin, what they are, and what to do."""
+
+
+def refuse_other_format(start: bytes, where: str) -> None:
+    """Check that the first bytes of a file are not those of another format than CSV.
+
+    Raises: DataError that names the format and what to do.
+    """
+    for pattern, (name, advice) in _FORMATS:
+        if re.match(pattern, start, re.DOTALL | re.IGNORECASE):
+            raise DataError(f"{where}: is not CSV but {name}; {advice}")
+
+
 @contextmanager
 def readable(where: str) -> Iterator[None]:
     """Turn errors of the operating system and of gzip into a DataError that names the file."""
@@ -55,6 +101,9 @@ def readable(where: str) -> Iterator[None]:
     except MlpEngineError:  # such as a RunError, which is an OSError
         raise
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        if "Not a gzipped file" in str(error):
+            text = f"{where}: is not packed with gzip, as its name says; rename it without .gz"
+            raise DataError(text) from error
         raise DataError(f"{where}: the gzip data are damaged or cut short ({error})") from error
     except OSError as error:
         near = similar_file(Path(where)) if isinstance(error, FileNotFoundError) else ""
@@ -120,13 +169,43 @@ def transcoded(stream: BinaryIO, encoding: str) -> BinaryIO:
 def opener(
     path: str | os.PathLike[str], progress: Progress | None = None, encoding: str = "utf-8"
 ) -> Opener:
-    """Return a function that opens a file as UTF-8, and unpacks it if its name ends in .gz."""
+    """Return a function that opens a file as UTF-8, and unpacks it if its name ends in .gz.
+
+    A pipe is read to its end now, into memory.  Raises: DataError for a pipe that has no writer.
+    """
+    content = _read_pipe(path) if Path(path).is_fifo() else None
 
     def open_file() -> BinaryIO:
+        if content is not None:
+            return io.BytesIO(content)
         return open(path, "rb") if progress is None else io.BufferedReader(_Watched(path, progress))
 
     is_packed = os.fspath(path).lower().endswith(".gz")
     return lambda: transcoded(_unpacked(open_file()) if is_packed else open_file(), encoding)
+
+
+def _read_pipe(path: str | os.PathLike[str]) -> bytes:
+    """Return all that is written into a pipe, such as that of a shell's <(...)."""
+
+    def at_once(name: str, flags: int) -> int:  # also if nobody writes
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    where = os.fspath(path)
+    with readable(where), open(path, "rb", buffering=0, opener=at_once) as stream:
+        end = monotonic() + PATIENCE
+        while (start := stream.read(_BLOCK)) == b"":  # None if there is a writer
+            if monotonic() > end:
+                raise DataError(f"{where}: nothing is written into this pipe ({PATIENCE:g} s)")
+            sleep(0.02)
+        os.set_blocking(stream.fileno(), True)
+        return (start or b"") + stream.read()
+
+
+def require_file(path: str | os.PathLike[str]) -> None:
+    """Check that a path that exists can be read more than once.  Raises: DataError."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "a directory" if os.path.isdir(path) else "a pipe or a device"
+        raise DataError(f"{os.fspath(path)}: must be a file, which is read more than once ({kind})")
 
 
 def _unpacked(packed: BinaryIO) -> BinaryIO:

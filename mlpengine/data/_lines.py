@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from mlpengine.data import _cells
+from mlpengine.data._files import refuse_other_format
 from mlpengine.data.reading import DELIMITERS
 from mlpengine.data.table import MAX_COLUMNS
 from mlpengine.errors import DataError
@@ -21,6 +22,10 @@ BLOCK = 1 << 17
 _WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16
 _NEWLINE = ord("\n")
+_START = 256  # bytes that tell whether a file is of another format
+
+csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+"""Cells may be as long as lines; the limit is one of the process, by default 131,072."""
 
 
 class EncodingError(DataError):
@@ -41,7 +46,8 @@ class Source:
         self.count = 0
         self.total = _size_of(stream)
         self.size = BLOCK
-        start = stream.read(3)
+        start = stream.read(_START)
+        refuse_other_format(start, where)
         self.is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
         self.buffer = start.removeprefix(b"\xef\xbb\xbf")
         self.offset = len(start) - len(self.buffer)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from mlpengine.data.duplicates import duplicate_rows, same_columns
-from mlpengine.data.kinds import FeatureKind, Task, kind_of, task_of
+from mlpengine.data.kinds import FeatureKind, Task, kind_of, marked_number, odd_row, task_of
 from mlpengine.data.leaks import Leak, find_leaks
 from mlpengine.data.outliers import Outlier, find_outliers
 from mlpengine.data.progress import Progress, section, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
-from mlpengine.data.targets import ClassTarget, check_target
+from mlpengine.data.targets import ClassTarget, check_target, marked_text
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.wording import plural, printable
@@ -47,7 +47,8 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `variants` maps columns of texts to spellings that differ in nothing but case and blanks,
+    `variants` maps columns of texts to spellings that differ in nothing but case and blanks, and
+    `marked` those that hold numbers with units or other marks to such a text and its number,
     `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
     same values; `suspects` explain nearly all of the target, but may be honest predictors.
     """
@@ -63,6 +64,7 @@ class Profile:
     same: dict[str, str] = field(default_factory=dict)
     target_missing: int = 0
     variants: dict[str, list[str]] = field(default_factory=dict)
+    marked: dict[str, tuple[str, str]] = field(default_factory=dict)
     outliers: list[Outlier] = field(default_factory=list)
 
     @property
@@ -89,7 +91,7 @@ class Profile:
             for name, other in self.same.items()
             if name not in dropped
         ]
-        lines += [f"column {n!r}: {t}" for n, t in self.variant_texts().items() if n not in dropped]
+        lines += [f"column {n!r}: {t}" for n, t in self.spelling_texts() if n not in dropped]
         lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
         if self.target_missing:
             lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
@@ -106,12 +108,13 @@ class Profile:
         ]
         return lines
 
-    def variant_texts(self) -> dict[str, str]:
-        """Return by column what to say about spellings that differ in case and blanks alone."""
-        return {
-            name: f"{', '.join(map(repr, texts))} are taken for different texts; write one of them"
-            for name, texts in self.variants.items()
-        }
+    def spelling_texts(self) -> list[tuple[str, str]]:
+        """Return columns and what to say about the spelling of their texts."""
+        texts = []
+        for name, spellings in self.variants.items():
+            shown = ", ".join(f"{text!r:.60}" for text in spellings)
+            texts.append((name, f"{shown} are taken for different texts; write one of them"))
+        return [*texts, *((name, marked_text(*pair)) for name, pair in self.marked.items())]
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
@@ -167,6 +170,8 @@ def profile(
             table.rows(complete), targets[0], task, section(progress, 0.4, 0.8)
         )
     features = [column for column in described if column.name not in targets]
+    pairs = {name: marked_number(column) for name, column in table.columns.items()}
+    marked = {name: pair for name, pair in pairs.items() if pair}
     return Profile(
         source=table.source,
         n_rows=table.n_rows,
@@ -175,10 +180,11 @@ def profile(
         duplicates=duplicate_rows(table),
         classes=classes,
         leaks=leaks,
-        drop=_to_drop(table, features, leaks),
+        drop=_to_drop(table, features, leaks, marked),
         same=same_columns(table.drop(targets)),
         target_missing=int((~complete).sum()),
         variants=_variants(table),
+        marked=marked,
         outliers=find_outliers(table, table.names),
     )
 
@@ -216,7 +222,7 @@ def describe(name: str, column: Column) -> ColumnProfile:
     if column.kind == "text":
         counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
         top = np.argsort(-counts, kind="stable")[:_SHOWN]
-        shown = [f"{column.levels[i]} ({counts[i]})" for i in top if counts[i]]
+        shown = [f"{column.levels[i]:.60} ({counts[i]})" for i in top if counts[i]]
         summary = ", ".join(shown) + (", ..." if len(distinct) > len(shown) else "")
     elif len(distinct):
         low, high = (number_text(column.kind, float(value)) for value in distinct[[0, -1]])
@@ -227,7 +233,9 @@ def describe(name: str, column: Column) -> ColumnProfile:
     return ColumnProfile(name, kind_of(column), missing, len(distinct), constant, summary)
 
 
-def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> dict[str, str]:
+def _to_drop(
+    table: Table, features: list[ColumnProfile], leaks: list[Leak], marked: Collection[str]
+) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for column in features:
         if column.kind == "empty":
@@ -236,9 +244,13 @@ def _to_drop(table: Table, features: list[ColumnProfile], leaks: list[Leak]) -> 
             reasons[column.name] = f"constant ({column.summary})"
         elif column.kind == "text":
             texts = plural(column.distinct, "different text")
-            reasons[column.name] = f"{texts}, almost one per row"
+            also = ", which look like numbers with marks" if column.name in marked else ""
+            reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":
-            reasons[column.name] = "numbers with a few texts among them; correct the texts"
+            row = odd_row(table[column.name]) or 0
+            example = f"{table[column.name].cell(row)!r:.60} in {table.place(row)}"
+            text = f"numbers with a few texts among them, such as {example}; correct the texts"
+            reasons[column.name] = text
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
             reasons[column.name] = "row numbers"
         elif column.kind in ("number", "integer"):

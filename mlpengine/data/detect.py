@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.data import _cells
 from mlpengine.data._csv import AmbiguousError
-from mlpengine.data._files import opener, readable
+from mlpengine.data._files import opener, readable, require_file
 from mlpengine.data._lines import EncodingError, Source, read_header
 from mlpengine.data.progress import Progress
 from mlpengine.data.reader import DATASETS, READERS, read_table
@@ -46,6 +46,7 @@ def detect(source: str, progress: Progress | None = None) -> Detected:
     Raises: DataError for a file that cannot be read.
     """
     is_csv = source not in DATASETS or os.path.isfile(source)
+    require_file(source)
     if not is_csv or os.path.splitext(source)[1].lower() in READERS:
         return Detected(read_table(source, progress=progress), DEFAULT, [])
     reading, notes = DEFAULT, []

@@ -1,5 +1,6 @@
 """The kind of a column as a feature, and the task of a target, inferred from the cells."""
 
+import re
 from typing import Literal
 
 import numpy as np
@@ -25,6 +26,18 @@ SAMPLE = 2_000
 """Number of levels, evenly spaced, from which the share of numbers is computed."""
 
 
+MARKED_LEVELS, MAX_MARKS = 3, 3
+"""Numbers with a unit have at least so many values, and at most so many units."""
+
+_CURRENCY = r"(?:[A-Z]{0,3}[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY)"
+_UNIT = r"[^\W\d_]{1,6}[²³]?"
+_MARKED = re.compile(
+    rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[+\u2212-]?)"
+    rf"(?P<number>[\d.,'\u2019\u00a0\u202f ]*\d(?:[eE][+-]?\d+)?)"
+    rf"\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
+)
+
+
 def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
@@ -46,6 +59,34 @@ def kind_of(column: Column) -> FeatureKind:
     if len(levels) > FEW_LEVELS and _number_share(levels) >= MIXED_SHARE:
         return "mixed"
     return "category" if len(levels) <= max(FEW_LEVELS, filled / 2) else "text"
+
+
+def marked_number(column: Column) -> tuple[str, str] | None:
+    """Return a text such as "12 %" and its number "12", if a text column holds numbers with marks.
+
+    Marks are units, percent and currency signs, parentheses around negative numbers, and the minus
+    sign of typesetting.  Nearly all levels must be numbers, with few different marks.
+    """
+    if column.kind != "text":
+        return None
+    levels = [column.levels[code] for code in column.distinct()]
+    sample = levels[:: -(-len(levels) // SAMPLE) or 1]
+    numbers: list[tuple[str, str]] = []
+    marks = set()
+    for level in sample:
+        match = _MARKED.fullmatch(level)
+        if match is None or bool(match["negative"]) != level.endswith(")"):
+            continue
+        is_negative = match["negative"] or {match["sign"], match["inner"]} & {"-", "\u2212"}
+        numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
+        marks.add((match["before"], match["after"]))
+    marked = [pair for pair in numbers if not _is_number(pair[0])]
+    enough = len(numbers) >= max(MARKED_LEVELS, MIXED_SHARE * len(sample))
+    return (
+        marked[len(marked) // 2]
+        if marked and enough and len(marks - {(None, None)}) <= MAX_MARKS
+        else None
+    )
 
 
 def odd_row(column: Column) -> int | None:

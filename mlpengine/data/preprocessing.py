@@ -276,7 +276,7 @@ class Preprocessor:
             why += f", or not among the {self.options.max_levels} most frequent"
         return [
             f"column {name!r}: {plural(count, 'row')} with a text that has no feature of its own, "
-            f"such as {text!r} ({why})"
+            f"such as {text!r:.60} ({why})"
             for name, (count, text) in unknown.items()
         ]
 
@@ -340,7 +340,7 @@ class Preprocessor:
                 row = int(np.flatnonzero(~column.missing)[0])
                 raise DataError(
                     f"{table.where(name, row)}: {wanted} is needed, as in training "
-                    f"({column.cell(row)!r})"
+                    f"({column.cell(row)!r:.60})"
                 )
 
     def _extra(self, table: Table) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.resources import as_file, files
 from math import prod
@@ -23,6 +23,7 @@ from mlpengine.data._files import (
     opener,
     readable,
     refuse_bomb,
+    require_file,
     transcoded,
 )
 from mlpengine.data.progress import Progress
@@ -76,6 +77,7 @@ def read_table(
         return load_dataset(name)
     read = READERS.get(os.path.splitext(name)[1].lower())
     if read is not None:
+        require_file(name)
         return read(name)
     if not os.path.splitext(name)[1] and not os.path.exists(name):
         raise DataError(
@@ -104,7 +106,7 @@ def store_table(
     """
     name = os.fspath(path)
     suffix = os.path.splitext(name)[1].lower()
-    if suffix in (".parquet", ".pq"):
+    if suffix in PARQUET:
         return stored_table(Path(path), directory, {}, _store_parquet, frozenset(skip))
     if suffix in READERS:
         raise DataError(f"{name}: only CSV, Parquet and .npy can be streamed")
@@ -129,10 +131,10 @@ def read_blocks(
     kept: Iterable[str] = (),
     **spelling: Any,
 ) -> Iterator[Table]:
-    """Yield the rows of a table as `read_table` reads them, CSV in blocks of bounded memory.
+    """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
-    A CSV column is of the kind that its cells in a block imply.  Of a CSV only the columns `kept`
-    are read; all of them if none are given or one of them is missing.
+    A CSV column is of the kind that its cells in a block imply.  Only the columns `kept` are read;
+    all of them if none are given or one of them is missing.  NumPy files are one block.
 
     Raises: DataError; MissingExtraError.
     """
@@ -144,7 +146,12 @@ def read_blocks(
         )
         return
     name = os.fspath(source)
-    if os.path.isfile(name) and os.path.splitext(name)[1].lower() not in READERS:
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix in PARQUET:
+        require_file(name)
+        yield from _read_parquet_blocks(name, options)
+        return
+    if os.path.isfile(name) and suffix not in READERS:
         with readable(name), opener(name, encoding=encoding)() as stream:
             yield from read_csv_blocks(stream, name, options)
         return
@@ -286,33 +293,62 @@ def _read_parquet(path: str) -> Table:
     return Table({name: _arrow_column(table[name], path, name) for name in names}, path)
 
 
-def _store_parquet(path: str, spill: Spill) -> Table:
-    """Read a Parquet file in blocks of rows."""
+def _parquet_blocks(
+    path: str, skipped: Callable[[Sequence[str]], Collection[str]]
+) -> Iterator[tuple[Sequence[str], Mapping[str, Column]]]:
+    """Yield the names of all columns, and a block of rows of those that are not skipped."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         raise MissingExtraError("reading Parquet", "data") from None
-    spill.restart()
     with readable(path):
         try:
             schema = parquet.read_schema(path)
             _check_names(schema.names, path)
             texts = [field.name for field in schema if _is_text(field.type)]
-            kept = [name for name in schema.names if name not in spill.skipped]
-            columns = {name: _ParquetColumn(spill) for name in kept}
+            without = skipped(schema.names)
+            kept = [name for name in schema.names if name not in without]
             with parquet.ParquetFile(
                 path, read_dictionary=texts, pre_buffer=False, buffer_size=_BUFFER
             ) as file:
                 for batch in file.iter_batches(_BATCH, columns=kept, use_threads=False):
                     table = pyarrow.Table.from_batches([batch])
-                    for name, column in columns.items():
-                        column.add(_arrow_column(table[name], path, name))
+                    yield (
+                        schema.names,
+                        {name: _arrow_column(table[name], path, name) for name in kept},
+                    )
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
-    for name in schema.names:
+
+
+def _read_parquet_blocks(path: str, options: CsvOptions) -> Iterator[Table]:
+    """Yield the rows of a Parquet file as tables of some rows each."""
+    first = 0
+    for _, columns in _parquet_blocks(path, options.skipped):
+        table = Table(columns, path)
+        table.origin = np.arange(first, first + table.n_rows)
+        first += table.n_rows
+        if table.n_rows:
+            yield table
+    if not first:
+        raise DataError(f"{path}: holds no rows")
+
+
+def _store_parquet(path: str, spill: Spill) -> Table:
+    """Read a Parquet file in blocks of rows."""
+    spill.restart()
+    names: Sequence[str] = ()
+    columns: dict[str, _ParquetColumn] = {}
+    for all_names, block in _parquet_blocks(path, lambda _: spill.skipped):
+        names = all_names
+        for name, column in block.items():
+            columns.setdefault(name, _ParquetColumn(spill)).add(column)
+    if not names:
+        raise DataError(f"{path}: holds no rows")
+    for name in names:
         if name in columns:
-            spill.keep(name, columns[name].column(f"{path}: column {name!r}"))
+            spill.keep(name, columns[name].column())
         else:
             spill.skip(name)
     return Table({}, path)
@@ -338,11 +374,9 @@ class _ParquetColumn:
             values = np.array([*own, -1], np.int32)[values]
         self._segments.append(self._spill.write(values))
 
-    def column(self, where: str) -> Column:
-        """Return the finished column.  Raises: DataError if there is no row."""
+    def column(self) -> Column:
+        """Return the finished column."""
         values = self._spill.read(self._segments, self._dtype)
-        if not len(values):
-            raise DataError(f"{where}: holds no rows")
         if self._kind != "text":
             return Column(values, self._kind)
         codes, levels = sorted_levels(values, list(self._codes))
@@ -400,10 +434,11 @@ def _arrow_numbers(values: Any) -> Array:
     return np.asarray(compute.cast(values, "float64", safe=False).fill_null(np.nan).to_numpy())
 
 
+PARQUET = ".parquet", ".pq"
+
 READERS: Mapping[str, Callable[[str], Table]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
-    ".parquet": _read_parquet,
-    ".pq": _read_parquet,
+    **dict.fromkeys(PARQUET, _read_parquet),
 }
 """How files are read that are not CSV, by the end of their names."""

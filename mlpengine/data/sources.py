@@ -133,7 +133,7 @@ def check_numeric(table: Table, name: str) -> None:
     column = table[name]
     if column.kind == "text" and not column.missing.all():
         row = odd_row(column)
-        cell = "other rows hold text" if row is None else repr(column.cell(row))
+        cell = "other rows hold text" if row is None else f"{column.cell(row)!r:.60}"
         raise DataError(
             f"{table.where(name, row)}: a number is needed ({cell}); correct the cell, or leave it "
             "empty"

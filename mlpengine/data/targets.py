@@ -6,7 +6,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.data.kinds import Task, is_binary, kind_of, odd_row, odd_target_row, task_of
+from mlpengine.data.kinds import (
+    Task,
+    is_binary,
+    kind_of,
+    marked_number,
+    odd_row,
+    odd_target_row,
+    task_of,
+)
 from mlpengine.data.options import Standardizing
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
@@ -83,8 +91,8 @@ class ClassTarget(Target):
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
             raise DataError(
-                f"{table.where(name, row)}: {values.cell(row)!r} is not one of the classes in the "
-                f"training rows ({', '.join(map(repr, self.classes[:10]))})"
+                f"{table.where(name, row)}: {values.cell(row)!r:.60} is not one of the classes in "
+                f"the training rows ({', '.join(map(repr, self.classes[:10]))})"
             )
         return codes
 
@@ -198,7 +206,7 @@ class MultiLabelTarget(Target):
                 row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
                 raise DataError(
                     f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
-                    f"({table[name].cell(row)!r})"
+                    f"({table[name].cell(row)!r:.60})"
                 )
         return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
@@ -220,15 +228,25 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
     if row is not None:
         raise DataError(
             f"{table.where(name, row)}: the target must be a number, as in most rows "
-            f"({column.cell(row)!r}); correct or empty the cell, or set task to classification"
+            f"({column.cell(row)!r:.60}); correct or empty the cell, or set task to classification"
         )
     if kind_of(column) == "text":
         count = len(column.distinct())
+        pair = marked_number(column)
         raise DataError(
             f"{table.where(name)}: the target must be numbers or classes that repeat "
-            f"({plural(count, 'different text')} in {plural(table.n_rows, 'row')}); choose another "
-            "column, or set task to classification"
+            f"({plural(count, 'different text')} in {plural(table.n_rows, 'row')}); "
+            + (
+                marked_text(*pair)
+                if pair
+                else "choose another column, or set task to classification"
+            )
         )
+
+
+def marked_text(text: str, number: str) -> str:
+    """Return what to say about a column of numbers with marks, by one of them."""
+    return f"{text!r} is read as text, not as a number; write {number} (the unit in the header)"
 
 
 def fit_target(
@@ -337,7 +355,9 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
     column = table[name]
     if column.kind not in ("number", "boolean"):
         row = (odd_row(column) if column.kind == "text" else None) or 0
-        raise DataError(f"{table.where(name, row)}: {role} must be a number ({column.cell(row)!r})")
+        raise DataError(
+            f"{table.where(name, row)}: {role} must be a number ({column.cell(row)!r:.60})"
+        )
     values = column.values.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(values) < 1e38))
     if len(wrong):

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, log
+from math import ceil, exp, log, nan
+from numbers import Real
 
 import numpy as np
 
@@ -103,11 +104,22 @@ class Residuals:
 
         Raises: UsageError unless the level is between 0 and 1.
         """
-        if not 0 < level < 1:
-            raise UsageError(f"interval: the level must be between 0 and 1 (got {level:g})")
+        level = checked_level(level)
         count = len(self.values)
         half = self.values[min(count, ceil(level * (count + 1))) - 1]
         return predictions - half, predictions + half
+
+
+def checked_level(level: object) -> float:
+    """Return the share of targets of an interval.  Raises: UsageError unless it is in (0, 1)."""
+    is_number = isinstance(level, Real) and not isinstance(level, bool)
+    share = float(level) if is_number else nan  # type: ignore[arg-type]
+    if not 0 < share < 1:
+        percent = f"; write {share:g} % as {share / 100:g}" if 1 < share < 100 else ""
+        raise UsageError(
+            f"interval: the level must be a number between 0 and 1 (got {level!r:.60}){percent}"
+        )
+    return share
 
 
 def checked_residuals(count: object, values: Array | None, targets: int) -> Residuals:

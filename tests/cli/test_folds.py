@@ -332,7 +332,12 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
-    assert mlpengine("predict", "runs/c", "rows.csv", "--interval", "1.5").code == 2
+    for level, advice in {"1.5": "; write 1.5 % as 0.015", "90": "; write 90 % as 0.9"}.items():
+        refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", level)
+        assert refused.code == 2
+        text = f"interval: the level must be a number between 0 and 1 (got {float(level)!r})"
+        assert f"{text}{advice}" in refused.err
+    assert "(got nan)" in mlpengine("predict", "runs/c", "rows.csv", "--interval", "nan").err
 
 
 def test_ranks_beyond_the_networks_are_counted(mlpengine, rows, caplog):

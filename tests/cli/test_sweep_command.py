@@ -389,6 +389,26 @@ def test_a_damaged_journal_is_named(sweep, mlpengine):
     assert "journal.log: the sweep's storage cannot be used (" in ran.err
 
 
+def test_a_journal_that_was_emptied_or_cut_short_is_named(sweep, mlpengine):
+    """Before, the sweep began anew without a word."""
+    sweep(trials=3)
+    assert mlpengine("sweep", "s.yaml", "-q").code == 0
+    journal = Path("runs/s/journal.log")
+    lines = journal.read_text().splitlines(keepends=True)
+    asked = [i for i, line in enumerate(lines) if json.loads(line)["op_code"] == 4]
+    journal.write_text("".join(lines[: asked[1]]))
+    ran = mlpengine("sweep", "--join", "runs/s", "-q")
+    assert ran.code == 0
+    assert "warning: runs/s: 2 trials had results that the storage has lost (it was cut " in ran.err
+    assert "warning" not in mlpengine("sweep", "--join", "runs/s", "-q").err
+    journal.write_text("")
+    for _ in range(2):
+        ran = mlpengine("sweep", "--join", "runs/s")
+        assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+        assert "journal.log: holds nothing of the sweep" in ran.err
+        assert "(it was emptied, removed or replaced): the results are gone" in ran.err
+
+
 def test_a_full_disk_below_the_journal_loses_nothing(sweep, mlpengine, monkeypatch):
     sweep(trials=2)
     real, calls = os.fsync, []

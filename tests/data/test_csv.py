@@ -116,7 +116,7 @@ BAD = {
     "no header": (b"1.5,2.5\n3,4\n", "must name the columns, but holds only numbers"),
     "a million columns": (WIDE + b"\n1\n", "at most 100,000 columns are read (1,000,000)"),
     "a million cells in a row": (b"a,b\n" + b"1," * 1_000_000, "line 2: 2 cells are needed"),
-    "a huge cell": (b"a,b\n1," + b"x" * 200_000 + b"\n", "field larger than field limit"),
+    "a huge cell": (b'a,b\n1,"' + b"x\n" * (9 << 20) + b'"\n', "field larger than field limit"),
     "a huge line": (b"a,b\n1," + b"x" * (1 << 24), "line 2: is longer than"),
     "comma or thousand": (
         b'a,b\n1,"1,234"\n',
@@ -208,7 +208,7 @@ def test_gzip_and_damage(tmp_path):
     with pytest.raises(DataError, match="damaged or cut short"):
         read_table(path)
     path.write_bytes(b"not gzip")
-    with pytest.raises(DataError, match="damaged or cut short"):
+    with pytest.raises(DataError, match="not packed with gzip"):
         read_table(path)
     path.write_bytes(gzip.compress(b"a,b\n" + b"0,0\n" * 3_000_000, mtime=0))
     with pytest.raises(DataError, match="unpack it yourself"):

@@ -112,7 +112,7 @@ BAD = {
     "object.npz": (zipped(saved(np.array([{}], object))), "pickled objects are never loaded"),
     "cube.npz": (zipped(saved(np.zeros((2, 2, 2)))), "must be 1-D or 2-D"),
     "empty.npz": (zipped(saved(np.empty(0))), "holds no rows"),
-    "text.csv.gz": (b"a,b\n1,2\n", "the gzip data are damaged"),
+    "text.csv.gz": (b"a,b\n1,2\n", "is not packed with gzip, as its name says"),
 }
 
 

@@ -177,11 +177,16 @@ def test_shares_are_the_best_of_a_simplex():
     np.testing.assert_allclose(best_shares(task, alike, squares), 0.5, atol=0.1)
 
 
-@pytest.mark.parametrize("level", [0, 1, -0.5, 90])
+LEVELS = [0, 1, -0.5, 90, "a", None, True, (0.5,), np.nan]
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_a_level_out_of_range_is_refused(level):
     residuals = Residuals.of(np.ones((4, 1)))
-    with pytest.raises(UsageError, match="level must be between 0 and 1"):
+    with pytest.raises(UsageError, match="level must be a number between 0 and 1") as caught:
         residuals.interval(np.zeros((3, 1)), level)
+    told = f"(got {level!r}){'; write 90 % as 0.9' if level == 90 else ''}"
+    assert told in str(caught.value)
 
 
 LOGITS = RNG.standard_normal((4_000, 3))

@@ -1,0 +1,195 @@
+"""Files of other formats, pipes, very long cells, and numbers that are written with marks."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import sqlite3
+import threading
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from odd_tables import number, plain
+
+from mlpengine.data import _files, read_blocks, read_table
+from mlpengine.errors import DataError
+
+TEXT = plain(lambda i: f"n{i % 3}")
+CONFIG = "data: {source: t.csv, target: y}\ntraining: {epochs: 1}\nreport: false\n"
+
+
+def zipped(**members):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), content)
+    return stream.getvalue()
+
+
+def saved(write):
+    stream = io.BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+FRAME = pd.DataFrame({"a": [1.0, 2.0], "y": ["u", "v"]})
+FORMATS = {
+    "gzip": (gzip.compress(TEXT), "packed with gzip; let its name end in .gz, or unpack it"),
+    "zip": (zipped(t_csv=TEXT), "a zip archive; unpack it"),
+    "Excel": (zipped(xl__workbook_xml=b"<x/>"), "an Excel workbook; save the sheet as CSV"),
+    "OpenDocument": (
+        zipped(mimetype=b"application/vnd.oasis.opendocument.spreadsheet"),
+        "an OpenDocument file; save the sheet as CSV",
+    ),
+    "npz": (
+        saved(lambda s: np.savez(s, a=np.zeros(3))),
+        "a NumPy archive; let its name end in .npz",
+    ),
+    "npy": (saved(lambda s: np.save(s, np.zeros(3))), "a NumPy array; let its name end in .npy"),
+    "Parquet": (saved(FRAME.to_parquet), "a Parquet file; let its name end in .parquet"),
+    "Feather": (saved(FRAME.to_feather), "an Arrow (Feather) file; save the table as CSV"),
+    "pickle": (saved(FRAME.to_pickle), "a Python pickle; save the table as CSV or Parquet"),
+    "bzip2": (bz2.compress(TEXT), "packed with bzip2; unpack it"),
+    "xz": (lzma.compress(TEXT), "packed with xz; unpack it"),
+    "PDF": (b"%PDF-1.4\n%\xe2\xe3\0\n", "a PDF document; save the table as CSV"),
+    "HTML": (b"<!DOCTYPE html>\n<html>sign in, please</html>\n", "a web page; download the file"),
+    "XML": (b'<?xml version="1.0"?>\n<rows/>\n', "XML; save the table as CSV"),
+    "JSON": (b'[{"a": 1, "y": 2},\n {"a": 3, "y": 4}]\n', "JSON; save the table as CSV"),
+    "JSON lines": (b'{"a": 1, "y": 2}\n{"a": 3, "y": 4}\n', "JSON; save the table as CSV"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_of_another_format_is_named(name, mlpengine, tmp_path):
+    content, told = FORMATS[name]
+    (tmp_path / "t.csv").write_bytes(content)
+    answer = mlpengine("init", "t.csv", "--target", "y")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert f"t.csv: is not CSV but {told}" in answer.err
+    with pytest.raises(DataError, match="standard input: is not CSV but"):
+        read_table(io.BytesIO(content))
+
+
+def test_a_database_is_named_and_text_is_no_other_format(tmp_path):
+    with sqlite3.connect(tmp_path / "t.csv") as base:
+        base.execute("create table t (a)")
+    base.close()
+    with pytest.raises(DataError, match="is not CSV but an SQLite database; export the table"):
+        read_table(tmp_path / "t.csv")
+    for first in ("PAR1", "ARROW1", "BZh9", "PK", "7z", "<html_tags", "{braces}"):
+        content = f"{first},y\n1,2\n".encode()
+        assert read_table(io.BytesIO(content)).names == [first, "y"]
+
+
+def write(path, content):
+    with open(path, "wb") as pipe:
+        pipe.write(content)
+
+
+def test_a_pipe_is_predicted_and_not_trained_on(mlpengine, tmp_path, monkeypatch):
+    """Before, the second reading of a pipe waited for ever, or got what was left."""
+    (tmp_path / "t.csv").write_bytes(TEXT)
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    assert mlpengine("train", "c.yaml", "-q", "-o", "run").code == 0
+    os.mkfifo("pipe")
+    for name, content in (("pipe", TEXT), ("pipe.gz", gzip.compress(TEXT))):
+        if name != "pipe":
+            os.rename("pipe", name)
+        writer = threading.Thread(target=write, args=(name, content))
+        writer.start()
+        answer = mlpengine("predict", "run", name)
+        writer.join()
+        assert (answer.code, answer.err) == (0, "")
+        assert answer.out == mlpengine("predict", "run", "t.csv").out
+    monkeypatch.setattr(_files, "PATIENCE", 0.1)
+    answer = mlpengine("predict", "run", name)
+    assert (answer.code, "pipe.gz: nothing is written into this pipe (0.1 s)" in answer.err) == (
+        *(2, True),
+    )
+    for arguments in (("init", name, "--target", "y"), ("train", "p.yaml")):
+        (tmp_path / "p.yaml").write_text(CONFIG.replace("t.csv", name))
+        answer = mlpengine(*arguments)
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+        assert "must be a file" in answer.err
+    os.rename(name, "x.npy")
+    assert "must be a file, which is read more" in mlpengine("predict", "run", "x.npy").err
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_cells_may_be_as_long_as_lines(quote, mlpengine, tmp_path):
+    """The csv module refuses cells above 131,072 characters unless it is told otherwise."""
+    long = "long, " * 50_000 if quote else "long " * 50_000
+    rows = [f"{number(i)},{quote}{long[i:]}{quote},{number(3 * i)}" for i in range(12)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,note,y", *rows]) + "\n")
+    table = read_table("t.csv")
+    assert table["note"].cell(3) == long[3:].strip()
+    assert [block["note"].cell(3) for block in read_blocks("t.csv")] == [long[3:].strip()]
+    answer = mlpengine("init", "t.csv", "--target", "y")
+    assert (answer.code, len(answer.err) < 1_000) == (0, True)
+    assert len((tmp_path / "t.yaml").read_text()) < 3_000
+    checked = mlpengine("check", "t.yaml")
+    assert (checked.code, len(checked.out) < 2_000) == (0, True)
+
+
+MARKED = {
+    "percent": (lambda i: f"{number(i)}%", "%"),
+    "dollars": (lambda i: f"${number(i)}", "$"),
+    "kilograms": (lambda i: f"{number(i)} kg", "kg"),
+    "euros": (lambda i: f"€ {i % 7}", "€"),
+    "losses in parentheses": (lambda i: f"({number(i)})" if i % 2 else number(i), "("),
+    "minus signs of typesetting": (lambda i: f"\N{MINUS SIGN}{number(i)}", "\N{MINUS SIGN}"),
+    "litres with decimal commas": (lambda i: f'"{number(i, ",")} l"', " l"),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_numbers_with_marks_are_named(name, mlpengine, tmp_path):
+    """Before, they were used as classes, or dropped as different texts, without a word."""
+    cell, mark = MARKED[name]
+    (tmp_path / "t.csv").write_bytes(plain(cell))
+    made = mlpengine("init", "t.csv", "--target", "y")
+    (line,) = [line for line in made.err.splitlines() if "is read as text" in line]
+    text, written = line.split("'")[3], line.split("write ")[1].split()[0]
+    sign = "-" if mark in "(\N{MINUS SIGN}" else ""
+    assert line.startswith("warning: column 'odd': ")
+    assert mark in text
+    assert written == sign + text.strip("%$kg l€()\N{MINUS SIGN}")
+    assert line[len("warning: ") :] in mlpengine("check", "t.yaml").out or "- odd  #" in (
+        (tmp_path / "t.yaml").read_text()
+    )
+    (tmp_path / "t.csv").write_bytes(plain(cell).replace(b"odd,y", b"y,odd"))
+    refused = mlpengine("init", "t.csv", "--target", "y", "--force")
+    assert f"write {sign}" in refused.err
+
+
+@pytest.mark.parametrize("cells", [("S", "2XL", "3XL"), ("1a", "2b", "3c", "4d"), ("A1", "A2")])
+def test_codes_with_digits_are_no_numbers_with_marks(cells, mlpengine, tmp_path):
+    (tmp_path / "t.csv").write_bytes(plain(lambda i: cells[i % len(cells)]))
+    assert "is read as text" not in mlpengine("init", "t.csv", "--target", "y").err
+
+
+def test_a_text_among_numbers_is_shown(mlpengine, tmp_path):
+    (tmp_path / "t.csv").write_bytes(plain(lambda i: "abc" if i == 20 else number(2 * i)))
+    assert mlpengine("init", "t.csv", "--target", "y").code == 0
+    assert "such as 'abc' in line 22" in (tmp_path / "t.yaml").read_text()
+
+
+def test_parquet_is_read_in_blocks(tmp_path, monkeypatch):
+    """Before, `predict` read all of it at once."""
+    frame = pd.DataFrame({"a": np.arange(1_000.0), "t": [f"n{i % 7}" for i in range(1_000)]})
+    frame.assign(other="x").to_parquet(tmp_path / "t.parquet", row_group_size=300)
+    monkeypatch.setattr("mlpengine.data.reader._BATCH", 128)
+    blocks = [*read_blocks(tmp_path / "t.parquet", kept=["a", "t"])]
+    assert max(block.n_rows for block in blocks) <= 128
+    assert {*blocks[0].names} == {"a", "t"}
+    numbers = np.concatenate([block.row_numbers() for block in blocks])
+    np.testing.assert_array_equal(numbers, np.arange(1, 1_001))
+    np.testing.assert_array_equal(np.concatenate([b["a"].values for b in blocks]), frame.a)
+    cells = [block["t"].cell(row) for block in blocks for row in range(block.n_rows)]
+    assert cells == [*frame.t]
+    frame[:0].to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="holds no rows"):
+        [*read_blocks(tmp_path / "t.parquet")]
