@@ -18,12 +18,18 @@ FUNCTIONS = {
     "expm1_below_0": np.expm1,
     "log": np.log,
     "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh_softplus": lambda x: np.tanh(np.logaddexp(x.dtype.type(0), x)),
     "sin": np.sin,
     "cos": np.cos,
     "erfc": special.erfc,
 }
-IN_PLACES = ("exp", "expm1", "expm1_below_0", "log", "tanh")
-"""Those to two units in the last place."""
+IN_PLACES = {
+    **dict.fromkeys(["exp", "expm1", "expm1_below_0", "log", "tanh"], 0),
+    "sigmoid": 1,
+    "tanh_softplus": 2,
+}
+"""Those with a small relative error, and its units in the last place beyond `PROMISED`."""
 
 TYPES = {
     "f4": ("float", "int32_t", "#define REAL_IS_FLOAT", "float_math"),
@@ -54,7 +60,7 @@ def program(dtype, size):
     folder = files(mlpengine.backends.compiled)
     text = [
         f"#include <stdint.h>\ntypedef {real} real;\ntypedef {bits} bits;",
-        f"#define BYTES {size}\n#define EXP_LIMIT 88\n{define}",
+        f"#define BYTES {size}\n{define}",
         *(
             folder.joinpath(f"{part}.h").read_text()
             for part in ("prelude", header, "rules", "update")
@@ -114,13 +120,13 @@ def units_apart(ours, exact, dtype):
 
 @pytest.mark.parametrize(("dtype", "size"), PROGRAMS)
 @pytest.mark.parametrize("name", IN_PLACES)
-def test_two_units_in_the_last_place(name, dtype, size):
+def test_units_in_the_last_place(name, dtype, size):
     x = arguments(name, dtype)
     with np.errstate(all="ignore"):
         exact = FUNCTIONS[name](x.astype(WIDER[dtype]))
     errors = units_apart(applied(dtype, size, name, x), exact, dtype)
     assert errors.size > x.size / 4
-    assert errors.max() <= PROMISED[dtype]
+    assert errors.max() <= PROMISED[dtype] + IN_PLACES[name]
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -84,14 +84,17 @@ def overlap(one, other):
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
-def inlined(activation, *, learned):
-    """Return the tiles of a step in which an elementary function is computed."""
+def source_of_step(activation, *, learned):
     mlp = Mlp([5, 64, 64, 1], activation=activation, learned_activation=learned, seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=0.1), 32, backend="compiled")
     step(np.ones((32, 5), "f4"), np.ones((32, 1), "f4"))
-    tiles = re.findall(
-        r"^INLINE void \w+_tile\(.*?^}$", step._bound[32].fused.source.text, re.M | re.S
-    )
+    return step._bound[32].fused.source.text
+
+
+def inlined(activation, *, learned):
+    """Return the tiles of a step in which an elementary function is computed."""
+    source = source_of_step(activation, learned=learned)
+    tiles = re.findall(r"^INLINE void \w+_tile\(.*?^}$", source, re.M | re.S)
     assert len(tiles) > 6
     return [tile for tile in tiles if re.search(r"= v_\w+\(", tile)]
 
@@ -99,6 +102,10 @@ def inlined(activation, *, learned):
 def test_tiles_of_all_heights_share_a_long_epilogue():
     assert inlined("tanh", learned=False)
     assert not inlined("mish", learned=True)
+
+
+def test_gradients_of_hidden_layers_are_not_copied():
+    assert "void export_d_" not in source_of_step("mish", learned=True)
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,15 @@ INLINE vec exp_parts(vec x, ivec *n, vec *r) {
   return p * *r + splat(0.5);
 }
 
-/* 2^n in two factors, so that neither overflows before the product. */
-INLINE vec v_exp(vec x) {
+/* exp(x) where no x exceeds 710; 2^n in two factors, so that neither overflows. */
+INLINE vec v_exp_bounded(vec x) {
   ivec n;
   vec r;
-  vec p = exp_parts(vmin(vmax(x, splat(-746.0)), splat(710.0)), &n, &r);
+  vec p = exp_parts(vmax(x, splat(-746.0)), &n, &r);
   ivec half = n >> 1;
   return (p * (r * r) + r + splat(1.0)) * power_of_two(half) * power_of_two(n - half);
 }
+INLINE vec v_exp(vec x) { return v_exp_bounded(vmin(x, splat(710.0))); }
 
 /* exp(x) - 1 where no x exceeds 709. */
 INLINE vec v_expm1_below_0(vec x) {
@@ -136,16 +137,3 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
   vec y = select((quarter & 1) == 1, cosine, sine);
   return (vec)((ivec)y ^ ((quarter & 2) << 62));
 }
-INLINE long has_large_angles(vec x) {
-  return any_lane(~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE))));
-}
-#define SINE(name, turns)                                         \
-  SHARED vec name##_by_lane(vec x) {                              \
-    for (long i = 0; i < LANES; i++) x[i] = name(x[i]);           \
-    return x;                                                     \
-  }                                                               \
-  INLINE vec v_##name(vec x) {                                    \
-    return has_large_angles(x) ? name##_by_lane(x) : sine_of_quarters(x, turns); \
-  }
-SINE(sin, 0)
-SINE(cos, 1)

@@ -2,19 +2,23 @@
    to 1e-7, sin and cos to 1e-7 of their largest value) over the normal numbers.  NaN stays NaN.  The
    coefficients are minimax fits of a relative error below 1e-8. */
 
-/* 2^n for whole n in -252 to 254, in two factors so that neither overflows before the product. */
-INLINE vec scale_by_power(vec x, ivec n) {
-  ivec half = n >> 1;
+#define SHIFT splat(12582912.0f) /* 1.5 * 2^23: adding it rounds to a whole number */
+
+/* x 2^n for whole n in -252 to 254, which is `shifted` - SHIFT. */
+INLINE vec scale_by_power(vec x, vec shifted) {
+#if defined(WITH_MASKS)
+  return PACKED(scalef, 512_mask)(x, shifted - SHIFT, x, (lane_bits)-1, 4);
+#else
+  ivec n = (ivec)shifted - (ivec)SHIFT, half = n >> 1; /* neither factor overflows */
   return x * (vec)((half + 127) << 23) * (vec)((n - half + 127) << 23);
+#endif
 }
 
 /* Split x into n ln 2 + r with |r| <= ln 2 / 2, and return (exp(r) - 1 - r) / r^2. */
-INLINE vec exp_parts(vec x, ivec *n, vec *r) {
-  const vec shift = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
-  vec t = x * splat(1.44269504088896f) + shift;
-  vec whole = t - shift;
-  *n = (ivec)t - (ivec)shift;
-  *r = x - whole * splat(0.693145751953125f) - whole * splat(1.42860682030941723e-6f);
+INLINE vec exp_parts(vec x, vec *shifted, vec *r) {
+  *shifted = x * splat(1.44269504088896f) + SHIFT;
+  vec n = *shifted - SHIFT;
+  *r = x - n * splat(0.693145751953125f) - n * splat(1.42860682030941723e-6f);
   vec p = splat(0.00139517173f);
   p = p * *r + splat(0.00836959841f);
   p = p * *r + splat(0.04166618728f);
@@ -22,17 +26,17 @@ INLINE vec exp_parts(vec x, ivec *n, vec *r) {
   return p * *r + splat(0.50000001010f);
 }
 
-INLINE vec v_exp(vec x) {
-  ivec n;
-  vec r;
-  vec p = exp_parts(vmin(vmax(x, splat(-105.0f)), splat(89.0f)), &n, &r);
+/* exp(x) where no x exceeds 89. */
+INLINE vec v_exp_bounded(vec x) {
+  vec n, r;
+  vec p = exp_parts(vmax(x, splat(-105.0f)), &n, &r);
   return scale_by_power(p * (r * r) + r + splat(1.0f), n);
 }
+INLINE vec v_exp(vec x) { return v_exp_bounded(vmin(x, splat(89.0f))); }
 
 /* exp(x) - 1 where no x exceeds 88. */
 INLINE vec v_expm1_below_0(vec x) {
-  ivec n;
-  vec r;
+  vec n, r;
   vec p = exp_parts(vmax(x, splat(-105.0f)), &n, &r);
   vec scale = scale_by_power(splat(1.0f), n);
   return scale * (p * (r * r) + r) + (scale - splat(1.0f));
@@ -67,12 +71,11 @@ INLINE vec v_log(vec x) {
 /* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  For |x| > 10 it is 1 to the last digit; up
    to 10, 2^n needs no second factor. */
 INLINE vec v_tanh(vec x) {
-  ivec n;
-  vec r;
+  vec n, r;
   ivec sign = (ivec)x & (bits)0x80000000;
   vec size = (vec)((ivec)x ^ sign);
   vec p = exp_parts(vmin(size + size, splat(20.0f)), &n, &r);
-  vec scale = (vec)((n + 127) << 23);
+  vec scale = (vec)(((ivec)n << 23) + 0x3f800000); /* the lowest bits of `n` are those of n */
   vec e = scale * (p * (r * r) + r) + (scale - splat(1.0f));
   vec d = e + splat(2.0f), lost = e - (d - splat(2.0f));
   vec inverse = inverse_roughly(d), y = e * inverse;
@@ -126,16 +129,3 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
   vec y = select((quarter & 1) == 1, cosine, sine);
   return (vec)((ivec)y ^ ((quarter & 2) << 30));
 }
-INLINE long has_large_angles(vec x) {
-  return any_lane(~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE))));
-}
-#define SINE(name, turns)                                         \
-  SHARED vec name##_by_lane(vec x) {                              \
-    for (long i = 0; i < LANES; i++) x[i] = name##f(x[i]);        \
-    return x;                                                     \
-  }                                                               \
-  INLINE vec v_##name(vec x) {                                    \
-    return has_large_angles(x) ? name##_by_lane(x) : sine_of_quarters(x, turns); \
-  }
-SINE(sin, 0)
-SINE(cos, 1)

@@ -137,6 +137,16 @@ INLINE vec inverse_roughly(vec x) {
 INLINE vec inverse_roughly(vec x) { return splat(1) / x; }
 #endif
 
+/* a / b for b from 1 to 1e30, to one unit in the last place. */
+INLINE vec quotient(vec a, vec b) {
+#if defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
+  vec inverse = inverse_roughly(b), y = a * inverse;
+  return y + (a - y * b) * inverse;
+#else
+  return a / b;
+#endif
+}
+
 /* Reductions over the lanes: the halves of the vector are combined until one lane is left. */
 typedef real quad __attribute__((vector_size(16)));
 #define QUADS (BYTES / 16)

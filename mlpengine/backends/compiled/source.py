@@ -121,7 +121,6 @@ def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
         yield "#define REAL_IS_FLOAT"
     yield f"#define BYTES {target.vector_bytes}"
     yield f"#define TILE_ROWS {target.highest_tile}"
-    yield f"#define EXP_LIMIT {float(np.floor(np.log(info.max)))!r}"
     yield f"#define LARGEST_SUM {float(info.max)!r}"
     yield f"#define CHUNK {CHUNK}"
 

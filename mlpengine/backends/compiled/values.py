@@ -106,15 +106,14 @@ class Values:
         """Assign the values whose rows are not whole vectors to the workspace.
 
         The values `any_length` are exceptions: their kernels take rows of any length.  Values that
-        are not final, or share memory with others, are in the workspace too, because kernels may
-        run in another order than in NumPy.
+        are not final are in the workspace too, because kernels may run in another order than in
+        NumPy; no two final values share memory.
         """
         exceptions = set(any_length)
-        written = [v for v in self.all if v.written and v.stored]
-        for value in written:
-            shared = any(v is not value and v.overlaps(value) for v in written)
-            fits = value.columns % lanes == 0 or value in exceptions
-            value.padded = not (value.final and not shared and fits)
+        for value in self.all:
+            if value.written and value.stored:
+                fits = value.columns % lanes == 0 or value in exceptions
+                value.padded = not (value.final and fits)
 
     def _add(self, value: Value) -> Value:
         self.all.append(value)
