@@ -119,12 +119,14 @@ class TensorBoard(Callback):
         self.directory, self.every = Path(directory), every
         self._writer: EventFile | None = None
         self._core: Diagnostics | None = None
+        self._names: list[str] = []
 
     def on_train_start(self, loop: Loop) -> None:
         """Open the event file."""
         self._writer = EventFile(self.directory)
         diagnostics = loop.callback("diagnostics")
-        self._core = getattr(diagnostics, "core", None)
+        self._core = core = getattr(diagnostics, "core", None)
+        self._names = [f"{name}/{layer or 'net'}" for layer, name in core.columns] if core else []
         if loop.steps:
             start = SessionLog(status=SessionLog.START)
             self._write(Event(step=loop.steps + 1, session_log=start))
@@ -133,8 +135,7 @@ class TensorBoard(Callback):
         """Write the scalars of a step, every `every` steps, and a sample of the diagnostics."""
         step = loop.step
         if self._core is not None and self._core.sampled == step.optimizer.steps:
-            names = (f"{name}/{layer or 'net'}" for layer, name in self._core.columns)
-            self.add_scalars(loop.steps, dict(zip(names, self._core.values, strict=True)))
+            self.add_scalars(loop.steps, dict(zip(self._names, self._core.values, strict=True)))
         if loop.steps % self.every:
             return
         values = {

@@ -5,7 +5,7 @@ rule does.  It is selected by op and direction while a program is bound, never d
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Calls
@@ -13,8 +13,7 @@ from mlpengine.spec import Calls
 Rule = Callable[..., Calls]
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(NamedTuple):
     """A name, and a function that returns the rule that replaces an op's own, or None."""
 
     name: str

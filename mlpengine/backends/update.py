@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ from mlpengine.formula import Expr
 from mlpengine.spec import Array
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A range of the flat vector whose parameters are updated alike.
 
     `lr` and `weight_decay` are factors of the step's learning rate and weight decay.
@@ -39,8 +38,7 @@ class Clipping:
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Update:
+class Update(NamedTuple):
     """The result of `Optimizer.describe_update`.
 
     Attributes:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -69,8 +69,7 @@ SMALL_STEP = 2**20
 64-128-10 on 64 rows took 46 us for 43 us of one rank (two-core Intel Xeon, November 2026)."""
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A network of an experiment: its step, its seed, and the rows that it learns from.
 
     `rows` are numbers of rows of the training part, None for all of them.
@@ -82,7 +81,7 @@ class Member:
     validation: Split | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Experiment:
     """Everything that a config describes, ready to run.
 
@@ -290,7 +289,7 @@ def _seeds(config: Config) -> list[int]:
     return [SEEDS_APART * config.seed + k for k in range(count)] if count else [config.seed]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _StepBuilder:
     """Builds the members of an experiment; `threads` is that of each step."""
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -20,8 +20,7 @@ from mlpengine.errors import ConfigError, UsageError
 from mlpengine.files import checked_path
 
 
-@dataclass(frozen=True)
-class Override:
+class Override(NamedTuple):
     """One value set outside the file; `label` names its place in messages."""
 
     label: str
@@ -29,7 +28,7 @@ class Override:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConfigFile:
     """A checked config, and the document that it came from."""
 

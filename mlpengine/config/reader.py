@@ -8,7 +8,7 @@ several documents, deep nesting, large files.
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -37,8 +37,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing wrong with a config, and where."""
 
     source: str

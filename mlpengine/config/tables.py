@@ -37,7 +37,7 @@ from mlpengine.spec import Array
 from mlpengine.wording import suggestion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tables:
     """Rows by part, of one or several files, and the preprocessing fitted on the training rows."""
 

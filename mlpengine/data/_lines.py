@@ -4,8 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -140,8 +139,7 @@ def line_count(content: bytes) -> int:
     return count
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """The columns of a file, the delimiter, and the line of the first row."""
 
     names: list[str]

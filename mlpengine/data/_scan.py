@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,7 +44,7 @@ NATIVE_BYTES = 1 << 22
 the compiler, once on a machine, 0.3 s."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cells:
     """The cells of a block, column by column.
 
@@ -240,8 +241,7 @@ def native_numbers(
     return not count or _complete(cells, column, out, odd, missing, padded)
 
 
-@dataclass(frozen=True)
-class _Spellings:
+class _Spellings(NamedTuple):
     """Spellings of missing cells: those that are numbers, and the short ones as words of bytes."""
 
     numbers: list[float]

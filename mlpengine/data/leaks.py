@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -313,8 +314,7 @@ def _fit(matrix: Array, target: Array) -> Array | None:
     return factors
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbors:
+class Neighbors(NamedTuple):
     """Rows in an order in which rows of similar value are adjacent.
 
     The neighbors of row i in `order` are rows `start[i]` to `stop[i]` in `order`, without itself.

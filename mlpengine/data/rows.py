@@ -1,7 +1,7 @@
 """The rows of a table that can be used in training, and remarks on the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ from mlpengine.spec import Array
 from mlpengine.wording import plural
 
 
-@dataclass(frozen=True, slots=True)
-class UsableRows:
+class UsableRows(NamedTuple):
     """Numbers of the usable rows, None for all; a line for each reason why some are not."""
 
     rows: Array | None

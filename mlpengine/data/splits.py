@@ -1,7 +1,7 @@
 """Split of the rows of a table into training, validation and test parts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from mlpengine.wording import plural
 PARTS = ("train", "validation", "test")
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRows:
+class SplitRows(NamedTuple):
     """Sorted int64 row numbers of each part; no row is in two of them."""
 
     train: Array

@@ -1,6 +1,6 @@
 """The buffers of training that diagnostics read, and their workspace."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,7 @@ from mlpengine.spec import Array
 from mlpengine.tape.record import Value
 
 
-@dataclass(frozen=True, eq=False)
-class LayerBuffers:
+class LayerBuffers(NamedTuple):
     """The buffers of one layer after a step.
 
     Shapes: x (batch, in_dim), the input; y (batch, out_dim), the activations, before dropout if

@@ -56,19 +56,22 @@ class Spikes:
     def update(self) -> None:
         """Add the pending norms to mean and deviation, and set the limit.
 
-        One call for several norms, because a call for each would take 1 us in cold Python.
+        One call for several norms, because a call for each would take 1 us in cold Python; they are
+        few, and calls of NumPy would take longer than the loop.
         """
         if self.steps + len(self.pending) < self.WARM_UP:
             return
-        norms = np.minimum(self.pending, self.limit)
+        logs = [log(min(norm, self.limit)) for norm in self.pending if 0.0 < norm < inf]
         self.pending.clear()
-        norms = norms[(norms > 0.0) & (norms < inf)]
-        logs = np.log(norms)
-        if self.limit == inf and logs.size:
-            logs = np.minimum(logs, _highest(logs))
-        weights = self.DECAY ** np.arange(len(logs) - 1, -1, -1.0)
-        self._sums *= self.DECAY ** len(logs)
-        self._sums += weights.sum(), np.dot(weights, logs), np.dot(weights, logs * logs)
+        if self.limit == inf and logs:
+            highest = _highest(np.array(logs))
+            logs = [min(value, highest) for value in logs]
+        weight, total, square = self._sums.tolist()
+        for value in logs:
+            weight = self.DECAY * weight + 1.0
+            total = self.DECAY * total + value
+            square = self.DECAY * square + value * value
+        self._sums[:] = weight, total, square
         self.steps += len(logs)
         if self.steps >= self.WARM_UP:
             distance = max(DOUBLE, self.DEVIATIONS * self._deviation)

@@ -6,8 +6,8 @@ that is reused after its last read.  Outputs serve as work buffers until they ar
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ Place = tuple[str, int]
 """A kind of buffer and its number among those of that kind."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One function: its node, its output buffer and its work buffers."""
 
     node: Expr
@@ -32,8 +31,7 @@ class Step:
     masks: tuple[Place, ...]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The steps that compute `outputs` from the nodes `given`, and the number of work buffers.
 
     `floats` and `masks` count the work buffers, which have the shape of the outputs.  `in_place`

@@ -7,11 +7,10 @@ costs, and its spelling in each target.
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import log as natural_log
 from math import pi
 from math import sqrt as root
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -257,8 +256,7 @@ def _composed(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
 
 
 # ---------------------------------------------------------------- what a formula may use
-@dataclass(frozen=True)
-class Function:
+class Function(NamedTuple):
     """A row of the table: what a function is, in every target.
 
     Attributes:

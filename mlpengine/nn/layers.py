@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -293,8 +293,7 @@ class Network:
         self._list_views()
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """A network on a tape: its input, that of layer 0, and of each layer z and its output."""
 
     tape: Tape

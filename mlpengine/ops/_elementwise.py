@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from mlpengine.ops._op import Direction, GradOp, Signature, parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Formulas:
     """Everything that is derived from the formula of one op.
 
@@ -135,8 +135,7 @@ class Activation(Elementwise):
     initializer: ClassVar[str] = "he_normal"
 
 
-@dataclass(frozen=True)
-class Tuned:
+class Tuned(NamedTuple):
     """Hand-written NumPy calls that are faster than the derived ones; they replace a `Plan`.
 
     ``rule(*given, *out, *floats, *masks)`` yields the calls.  The fields are those of `Plan`.

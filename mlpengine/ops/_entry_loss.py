@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import isfinite, isinf
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from mlpengine.spec import Array, Calls, Slots, Spec, call
 from mlpengine.wording import plural
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """A number that a loss predicts, as a formula of the output columns of one target.
 
     Its name is that of the target and `suffix`.  `location` tells whether it moves with the target,
@@ -31,7 +30,7 @@ class Prediction:
     location: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LossFormulas:
     """Everything that is derived from a loss's formula.
 

@@ -26,9 +26,8 @@ Views (``w.T``), constants and decisions are therefore made once, while binding.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from mlpengine.spec import Calls, Spec
 
@@ -39,8 +38,7 @@ REGISTRY: dict[str, type["GradOp"]] = {}
 a notebook, replaces the one before."""
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """What the planner reads of an op.
 
     Attributes:

@@ -1,8 +1,8 @@
 """The geometry of kernels that slide over images (batch, channels, height, width)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -24,8 +24,7 @@ def pair(where: str, name: str, value: int | Pair, lowest: int) -> Pair:
     return numbers[0], numbers[1]
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """A kernel that slides over padded images; every pair is (height, width)."""
 
     kernel: Pair

@@ -1,8 +1,7 @@
 """An optimizer's two methods as formulas, and the plan of its NumPy calls."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan, constant, plan, variable, variables
@@ -16,8 +15,7 @@ class HasFormulas(Protocol):
     def update(self, *vectors: Any, **named: Any) -> dict[str, Any]: ...
 
 
-@dataclass(frozen=True, eq=False)
-class UpdateFormulas:
+class UpdateFormulas(NamedTuple):
     """Everything that is derived from the formulas of an optimizer.
 
     Attributes:

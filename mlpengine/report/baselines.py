@@ -146,23 +146,23 @@ def _logistic(x: Array, hot: Array, weights: Array | None, *, softmax: bool) -> 
     Newton steps with a bound of the Hessian that is the same in each, and momentum.
     Source: Boehning 1992.
     """
-    rows = np.ones((len(x), 1)) if weights is None else weights[:, None].astype(np.float64)
+    weighted = x if weights is None else weights[:, None].astype(np.float64) * x
     penalty = _penalty(x)
-    bound = (0.5 if softmax else 0.25) * (x.T @ (rows * x)) + penalty
-    inverse = np.linalg.inv(bound)
-    values = ahead = np.zeros((x.shape[1], hot.shape[1]))
+    inverse = np.linalg.inv((0.5 if softmax else 0.25) * (x.T @ weighted) + penalty)
+    columns, target = np.ascontiguousarray(x.T), np.ascontiguousarray(hot.T)
+    values = ahead = np.zeros((len(target), len(columns)))
     for step in range(PASSES):
-        scores = x @ ahead
+        scores = ahead @ columns  # a row per output: a maximum over columns takes a tenth
         if softmax:
-            scores -= scores.max(axis=1, keepdims=True)
+            scores -= scores.max(axis=0)
             np.exp(scores, out=scores)
-            scores /= scores.sum(axis=1, keepdims=True)
+            scores /= scores.sum(axis=0)
         else:
             scores = 1 / (1 + np.exp(-np.clip(scores, -60, 60)))
-        gradient = x.T @ (rows * (hot - scores)) - penalty @ ahead
-        before, values = values, ahead + inverse @ gradient
+        gradient = (target - scores) @ weighted - ahead @ penalty
+        before, values = values, ahead + gradient @ inverse
         ahead = values + step / (step + 3) * (values - before)
-    return values
+    return values.T
 
 
 def _penalty(x: Array) -> Array:

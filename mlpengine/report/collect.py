@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 """What reading a damaged file may raise."""
 
 
-@dataclass(frozen=True)
-class Effort:
+class Effort(NamedTuple):
     """How much is computed for a report: multiplications, and rows that are looked at."""
 
     work: float
@@ -61,7 +60,7 @@ QUICK = Effort(work=5e8, rows=2_000, curves=3)
 THOROUGH = Effort(work=2e10, rows=20_000, curves=6)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A run, from its directory or, right after training, from memory.
 
@@ -79,8 +78,7 @@ class Run:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Collected:
+class Collected(NamedTuple):
     """The data of a report, ready for JSON, and the predictions that runs are compared by."""
 
     data: dict[str, Any]

@@ -5,9 +5,9 @@ Colors are classes that the style sheet defines for light and dark screens and f
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ LEVELS = 8
 COLORS = 6
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """A range of values, linear or by powers of ten, and its labeled ticks."""
 
     low: float

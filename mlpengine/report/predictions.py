@@ -1,8 +1,7 @@
 """Predictions of rows that did not train a model, against the truth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,7 @@ LEVELS = 0.5, 0.8, 0.9, 0.95
 INTERVAL_ROWS = 200
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """Rows of one part that did not train the model, if there are any, and what it predicts.
 
     `numbers` are those of the rows in the part, and `total` is the number of all its rows.

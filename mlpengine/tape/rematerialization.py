@@ -7,9 +7,8 @@ reads, edges follow the cheap ops, and the capacity of an item is its size in by
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mlpengine.spec import Spec
 from mlpengine.tape.record import Record
@@ -70,8 +69,7 @@ def items_to_keep(
     return longer | items_to_keep(records, set(needed) - longer, {*free, *longer}, alias)
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """The items that a record reads, and the bytes of those that it writes."""
 
     sources: set[Item]

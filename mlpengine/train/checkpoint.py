@@ -2,10 +2,9 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlpengine.errors import CheckpointError
 from mlpengine.files import make_directory, remove_unfinished, write_atomically
@@ -25,8 +24,7 @@ COST_SHARE = 0.02
 _log = logging.getLogger("mlpengine")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A checkpoint that was read and verified: its path, the state of the loop, its header."""
 
     path: Path

@@ -21,7 +21,7 @@ ROWS = 1 << 16
 """Rows that are predicted at once, whose outputs by network are held in memory."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mean:
     """One network, or several whose mean is the prediction.
 

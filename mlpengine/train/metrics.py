@@ -9,8 +9,7 @@ targets and predictions (rows,) or (rows, outputs).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ OWN: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
 
 
-@dataclass(frozen=True)
-class OwnMetric:
+class OwnMetric(NamedTuple):
     """A metric of one's own: a function of targets, predictions and weights."""
 
     function: Function

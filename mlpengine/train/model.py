@@ -42,7 +42,7 @@ SHOWN = 12
 _log = logging.getLogger("mlpengine")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 

@@ -45,7 +45,7 @@ Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
 """What of several networks is averaged: outputs, or this function of them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Places:
     """The origin of the rows and columns of a split, for messages."""
 
@@ -65,7 +65,7 @@ class Places:
         return replace(self, rows=table)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Split:
     """The rows of one split, ready for the network.
 
@@ -99,7 +99,7 @@ class Split:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scored:
     """The rows of a part with what is predicted for them."""
 

@@ -3,7 +3,7 @@
 import ctypes
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -466,7 +466,7 @@ def test_a_wrong_entry_of_a_target_is_noticed(target, spelling, monkeypatch):
 
     dtype = TARGETS[target].dtypes[-1]
     check(Wrong(), target, dtype)
-    monkeypatch.setitem(FUNCTIONS, "tanh", replace(FUNCTIONS["tanh"], **spelling))
+    monkeypatch.setitem(FUNCTIONS, "tanh", FUNCTIONS["tanh"]._replace(**spelling))
     monkeypatch.setitem(MEANINGS, "tanh", np.tanh)  # the truth stays
     elementwise._derived.cache_clear()
     with pytest.raises(AssertionError):

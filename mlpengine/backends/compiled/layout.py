@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from mlpengine.placement import Storage, place
 from mlpengine.spec import Array
 
 
-@dataclass(frozen=True)
-class _Reservation:
+class _Reservation(NamedTuple):
     """Numbers of a C type in the workspace; in `phases` the headers' code uses them."""
 
     kind: str

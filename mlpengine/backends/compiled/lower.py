@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mlpengine.backends.compiled.kernels import (
     ColumnSum,
@@ -57,8 +57,7 @@ class LossInstruction:
     mean_rows: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Lowered:
+class Lowered(NamedTuple):
     """The kernels of a program in order, fused, and its values."""
 
     kernels: list[Kernel]

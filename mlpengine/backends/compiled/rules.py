@@ -1,15 +1,14 @@
 """Compiled element-wise rules, derived from the formulas of the ops."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlpengine.formula import Expr, c_statements, order, variable
 from mlpengine.ops import Dropout, Elementwise, GradOp
 from mlpengine.ops._op import Direction
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """Formulas on vectors, by the names that an op's rules use for their buffers.
 
     ``y`` is the value and ``dx`` the gradient of an operand ``x``.

@@ -1,10 +1,10 @@
 """The C text of a whole program."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ CHUNK = 8192
 """Gradients whose squares are summed in their own type (see norm.h)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
+class Source(NamedTuple):
     """A program as C.
 
     Attributes:

@@ -6,7 +6,7 @@ indent loops themselves and do not search for loads in text.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Phase = Literal["prepare", "rows", "reduce", "update"]
 
@@ -19,8 +19,7 @@ MEMORY = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(NamedTuple):
     """``for (long variable = start; variable < stop; variable += step)``."""
 
     variable: str
@@ -30,23 +29,20 @@ class Loop:
     step: str | int = 1
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """For each run of units, `first` to `last`, that the thread claims from the list `number`."""
 
     number: str
     body: Sequence["Statement"]
 
 
-@dataclass(frozen=True)
-class Each:
+class Each(NamedTuple):
     """For each vector ``[r][v]`` of a tile, unrolled."""
 
     body: Sequence["Statement"]
 
 
-@dataclass(frozen=True)
-class If:
+class If(NamedTuple):
     """``if (condition)`` with an optional ``else``."""
 
     condition: str
@@ -54,15 +50,13 @@ class If:
     otherwise: Sequence["Statement"] = ()
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Statements in a nested scope."""
 
     body: Sequence["Statement"]
 
 
-@dataclass(frozen=True)
-class Switch:
+class Switch(NamedTuple):
     """A call for each value of a variable; any other value is a bug of the generator and traps."""
 
     variable: str

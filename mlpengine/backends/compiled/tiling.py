@@ -1,8 +1,7 @@
 """The tiling of matrix products, a function of the shapes and the target alone."""
 
-from dataclasses import dataclass
 from math import gcd
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
@@ -26,8 +25,7 @@ still in the store buffer, where a wider load has to wait for several stores."""
 Packing = Literal["none", "panels", "transposed"]
 
 
-@dataclass(frozen=True)
-class Tiling:
+class Tiling(NamedTuple):
     """How one product is computed, in tiles of `height` rows or less.
 
     With `ahead`, all panels are packed first and shared by all threads and rows; otherwise a group
