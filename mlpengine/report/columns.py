@@ -121,7 +121,8 @@ def _shift(one: Column, other: Column) -> dict[str, Any] | None:
     a, b = (np.sort(c.values[~c.missing].astype(np.float64)) for c in (one, other))
     if not len(a) or not len(b):
         return None
-    places = np.concatenate([a, b])
+    distinct = [part[np.append(part[1:] != part[:-1], True)] for part in (a, b)]
+    places = np.concatenate(distinct)
     below = [np.searchsorted(part, places, "right") / len(part) for part in (a, b)]
     distance = float(np.abs(below[0] - below[1]).max())
     return {"value": distance, "odd": distance > KS_LIMIT * np.sqrt(1 / len(a) + 1 / len(b))}
