@@ -37,9 +37,8 @@ Reduce = Literal["tree", "fast"]
 TAIL = 8
 """Numbers in float64 that follow a gradient: what else is added over all shards."""
 
-LOSS, FAILURES, STOPS, SQUARES = range(4)
-"""Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop,
-and, in compiled steps, the sum of squares of each rank's own gradient."""
+LOSS, FAILURES, STOPS = range(3)
+"""Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop."""
 
 
 def shard_rows(rows: int, shards: int) -> list[slice]:

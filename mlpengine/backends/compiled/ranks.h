@@ -41,7 +41,7 @@ struct ranks {
 };
 
 /* Indices of the numbers in a tail, as in shards.py. */
-enum { TAIL_LOSS, TAIL_FAILURES, TAIL_STOPS, TAIL_SQUARES };
+enum { TAIL_LOSS, TAIL_FAILURES, TAIL_STOPS };
 
 #define FIRST(n) ((n) * part.index / part.count)
 #define LAST(n) ((n) * (part.index + 1) / part.count)

@@ -38,11 +38,6 @@ long mlpengine_add(struct call *call) {
 static long compute(struct call *call, const int64_t *order, const int64_t number,
                     const struct part part) {
   compute_shards(call, order, number, part.ranks);
-  const real *const sum = part.ranks->gradients[part.index];
-  double *const squares = (double *)part.ranks->tails[part.index] + TAIL_SQUARES;
-  *squares = 0;
-  for (long first = 0; first < PARAMETERS; first += CHUNK)
-    *squares += chunk_squares(sum + first, MIN(CHUNK, PARAMETERS - first));
   if (!meet(part)) return LOST;
   call->loss = part.ranks->tail[TAIL_LOSS];
   if (part.ranks->tail[TAIL_FAILURES] == 0) return FINISHED;
@@ -67,35 +62,17 @@ static void receive(const struct call *call, const struct part own) {
       memcpy(PARAMS + first, own.ranks->parameters + first, (size_t)(last - first) * sizeof(real));
   }
 }
-
-/* Return whether the norm of the sum of the ranks' gradients, which no rank knows yet, is finite and
-   below all limits: it is at most the sum of their norms. */
-static int is_small(const struct call *call, const double lr, const struct part part) {
-#if CLIP == NORM_CLIP
-  const double squares = (double)part.count * part.ranks->tail[TAIL_SQUARES];
-  const double bound = 1.001 * sqrt(squares) + 1e-6; /* sums of squares are rounded */
-  return squares < LARGEST_SUM && isfinite(call->loss) && bound <= call->clip[0] &&
-         bound <= call->max_norm && lr * bound <= LARGEST_UPDATE;
-#else
-  (void)call, (void)lr, (void)part;
-  return 0;
-#endif
-}
 #endif
 
 #ifdef PARAMETERS
-/* Apply update `number` to this part of the parameters.  A rank that `adds` the gradients first does
-   so chunk by chunk, so that each is in the cache when it is updated. */
+/* Apply update `number` to this part of the parameters. */
 static long update_part(struct call *call, const int64_t number, const double lr,
-                        const double decay, const int adds, const struct part part) {
+                        const double decay, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   const int flushes = number > 1 && (number - 1) % FLUSH_EVERY == 0;
-  (void)adds, (void)part;
+  (void)part;
   EACH_RANGE(first, last) {
-#ifdef RANKS
-    if (adds) add_chunk(call, chunk, first, last, part);
-#endif
     if (flushes) flush(table, workspace, first, last);
     update(table, workspace, call, (double)number, lr, decay, first, last);
 #ifdef RANKS
@@ -133,20 +110,8 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
     call->clips += clipped < norm;
     call->clipped = clipped;
   }
-  return update_part(call, number, lr, decay, 0, part);
+  return update_part(call, number, lr, decay, part);
 }
-
-#ifdef RANKS
-/* The same for a gradient that `is_small`, whose norm is known after the update. */
-static long apply_small(struct call *call, const int64_t number, const double lr,
-                        const double decay, const struct part part) {
-  void *const *table = call->table;
-  char *const workspace = call->workspace;
-  if (update_part(call, number, lr, decay, 1, part)) return LOST;
-  call->norm = call->clipped = norm_of(GRADS, PARAMETERS, CHUNK_SUMS, SMALLEST_SUM, part);
-  return FINISHED;
-}
-#endif
 #endif
 
 /* The work of one thread in a step. */
@@ -178,7 +143,6 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
   if (order) {
     const long status = compute(call, order, number, part);
     if (status) return status;
-    if (is_small(call, lr, part)) return apply_small(call, number, lr, decay, part);
     EACH_RANGE(first, last) add_chunk(call, chunk, first, last, part);
   }
 #endif
