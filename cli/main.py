@@ -49,11 +49,13 @@ Shell completion: add the line for your shell to its start file
 
 ENVIRONMENT = {
     "PYDANTIC_DISABLE_PLUGINS": "__all__",
-    "OPENBLAS_THREAD_TIMEOUT": "17",
+    "OPENBLAS_THREAD_TIMEOUT": "24",
 }
 """Variables that are set unless they are given: pydantic would read the metadata of every installed
 package, for plugins, which takes 20 ms; each thread of OpenBLAS would occupy a core for 30 ms (2^26
-cycles) before it sleeps, from the import of NumPy on (2^17 cycles are 50 microseconds)."""
+cycles) before it sleeps, from the import of NumPy on.  2^24 cycles are 8 ms; with 2^17, 50
+microseconds, threads sleep between the products of a step, which takes 1.5 times as long on two
+threads (64-512-256-10, 128 rows, NumPy; November 2026)."""
 
 CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""

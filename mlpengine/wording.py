@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from html import escape
 from typing import Any
+from unicodedata import normalize
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -56,8 +57,8 @@ SYNONYMS = {
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
     """Return the name that was most likely meant, whatever its case, or None."""
-    by_case = {name.lower(): name for name in names}
-    text = str(wrong).lower()
+    by_case = {normalize("NFC", name.lower()): name for name in names}
+    text = normalize("NFC", str(wrong).lower())
     near = [SYNONYMS.get(text, ""), *get_close_matches(text, by_case, 1, 0.6)]
     return next((by_case[name] for name in near if name in by_case), None)
 

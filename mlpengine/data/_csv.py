@@ -358,10 +358,12 @@ class _Pass:
             first = next(i for i, row in enumerate(rows) if len(row) != width)
             row = self.records + first
             place = f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
+            advice = f"quote cells that hold {self.header.delimiter!r}"
+            if width == 1 and not row:
+                advice = "delete lines above the header"
             raise DataError(
                 f"{self.where}: {place}: {plural(width, 'cell is', 'cells are')} needed, "
-                f"as in the header ({len(rows[first])} found); "
-                f"quote cells that hold {self.header.delimiter!r}"
+                f"as in the header ({len(rows[first])} found); {advice}"
             )
         self.records += len(rows)
         for reader, cells in zip(readers, zip(*rows, strict=True), strict=True):

@@ -106,6 +106,12 @@ class Source:
             self.text = io.StringIO(block.decode(), newline="")
             for line in self.text:
                 if "\0" in line:
+                    other = wide_encoding(block)
+                    if other:
+                        raise EncodingError(
+                            f"{self.where}: line {number}: must be UTF-8; it looks like UTF-16: "
+                            f"save it as UTF-8, or set data.text_encoding: {other}"
+                        )
                     raise DataError(
                         f"{self.where}: line {number}: holds a NUL byte; it is damaged or not a "
                         "text file"
@@ -122,6 +128,15 @@ class Source:
     def unread_lines(self) -> None:
         """Put back the lines that `lines` has read but not yielded."""
         self.unread(self.text.read().encode())
+
+
+def wide_encoding(content: bytes) -> str:
+    """Return the encoding of mostly Latin UTF-16 without a byte order mark, else nothing."""
+    start = content[:_START]
+    for name, high in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
+        if start.count(0) == high.count(0) > 0.9 * len(high):
+            return name
+    return ""
 
 
 def _size_of(stream: BinaryIO) -> int:
@@ -254,6 +269,9 @@ def check_names(names: list[str], where: str) -> None:
 
     Raises: DataError for an empty or repeated name, or a header that is a row of numbers.
     """
+    if names[0].startswith("sep=") and len(names) <= 2:
+        text = "names the delimiter for spreadsheets, not the columns; delete the line"
+        raise DataError(f"{where}: {text} ({names[0]})")
     positions: dict[str, int] = {}
     for position, name in enumerate(names, 1):
         if not name and (position > 1 or len(names) == 1):

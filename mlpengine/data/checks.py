@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -112,7 +113,9 @@ class Profile:
         """Return columns and what to say about the spelling of their texts."""
         texts = []
         for name, spellings in self.variants.items():
-            shown = ", ".join(f"{text!r:.60}" for text in spellings)
+            composed = {normalize("NFC", text) for text in spellings}
+            show = repr if len(composed) == len(spellings) else ascii  # two look alike
+            shown = ", ".join(f"{show(text):.60}" for text in spellings)
             texts.append((name, f"{shown} are taken for different texts; write one of them"))
         return [*texts, *((name, marked_text(*pair)) for name, pair in self.marked.items())]
 
@@ -271,7 +274,8 @@ def _variants(table: Table) -> dict[str, list[str]]:
             continue
         spellings: dict[str, list[str]] = {}
         for level in (column.levels[code] for code in column.distinct()):
-            spellings.setdefault("".join(level.casefold().split()), []).append(level)
+            form = "".join(normalize("NFKC", level).casefold().split())
+            spellings.setdefault(form, []).append(level)
         alike = [texts for texts in spellings.values() if len(texts) > 1]
         if alike:
             variants[name] = [text for texts in alike for text in texts][:_SHOWN]

@@ -11,7 +11,7 @@ import numpy as np
 from mlpengine.data import _cells
 from mlpengine.data._csv import AmbiguousError
 from mlpengine.data._files import opener, readable, require_file
-from mlpengine.data._lines import EncodingError, Source, read_header
+from mlpengine.data._lines import EncodingError, Source, read_header, wide_encoding
 from mlpengine.data.progress import Progress
 from mlpengine.data.reader import DATASETS, READERS, read_table
 from mlpengine.data.reading import DEFAULT, Reading
@@ -29,6 +29,9 @@ MAX_GAPS = 3
 """Number of different spellings of a gap in one column."""
 
 _DAY_MONTH = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})(?: (\d{1,2}):(\d{2})(:\d{2})?)?")
+
+
+_YEAR_FIRST = re.compile(r"\d{4}([/.])\d{1,2}\1\d{1,2}(?: (\d{1,2}):\d{2}(:\d{2})?)?")
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,8 @@ def _encoding(source: str) -> str:
         content = stream.read()
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
+    if wide := wide_encoding(content):
+        return wide
     try:
         content.decode("cp1252")
     except UnicodeDecodeError:
@@ -162,14 +167,23 @@ def _spellings(cells: list[str], reading: Reading) -> Iterator[Reading]:
         yield replace(reading, date_format=form)
 
 
+def _clock(hour: str | None, second: str | None) -> str:
+    """Return the format of the time in a date that has these parts."""
+    return (" HH:MM:SS" if second else " HH:MM") if hour else ""
+
+
 def _date_format(cells: list[str]) -> str | None:
-    """Return the format of dates like 31/12/2024 if a day beyond 12 tells which part it is."""
+    """Return the format of dates like 2024/12/31, or 31/12/2024 if a day beyond 12 tells it."""
+    if match := _YEAR_FIRST.fullmatch(cells[0]):
+        form = f"yyyy{match[1]}mm{match[1]}dd{_clock(match[2], match[3])}"
+        pattern = Reading(date_format=form).date_pattern
+        return form if _cells.dates(cells, frozenset(), pattern) is not None else None
     matches = [_DAY_MONTH.fullmatch(cell) for cell in cells]
     if not all(matches):
         return None
     parts = [(int(m[1]), int(m[3])) for m in matches if m]
-    mark, time = matches[0][2], matches[0][5] is not None  # type: ignore[index]
-    suffix = (" HH:MM:SS" if matches[0][7] else " HH:MM") if time else ""  # type: ignore[index]
+    mark = matches[0][2]  # type: ignore[index]
+    suffix = _clock(matches[0][5], matches[0][7])  # type: ignore[index]
     first, second = max(a for a, _ in parts), max(b for _, b in parts)
     if first > 12 >= second:
         form = f"dd{mark}mm{mark}yyyy{suffix}"

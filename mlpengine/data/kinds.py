@@ -29,7 +29,7 @@ SAMPLE = 2_000
 MARKED_LEVELS, MAX_MARKS = 3, 3
 """Numbers with a unit have at least so many values, and at most so many units."""
 
-_CURRENCY = r"(?:[A-Z]{0,3}[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY)"
+_CURRENCY = r"(?:[A-Z]{0,3}[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY|')"
 _UNIT = r"[^\W\d_]{1,6}[²³]?"
 _MARKED = re.compile(
     rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[+\u2212-]?)"
@@ -80,7 +80,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
         is_negative = match["negative"] or {match["sign"], match["inner"]} & {"-", "\u2212"}
         numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
         marks.add((match["before"], match["after"]))
-    marked = [pair for pair in numbers if not _is_number(pair[0])]
+    marked = [pair for pair in numbers if pair[0] != pair[1] and not _is_number(pair[0])]
     enough = len(numbers) >= max(MARKED_LEVELS, MIXED_SHARE * len(sample))
     return (
         marked[len(marked) // 2]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from unicodedata import normalize
 
 import numpy as np
 
@@ -151,6 +152,9 @@ class Table:
         for name in names:
             if name not in self.columns:
                 near = nearest(name, self.names)
+                if near and normalize("NFC", near) == normalize("NFC", name):  # they look alike
+                    problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
+                    continue
                 problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
         if problems:
             have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")

@@ -355,9 +355,9 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
     column = table[name]
     if column.kind not in ("number", "boolean"):
         row = (odd_row(column) if column.kind == "text" else None) or 0
-        raise DataError(
-            f"{table.where(name, row)}: {role} must be a number ({column.cell(row)!r:.60})"
-        )
+        advice = "; write a date as days or seconds since some day" if column.kind == "date" else ""
+        cell = f"{column.cell(row)!r:.60}"
+        raise DataError(f"{table.where(name, row)}: {role} must be a number ({cell}){advice}")
     values = column.values.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(values) < 1e38))
     if len(wrong):

@@ -18,6 +18,9 @@ from mlpengine.train.task import MultiLabel, Regression
 LATEST = 1e12
 """Seconds from 1970 beyond which an example has no date."""
 
+ROUNDED = 5e-5
+"""Largest error of a cell as a float, in units of the column's spread."""
+
 TABLE = """\
 {definitions}
 {text}\
@@ -61,6 +64,8 @@ def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
         dtype = model.dtype.name
         return export_c(model).encode(), Exported("c", {"input": dtype}, {"output": dtype})
     real, functions = real_of(model.mlp), Functions(Names({"predict"}))
+    if _needs_double(model):
+        real = "double"
     try:
         table = table_code(model, "mlp", functions, real=real, trains=False)
     except UsageError:
@@ -99,6 +104,18 @@ def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
         text=text,
     )
     return file.encode(), Exported("c", kinds, dict.fromkeys(names, real))
+
+
+def _needs_double(model: Model) -> bool:
+    """Return whether a float rounds cells of a column by more than `ROUNDED` of their spread."""
+    numbers, kinds = model.preprocessor.numbers, model.preprocessor.kinds
+    assert numbers is not None
+    varies = numbers.factor > 0
+    spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)
+    size = np.abs(numbers.center) + 3 * spread
+    whole = np.array([kinds.get(source.column) == "integer" for source in numbers.sources], bool)
+    rounded = 2.0**-24 * size > ROUNDED * spread
+    return bool((rounded & varies & ~(whole & (size < 2.0**24))).any())
 
 
 def _example(model: Model) -> tuple[dict[str, Any], list[float]]:

@@ -126,6 +126,42 @@ ODD = {
         kinds={"odd": "category"},
         row={"a": 1.5, "odd": "Łódź"},
     ),
+    "UTF-16 without a byte order mark": Odd(
+        lines(lambda i: f"{number(i)},{TOWNS[i % 2]},{number(3 * i)}", encoding="utf-16-le"),
+        config=("text_encoding: utf-16-le",),
+        check=("Köln (20)",),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "Köln"},
+    ),
+    "UTF-16 of large ends without a byte order mark": Odd(
+        lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)}", encoding="utf-16-be"),
+        config=("text_encoding: utf-16-be",),
+        kinds={"odd": "integer"},
+        row={"a": 1.5, "odd": 1},
+    ),
+    "two Unicode forms of one text": Odd(
+        plain(lambda i: ("caf\u00e9", "cafe\u0301", "bar")[i % 3]),
+        init=("column 'odd': 'cafe\\u0301', 'caf\\xe9' are taken for different texts",),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "bar"},
+    ),
+    "whole numbers that float64 cannot hold": Odd(
+        plain(lambda i: str(2**53 + 1 + 7 * i)),
+        config=("- odd  # 40 different texts, almost one per row",),
+        row={"a": 1.5},
+    ),
+    "a line for spreadsheets": Odd(
+        b"sep=;\n" + lines(lambda i: f"{i};{i % 3};{i}", "a;odd;y"),
+        refused="odd.csv: line 1: names the delimiter for spreadsheets, not the columns; delete",
+    ),
+    "a title": Odd(
+        b"Sales of the year\n" + lines(lambda i: f"{i},{i % 3},{i}"),
+        refused="line 2: 1 cell is needed, as in the header (3 found); delete lines above the",
+    ),
+    "a date as the target": Odd(
+        lines(lambda i: f"{number(i)},{i % 3},2024-01-{i % 28 + 1:02}"),
+        refused="must be a number ('2024-01-01T00:00:00'); write a date as days or seconds",
+    ),
     "a byte order mark and lines that end in CR LF": Odd(
         b"\xef\xbb\xbf" + lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)}", end="\r\n"),
         kinds={"a": "number", "odd": "integer"},
@@ -147,6 +183,13 @@ ODD = {
         init=("column 'odd': dates are read as dd/mm/yyyy",),
         kinds={"odd": "date"},
         row={"a": 1.5, "odd": "31/12/2024"},
+    ),
+    "years before months": Odd(
+        plain(lambda i: f"2023/{i % 12 + 1:02}/{i % 28 + 1:02} {i % 24}:05"),
+        config=('date_format: "yyyy/mm/dd HH:MM"',),
+        init=("column 'odd': dates are read as yyyy/mm/dd HH:MM",),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "2024/12/31 7:30"},
     ),
     "months before days": Odd(
         plain(lambda i: f"{i % 12 + 1}/{i % 28 + 1}/2023"),

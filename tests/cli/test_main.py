@@ -173,7 +173,7 @@ def test_threads_of_openblas_that_wait_sleep_unless_another_time_is_given(given,
         "sys.argv[1:] = ['--version']\nmain()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.split()[-1] == (given or "17")
+    assert done.stdout.split()[-1] == (given or "24")
 
 
 def test_a_closed_pipe_is_no_error_message(tmp_path):

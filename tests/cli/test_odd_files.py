@@ -5,7 +5,9 @@ import gzip
 import io
 import lzma
 import os
+import shutil
 import sqlite3
+import subprocess
 import threading
 import zipfile
 
@@ -193,3 +195,30 @@ def test_parquet_is_read_in_blocks(tmp_path, monkeypatch):
     frame[:0].to_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match="holds no rows"):
         [*read_blocks(tmp_path / "t.parquet")]
+
+
+def test_names_in_another_unicode_form_are_named():
+    table = read_table(io.BytesIO("caf\u00e9,y\n1,2\n".encode()))
+    with pytest.raises(DataError, match=r"'cafe\\u0301' \(it has 'caf\\xe9', another Unicode form"):
+        table.require(["cafe\u0301"])
+
+
+def test_c_of_columns_that_a_float_rounds_is_right(mlpengine, tmp_path):
+    """Before, seconds since 1970 were rounded to 128 in C, and the self-test failed."""
+    rows = [f"{1_700_000_000 + 3_600 * i},{i % 7},{i % 12}" for i in range(90)]
+    (tmp_path / "t.csv").write_text("\n".join(["t,a,y", *rows]) + "\n")
+    (tmp_path / "c.yaml").write_text(CONFIG + "model: {hidden: [8]}\n")
+    keys = ("--set", "data.drop=[]", "--set", "data.task=regression")
+    assert mlpengine("train", "c.yaml", "-q", "-o", "run", *keys).code == 0
+    assert mlpengine("export", "run", "-o", "m.c").code == 0
+    assert "const double *input" in (tmp_path / "m.c").read_text()
+    compiler = shutil.which("cc") or "gcc"
+    subprocess.run([compiler, "-O0", "-DMLP_SELF_TEST", "m.c", "-o", "m", "-lm"], check=True)
+    shown = subprocess.run(["./m"], check=True, capture_output=True, text=True)
+    assert shown.stdout.splitlines()[-1] == "right"
+    assert (
+        mlpengine("train", "c.yaml", "-q", "-o", "small", "--set", "data.drop=t", *keys[2:]).code
+        == 0
+    )
+    assert mlpengine("export", "small", "-o", "m.c").code == 0
+    assert "const float *input" in (tmp_path / "m.c").read_text()
