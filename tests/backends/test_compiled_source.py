@@ -108,6 +108,17 @@ def test_gradients_of_hidden_layers_are_not_copied():
     assert "void export_d_" not in source_of_step("mish", learned=True)
 
 
+def test_one_thread_sums_rows_as_soon_as_they_are_computed():
+    source = source_of_step("mish", learned=True)
+    rows, reduce = (
+        re.search(rf"^static void {name}\(.*?^}}$", source, re.M | re.S)[0]
+        for name in ("rows", "reduce")
+    )
+    assert "kernel_" not in reduce
+    called = [int(number) for number in re.findall(r"kernel_(\d+)\(", rows)]
+    assert called == sorted(called)
+
+
 @pytest.mark.parametrize(
     ("in_turn", "chunked", "buffers"), [(True, False, 2), (False, False, 5), (False, True, 5)]
 )

@@ -94,18 +94,18 @@ class Layout:
     def plan(self, functions: Sequence[Function], *, in_turn: bool, chunked: bool) -> None:
         """Place the workspace: reservations that are never in use together share memory.
 
-        Only with `in_turn`, on one thread, do the functions of the phase ``rows`` run one after the
-        other; if rows are `chunked`, the phases ``rows`` and ``reduce`` alternate.
+        With `in_turn`, on one thread, the functions of the phases ``rows`` and ``reduce`` run one
+        after the other; if rows are `chunked`, the two phases alternate.
         """
         length = len(functions) + 1
         phase_of = {phase: i * length for i, phase in enumerate(PHASES)}
-        if chunked:
+        if chunked or in_turn:
             phase_of["reduce"] = phase_of["rows"]
         lives: dict[str, list[int]] = {name: [] for name in self._reserved}
         for name, reserved in self._reserved.items():
             lives[name] += [phase_of[phase] for phase in reserved.phases]
         for i, function in enumerate(functions):
-            turn = i if in_turn and function.phase == "rows" else 0
+            turn = i if in_turn and function.phase in ("rows", "reduce") else 0
             for name in function.all_buffers & lives.keys():
                 lives[name].append(phase_of[function.phase] + turn)
         storages = {

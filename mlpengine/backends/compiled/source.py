@@ -70,8 +70,10 @@ def make_source(
     emitter = Emitter(layout, lowered.kernels, lowered.values, batch, threads)
     emitter.emit()
     functions = [*emitter.functions]
+    chunked = emitter.chunk < batch
+    in_turn = threads == 1 and not chunked
     phases: list[Phase] = ["prepare", "rows", "reduce"]
-    functions += [_phase(emitter.functions, phase) for phase in phases]
+    functions += [_phase(emitter.functions, phase, in_turn=in_turn) for phase in phases]
     for number, buffer in enumerate(gathered):
         if buffer is not None:
             layout.add_array(f"batch_{number}", buffer)
@@ -82,8 +84,7 @@ def make_source(
             layout.add_array(name, array)
         layout.reserve("chunk_sums", -(-max(grads.size, 1) // CHUNK), "double", ("update",))
         functions += update_functions(update, dtype.itemsize)
-    chunked = emitter.chunk < batch
-    layout.plan(functions, in_turn=threads == 1 and not chunked, chunked=chunked)
+    layout.plan(functions, in_turn=in_turn, chunked=chunked)
     parts = [
         *_defines(target, dtype),
         f"#define THREADS {threads}",
@@ -210,14 +211,19 @@ def _header(name: str) -> str:
     return files(__package__).joinpath(f"{name}.h").read_text(encoding="utf-8")
 
 
-def _phase(functions: Sequence[Function], phase: Phase) -> Function:
-    """Return the function that calls all functions of a phase."""
+def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Function:
+    """Return the function that calls all functions of a phase.
+
+    With `in_turn` the rows are summed in the phase ``rows``, each value as soon as it is computed:
+    it is then in the cache, and its memory is used again earlier.
+    """
     parameters = {
         "prepare": "const struct part part",
         "rows": "const struct part part, const long first, const long last",
         "reduce": "const struct part part, const long begin, const long end",
     }[phase]
-    called = [function for function in functions if function.phase == phase]
+    merged = {"rows": ("rows", "reduce"), "reduce": ()} if in_turn else {}
+    called = [f for f in functions if f.phase in merged.get(phase, (phase,))]
     calls, since = [], 0  # the first function after the last barrier
     for i, function in enumerate(called):
         if phase == "rows" and any(map(function.waits_for, called[since:i])):
@@ -231,8 +237,8 @@ def _phase(functions: Sequence[Function], phase: Phase) -> Function:
     }[phase]
     names = [one.split()[-1] for one in parameters.split(",")]
     if phase == "rows":
-        calls.insert(0, "const long stop = MIN(last, part.rows);")
-        names.append("stop")
+        calls.insert(0, "const long stop = MIN(last, part.rows), begin = first, end = stop;")
+        names += ["stop", "begin", "end"]
     unused = [f"(void){name};" for name in names]
     return Function(phase, phase, (), [*calls[:1], *unused, *calls[1:]], text, parameters)
 
