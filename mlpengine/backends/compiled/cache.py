@@ -25,7 +25,6 @@ from functools import cache
 from pathlib import Path
 
 from mlpengine.backends.compiled.target import (
-    FLAGS,
     SECONDS,
     Target,
     compiler_stamp,
@@ -238,7 +237,7 @@ def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -
     try:
         text, built = folder / "program.c", folder / "program.so"
         text.write_text(source, encoding="utf-8")
-        command = [*target.command, *FLAGS, *more_flags, str(text), "-o", str(built), "-lm"]
+        command = [*target.command, *target.flags, *more_flags, str(text), "-o", str(built), "-lm"]
         done = run_compiler(command, folder)
         if done.returncode:
             lines = [ln for ln in done.stderr.splitlines() if "error" in ln] or ["no message"]

@@ -80,6 +80,12 @@ INLINE ivec widen(const uint8_t *p) {
   bytes draws = {0};
   memcpy(&draws, p, 8);
   return (ivec)__builtin_ia32_pmovzxbd256(draws);
+#elif defined(WITH_MASKS) && !defined(REAL_IS_FLOAT) && !defined(__clang__)
+  typedef char bytes __attribute__((vector_size(16)));
+  typedef long long pair __attribute__((vector_size(16)));
+  long long draws;
+  memcpy(&draws, p, 8);
+  return (ivec)__builtin_ia32_pmovzxbq512_mask((bytes)(pair){draws, 0}, (mask_vec){0}, 255);
 #else
   return __builtin_convertvector(*(const byte_lanes *)p, ivec);
 #endif

@@ -28,9 +28,10 @@ INLINE vec load(const real *p) { return *(const loose *)p; }
 INLINE void store(real *p, vec v) { *(loose *)p = v; }
 
 INLINE ivec lane_numbers(void) {
-  ivec numbers;
-  UNROLL for (long i = 0; i < LANES; i++) numbers[i] = (bits)i;
-  return numbers;
+  static const bits numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  ivec first;
+  memcpy(&first, numbers, BYTES);
+  return first;
 }
 INLINE ivec first_lanes(const long n) { return lane_numbers() < (bits)n; }
 
@@ -149,6 +150,7 @@ INLINE vec quotient(vec a, vec b) {
 
 /* Reductions over the lanes: the halves of the vector are combined until one lane is left. */
 typedef real quad __attribute__((vector_size(16)));
+typedef bits iquad __attribute__((vector_size(16)));
 #define QUADS (BYTES / 16)
 INLINE real sum_lanes(vec v) {
   quad part[QUADS];
@@ -160,11 +162,15 @@ INLINE real sum_lanes(vec v) {
   return part[0][0];
 }
 INLINE real max_lanes(vec v) {
-  real largest[LANES];
-  memcpy(largest, &v, BYTES);
-  UNROLL for (long n = LANES / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
-    largest[i] = MAX(largest[i], largest[i + n]);
-  return largest[0];
+  quad part[QUADS];
+  memcpy(part, &v, BYTES);
+  UNROLL for (long n = QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++) {
+    const iquad larger = part[i] > part[i + n];
+    part[i] = (quad)(((iquad)part[i] & larger) | ((iquad)part[i + n] & ~larger));
+  }
+  UNROLL for (long n = LANES / QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
+    part[0][i] = MAX(part[0][i], part[0][i + n]);
+  return part[0][0];
 }
 
 /* Between the two calls, denormal numbers count as zero in this thread. */

@@ -3,9 +3,15 @@
 
 INLINE vec v_abs(vec x) { return vmax(x, -x); }
 INLINE vec v_sqrt(vec x) {
+#if defined(WITH_MASKS) && !defined(__clang__)
+  return PACKED(sqrt, 512_mask)(x, (vec){0}, (lane_bits)-1, 4);
+#elif defined(WITH_BLENDS) && !defined(__clang__)
+  return PACKED(sqrt, 256)(x);
+#else
   vec y;
   UNROLL for (long i = 0; i < LANES; i++) y[i] = sizeof(real) == 4 ? sqrtf(x[i]) : sqrt(x[i]);
   return y;
+#endif
 }
 
 /* 1 where `mask` is set and 0 elsewhere: a factor, with which NaN stays NaN. */
