@@ -217,6 +217,10 @@ def methods() -> dict[str, Method]:
     table: dict[str, tuple[str, Method]] = {
         "mlpengine": ("mlpengine", mlpengine),
         "mlpengine, realmlp": ("mlpengine", partial(mlpengine, preset="realmlp")),
+        "mlpengine, one network": (
+            "mlpengine",
+            partial(mlpengine, settings=(*ONE_NETWORK, "report=false")),
+        ),
         "mlpengine, one realmlp": (
             "mlpengine",
             partial(mlpengine, preset="realmlp", settings=(*ONE_NETWORK, "report=false")),
