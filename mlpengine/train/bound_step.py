@@ -40,6 +40,12 @@ class BoundStep(Uncopyable):
     """`calls` as machine code, which may gather the rows, or None."""
 
     @property
+    def forward(self) -> "Executor | None":
+        """What computes outputs without dropout as machine code, or None."""
+        program = self.fused or self.program
+        return program if program is not None and program.computes_outputs else None
+
+    @property
     def many(self) -> "Executor | None":
         """What makes many whole steps in one call, each on rows that it gathers, or None."""
         return self.fused

@@ -1,5 +1,7 @@
 """Loss and metrics of a network over a whole split, and the values that make them infinite."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from mlpengine.nn import Mlp
@@ -12,12 +14,17 @@ from mlpengine.train.ranks import Ranks
 from mlpengine.train.task import Split, Task
 from mlpengine.wording import plural
 
+if TYPE_CHECKING:
+    from mlpengine.backends.compiled import Executor
+
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
 
 ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
 
+WORK_AT_ONCE = 1 << 28
+"""Rows times parameters of a call of machine code: some milliseconds, after which signals count."""
 
 ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""
@@ -101,14 +108,22 @@ def standard_errors(
 class Evaluator:
     """Runs a network without dropout over splits, in buffers that are allocated once.
 
-    Several `ranks` share the rows; each gets all outputs, and the values that rank 0 computes.
+    Several `ranks` share the rows; each gets all outputs, and the values that rank 0 computes.  The
+    `program` of a training step of this network computes outputs as machine code.
 
     Attributes:
         output: (rows, out_dim), the outputs of the last split, valid until the next `run`.
     """
 
-    def __init__(self, mlp: Mlp, loss: Loss, task: Task, ranks: Ranks | None = None) -> None:
-        self.mlp, self.ranks = mlp, ranks
+    def __init__(
+        self,
+        mlp: Mlp,
+        loss: Loss,
+        task: Task,
+        ranks: Ranks | None = None,
+        program: "Executor | None" = None,
+    ) -> None:
+        self.mlp, self.ranks, self._program = mlp, ranks, program
         self._scorer = Scorer(loss, task, mlp.sizes[-1], mlp.dtype)
         self._scratch = mlp.scratch(ROWS, training=False)
         self._outputs = np.empty((0, mlp.sizes[-1]), mlp.dtype)
@@ -133,11 +148,16 @@ class Evaluator:
 
     def _compute(self, part: Split, rows: slice) -> None:
         """Write the outputs of these rows of a split."""
+        mlp, program = self.mlp, self._program
+        at_once = max(ROWS, WORK_AT_ONCE // len(mlp.params)) if program else ROWS
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
-            for start in range(rows.start, rows.stop, ROWS):
-                chunk = slice(start, min(start + ROWS, rows.stop))
-                scratch = self._scratch.for_rows(chunk.stop - chunk.start)
-                self.output[chunk] = self.mlp.forward(part.x[chunk], scratch)
+            for start in range(rows.start, rows.stop, at_once):
+                chunk = slice(start, min(start + at_once, rows.stop))
+                x, output = part.x[chunk], self.output[chunk]
+                if program:
+                    program.forward(np.ascontiguousarray(x, mlp.dtype), output)
+                else:
+                    output[...] = mlp.forward(x, self._scratch.for_rows(len(output)))
 
 
 def odd_value(part: Split, output: Array) -> str:

@@ -178,7 +178,8 @@ class Loop(Uncopyable):
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = epochs, early_stopping
         self.nonfinite = on_nonfinite or NonfiniteRule()
-        self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks)
+        program = step.bound(step.batch_size).forward
+        self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks, program)
         used = len(train) if rows is None else rows
         windows = train.windows if rows is None else None
         self.batches = Batches(

@@ -294,6 +294,10 @@ class BoundShards(BoundStep):
     parts: tuple[tuple[slice, BoundStep], ...]
 
     @property
+    def forward(self) -> "Executor | None":
+        return self.parts[0][1].forward if self.parts else None
+
+    @property
     def many(self) -> "Executor | None":
         return self.shards.many
 

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from mlpengine import CompileError, Front, Mlp, UsageError
+from mlpengine import (
+    Adam,
+    CompileError,
+    Front,
+    MeanSquaredError,
+    Mlp,
+    TrainingStep,
+    UsageError,
+)
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.nn.export_c import export_c
 from mlpengine.nn.layers import ACTIVATIONS
@@ -30,6 +38,46 @@ def test_a_compiled_network_predicts_the_same(sizes, batch, dtype):
     mlp.params.flat *= 0.5  # it follows the network
     np.testing.assert_allclose(compiled(x), mlp.predict(x), rtol=tolerance, atol=tolerance)
     assert compiled(x.astype("f4")) is compiled.output
+
+
+EMBEDDED = Front("pbld", frequencies=3, scaling=True)
+STEPS = [
+    # sizes, batch, threads, more
+    ([7, 33, 5], 30, 1, {"activation": "tanh", "dropout": 0.3}),
+    ([9, 40, 3], 8, 1, {"learned_activation": True, "front": EMBEDDED}),
+    ([300, 300, 3], 64, 2, {"dropout": [0.6]}),  # threads divide columns
+    ([4, 64, 64, 2], 3000, 2, {"dropout": 0.2}),  # rows in chunks
+]
+
+
+@pytest.mark.parametrize(("sizes", "batch", "threads", "more"), STEPS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_step_computes_outputs_as_the_network_does(sizes, batch, threads, more, dtype):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((batch + 5, sizes[0])).astype(dtype)
+    y = rng.standard_normal((batch + 5, sizes[-1])).astype(dtype)
+    order = rng.integers(0, len(x), 3 * batch)
+    ends = []
+    for evaluates in (True, False):
+        mlp = Mlp(sizes, seed=1, dtype=dtype, **more)
+        options = {"backend": "compiled", "threads": threads}
+        step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), batch, **options)
+        for _ in range(2):
+            step.run_many(x, y, order)
+            if evaluates:
+                outputs = np.full((len(x), sizes[-1]), np.nan, dtype)
+                step.bound(batch).forward.forward(x, outputs)
+        ends.append(mlp.params.flat)
+        if evaluates:
+            expected = mlp.predict(x)
+            tolerance = 2e-6 if dtype == "float32" else 1e-13
+            np.testing.assert_allclose(outputs, expected, rtol=tolerance, atol=tolerance)
+            parts = np.full_like(outputs, np.nan)
+            for start in range(0, len(x), 4):
+                rows = slice(start, start + 4)
+                step.bound(batch).forward.forward(x[rows], parts[rows])
+            np.testing.assert_array_equal(parts, outputs)
+    np.testing.assert_array_equal(*ends)  # the next steps do not depend on it
 
 
 def test_a_layer_without_a_rule_cannot_be_compiled():

@@ -26,10 +26,11 @@ def test_a_random_config_is_one_program_with_the_numbers_of_numpy(fused, tmp_pat
     assert fused.problem_of(config, tmp_path) == ""
 
 
-def stub(backend="compiled", *, fused=True, weight=1.0):
+def stub(backend="compiled", *, fused=True, weight=1.0, outputs=0.0):
     flat = np.array([1.0, weight])
     params = SimpleNamespace(flat=flat)
-    return SimpleNamespace(executor=backend, fused=fused, mlp=SimpleNamespace(params=params))
+    mlp = SimpleNamespace(params=params)
+    return SimpleNamespace(executor=backend, fused=fused, mlp=mlp, outputs=outputs)
 
 
 @pytest.mark.parametrize(
@@ -39,12 +40,15 @@ def stub(backend="compiled", *, fused=True, weight=1.0):
         (stub(fused=False), "is split"),
         (stub(weight=1.00001), "differs by 1e-05"),
         (stub(weight=np.nan), "differs by nan"),
+        (stub(outputs=1e-5), "computes outputs that differ by 1e-05"),
+        (stub(outputs=np.nan), "computes outputs that differ by nan"),
         (stub(), ""),
     ],
 )
 def test_the_comparison_notices(fused, tmp_path, monkeypatch, compiled, problem):
     steps = {"numpy": stub("numpy"), "compiled": compiled}
     monkeypatch.setattr(fused, "trained", lambda path, backend: steps[backend])
+    monkeypatch.setattr(fused, "outputs_apart", lambda step: step.outputs)
     assert fused.problem_of({}, tmp_path) == problem
 
 

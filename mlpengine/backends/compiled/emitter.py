@@ -84,6 +84,7 @@ class Emitter:
         functions: in the order of their calls within a phase.
         chunk: number of rows that are processed together.
         claimable: the number of units of each list from which threads claim what they do.
+        output: what the loss reads, if there is one.
 
     Threads divide the rows of the batch or, where the inputs of all layers have fewer numbers than
     the weights, the columns of the products, so that each reads, packs and updates its own weights
@@ -97,6 +98,8 @@ class Emitter:
     threads: int
     functions: list[Function] = field(default_factory=list)
     claimable: list[int] = field(default_factory=list)
+    output: Value | None = None
+    _trains: bool = False
 
     def emit(self) -> None:
         """Generate the functions of every kernel, and reserve their workspace."""
@@ -107,6 +110,9 @@ class Emitter:
                 self._copy(value, "rows" if value.rows == self.batch else "prepare", incoming=True)
         for number, kernel in enumerate(self.kernels):
             name = f"kernel_{number}"
+            if isinstance(kernel, LossRows):
+                self.output = kernel.output
+            self._trains = self.output is not None or isinstance(kernel, Draw)
             if isinstance(kernel, Product):
                 self._product(kernel, name)
             elif isinstance(kernel, ColumnSum):
@@ -125,6 +131,7 @@ class Emitter:
                 self._row_kernel(name, kernel, softmax_rows(kernel, self.layout))
             else:
                 self._row_kernel(name, kernel, self._map(kernel))
+        self._trains = True
         for value in self.values:
             if value.padded and value.final:
                 self._copy(value, "rows", incoming=False)
@@ -195,6 +202,7 @@ class Emitter:
                 takes_part=takes_part,
                 claims=claims,
                 number=number,
+                trains=self._trains,
             )
         )
 

@@ -23,6 +23,9 @@ FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM, FAILED, LOST = range(7)
 
 LOST_RANK = "ranks: all of them must go on (a process has ended)"
 
+NOTHING = np.zeros(1, np.int64)
+"""The limit of a dropout that drops nothing."""
+
 FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
 
@@ -111,6 +114,14 @@ class Executor:
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
         call.memory = table, workspace, [*source.arrays]
         self._bind(call)
+        if self.computes_outputs:
+            self._forward = library.mlpengine_forward
+            self._forward.restype = None
+            self._forward.argtypes = [
+                *(ctypes.c_void_p,) * 3,
+                ctypes.c_int64,
+                ctypes.c_void_p,
+            ]
 
     def _bind(self, call: Call) -> None:
         self.call = call
@@ -144,6 +155,27 @@ class Executor:
         other = copy(self)
         other._bind(call)
         return other
+
+    @property
+    def computes_outputs(self) -> bool:
+        """Whether `forward` can be called."""
+        return self.source.columns > 0
+
+    def forward(self, inputs: Array, outputs: Array) -> None:
+        """Compute the outputs of the rows `inputs`, without dropout; both must be C-contiguous.
+
+        It runs on the calling thread, and overwrites the buffers of a step.
+        """
+        table, _, _ = self.call.memory
+        undropped = table.copy()
+        undropped[self.source.limits] = address_of(NOTHING)
+        self._forward(
+            address_of(undropped),
+            self.call.workspace,
+            address_of(inputs),
+            len(inputs),
+            address_of(outputs),
+        )
 
     def make_step(self, lr: float, weight_decay: float, steps: int) -> tuple[float, float, int]:
         """Run the program as step number ``steps + 1``; return loss, norm and status."""

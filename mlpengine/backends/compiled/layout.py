@@ -30,12 +30,13 @@ class Layout:
     """The memory of a program; `plan` completes it before anything is printed.
 
     `arrays` are passed as a table of pointers, together with a workspace of `nbytes` bytes, which
-    is allocated once.
+    is allocated once; `limits` are the places of the limits of dropout in that table.
     """
 
     target: Target
     itemsize: int
     arrays: list[Array] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
     nbytes: int = 0
     _pointers: dict[str, tuple[str, str]] = field(default_factory=dict)
     _reserved: dict[str, _Reservation] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Layout:
                     self.reserve(value.name, value.rows * self.stride(value), kind)
                     if value.mask:  # in memory, so that networks of other rates share the program
                         self._limits[value.name] = f"limit_{value.name}"
+                        self.limits.append(len(self.arrays))
                         self.add_array(self._limits[value.name], _limit(value.mask))
             else:
                 self.add_array(value.name, value.array)

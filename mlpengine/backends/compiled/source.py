@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from math import prod
 from typing import NamedTuple
 
@@ -12,9 +13,16 @@ from mlpengine.backends.compiled.emitter import Emitter, useful_threads
 from mlpengine.backends.compiled.kernels import Draw, Kernel, LossRows, Product
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import InstructionLike, lower
-from mlpengine.backends.compiled.statements import Function, Phase, print_function
+from mlpengine.backends.compiled.statements import (
+    Function,
+    If,
+    Phase,
+    Statement,
+    print_function,
+)
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
+from mlpengine.backends.compiled.values import Value
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.buffers import address_of
 from mlpengine.spec import Array
@@ -31,6 +39,8 @@ class Source(NamedTuple):
         arrays: the arrays whose addresses form the table, in order.
         nbytes: size of the workspace.
         gathers: whether the program can fill buffers from whole data sets.
+        limits: the places of the limits of dropout among `arrays`.
+        columns: of outputs that the program can compute without training, or 0.
         rows: number of rows of a whole batch; the program takes fewer, too.
         mean_rows: number of rows over which the loss is a mean.
     """
@@ -39,6 +49,8 @@ class Source(NamedTuple):
     arrays: Sequence[Array]
     nbytes: int
     gathers: bool
+    limits: Sequence[int]
+    columns: int
     rows: int
     mean_rows: int
 
@@ -94,6 +106,7 @@ def make_source(
         f"#define CLAIMABLE {{{', '.join(map(str, emitter.claimable))}}} /* units of each list */",
         *(["#define RANKS"] if ranks else []),
         *_step_defines(layout, update, clipping, dtype, gathered, ranks=ranks),
+        *_output_defines(layout, emitter.output, gathered),
         *_ranges(lowered.kernels, grads, threads),
         *map(_header, _headers(layout, threads, lowered.kernels, update, ranks=ranks)),
         *([_header("gather")] if gathered else []),
@@ -106,6 +119,8 @@ def make_source(
         layout.arrays,
         layout.nbytes,
         bool(gathered),
+        layout.limits,
+        emitter.output.columns if emitter.output and gathered else 0,
         batch,
         max(means, default=batch),
     )
@@ -160,6 +175,16 @@ def _step_defines(
         for name, array in clipping.arrays.items():
             yield f"#define {name.upper()} ({layout.pointer(name)})"
             yield f"#define {name.upper()}_LENGTH {array.size}L"
+
+
+def _output_defines(
+    layout: Layout, output: Value | None, gathered: Sequence[Array | None]
+) -> Iterator[str]:
+    """Yield the definitions with which step.h computes outputs, of rows of the first buffer."""
+    if output is not None and gathered:
+        yield f"#define OUTPUT ({layout.pointer(output.name)})"
+        yield f"#define OUTPUT_COLUMNS {output.columns}L"
+        yield f"#define OUTPUT_STRIDE {layout.stride(output)}L"
 
 
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
@@ -224,12 +249,16 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
     }[phase]
     merged = {"rows": ("rows", "reduce"), "reduce": ()} if in_turn else {}
     called = [f for f in functions if f.phase in merged.get(phase, (phase,))]
-    calls, since = [], 0  # the first function after the last barrier
-    for i, function in enumerate(called):
-        if phase == "rows" and any(map(function.waits_for, called[since:i])):
-            calls.append("barrier(part);")
-            since = i
-        calls.append(function.call)
+    calls: list[Statement] = []
+    since = 0  # the first function after the last barrier
+    for trains, group in groupby(enumerate(called), key=lambda each: each[1].trains):
+        block: list[Statement] = []
+        for i, function in group:
+            if phase == "rows" and any(map(function.waits_for, called[since:i])):
+                block.append("barrier(part);")
+                since = i
+            block.append(function.call)
+        calls += [If("part.trains", block)] if trains and phase != "reduce" else block
     text = {
         "prepare": "What is packed once a step, before the rows",
         "rows": "Forward, loss and backward of some rows",

@@ -99,6 +99,8 @@ class Function:
         takes_part: whether it needs to know which thread calls it.
         claims: how the threads divide `count` things: statically, by claiming them before a call
             from the list `number`, or within it.
+        trains: whether it is called to train only, and not to compute outputs.
+        trains: whether it is called in ``rows`` only to train, and not to compute outputs.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Function:
     takes_part: bool = False
     claims: Literal["", "before", "within"] = ""
     number: int = 0
+    trains: bool = False
 
     @property
     def all_buffers(self) -> set[str]:

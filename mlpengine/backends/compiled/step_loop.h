@@ -37,6 +37,7 @@ enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM, FAILED, LOST };
 struct part {
   long index, count, rows;
   double mean_rows;
+  int trains; /* or computes outputs only */
 #ifdef RANKS
   struct ranks *ranks;
 #endif
@@ -51,7 +52,7 @@ struct part {
 
 #ifndef RANKS
 static struct part thread_part(const struct call *call, const long index, const long count) {
-  return (struct part){index, count, call->rows, call->mean_rows};
+  return (struct part){index, count, call->rows, call->mean_rows, .trains = 1};
 }
 #endif
 
