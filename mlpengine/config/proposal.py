@@ -6,6 +6,7 @@ from typing import Any
 
 from mlpengine.data import Profile
 from mlpengine.data.checks import KEEP_IF
+from mlpengine.data.kinds import FEW_LEVELS
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.train.recipes import (
     FOLDED_ROWS,
@@ -125,9 +126,13 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     lines = [f"{profile.task} of {printable(', '.join(target))} (data.task)"]
     column = next(column for column in profile.columns if column.name == target[0])
     few = column.kind in ("number", "integer") and column.distinct > 2
+    taken = f"{lines[0]}: {plural(column.distinct, 'different number')}, taken for"
     if profile.task == "classification" and few:
-        count = plural(column.distinct, "different number")
-        lines = [f"{lines[0]}: {count}, taken for classes; data.task: regression predicts a number"]
+        lines = [f"{taken} classes; data.task: regression predicts a number"]
+    elif (
+        profile.task == "regression" and column.kind == "integer" and column.distinct <= FEW_LEVELS
+    ):
+        lines = [f"{taken} a number; data.task: classification predicts classes"]
     encoded, kinds = _encoding_and_kinds(profile, target, preset)
     each = len(trained(kinds)) or 1
     networks = f"{each * folds} networks of" if folds else "one network of"

@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.data import _cells
 from mlpengine.data.table import Column
+from mlpengine.spec import Array
 
 FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
 Task = Literal["classification", "regression", "multilabel"]
@@ -14,6 +15,12 @@ Task = Literal["classification", "regression", "multilabel"]
 FEW_LEVELS = 20
 """A text column with at most this many levels is always a category, and a whole-numbered target
 with at most this many values may be classes."""
+
+COUNTED = 5
+"""Smallest number of different whole numbers that may be counts."""
+
+RARER = 20
+"""How many times rarer the largest count must be than the commonest one; classes are seldom."""
 
 ROWS_PER_CLASS = 5
 """Whole numbers are classes if each value stands in this many rows on average."""
@@ -118,8 +125,9 @@ def task_of(columns: list[Column]) -> Task:
     """Return the task that target columns imply.
 
     One column of text or booleans is classification, and so are whole numbers with two values, or
-    with at most FEW_LEVELS values that each stand in ROWS_PER_CLASS rows on average. Several
-    columns of only 0 and 1 (or booleans) are multi-label. Anything else is regression.
+    with at most FEW_LEVELS values that each stand in ROWS_PER_CLASS rows on average, unless they
+    look like counts. Several columns of only 0 and 1 (or booleans) are multi-label. Anything else
+    is regression.
     """
     if len(columns) > 1:
         return "multilabel" if all(map(is_binary, columns)) else "regression"
@@ -130,7 +138,23 @@ def task_of(columns: list[Column]) -> Task:
     few = len(values) <= 2 or (
         len(values) <= FEW_LEVELS and len(column.values) >= ROWS_PER_CLASS * len(values)
     )
-    return "classification" if column.is_integer and few else "regression"
+    is_class = column.is_integer and few and not _are_counts(column.values)
+    return "classification" if is_class else "regression"
+
+
+def _are_counts(values: Array) -> bool:
+    """Whether whole numbers from 0 on, some missing, look like counts.
+
+    There are at least COUNTED of them, they become rarer away from the commonest one but for what
+    is chance, and the largest is far rarer than that one.
+    """
+    numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(numbers) < COUNTED or numbers[0] != 0:
+        return False
+    top = int(rows.argmax())
+    sides = rows[top:], rows[top::-1]
+    becomes_rarer = all((side[1:] <= side[:-1] + 3 * np.sqrt(side[:-1])).all() for side in sides)
+    return becomes_rarer and bool(RARER * rows[-1] < rows[top])
 
 
 def odd_target_row(column: Column) -> int | None:

@@ -39,6 +39,11 @@ def test_kinds(name):
     assert kind_of(column) == kind
 
 
+def counted(*rows):
+    """Return whole numbers from 0 on, each so many times."""
+    return number(*(value for value, count in enumerate(rows) for _ in range(count)))
+
+
 TASKS = {
     "text": ([text("a", "b")], "classification"),
     "booleans": ([Column(np.array([0.0, 1]), "boolean")], "classification"),
@@ -48,6 +53,13 @@ TASKS = {
     "many whole numbers": ([number(*(i % 21 for i in range(500)))], "regression"),
     "fractions": ([number(*(i % 2 / 2 for i in range(50)))], "regression"),
     "dates": ([Column(np.array([0.0, 1]), "date")], "regression"),
+    "counts": ([counted(700, 200, 70, 20, 5, 2, 3)], "regression"),
+    "counts around 2": ([counted(135, 270, 268, 180, 90, 36, 12, 3)], "regression"),
+    "counts with a gap": ([counted(700, 200, 70, 20, 0, 2)], "regression"),
+    "classes from 1": ([counted(0, 700, 200, 70, 20, 5, 2)], "classification"),
+    "classes, some rare": ([counted(700, 5, 20, 200, 70, 2)], "classification"),
+    "grades of an illness": ([counted(164, 55, 36, 35, 13)], "classification"),
+    "four rarer classes": ([counted(700, 200, 70, 2)], "classification"),
     "several yes or no": ([number(0, 1), number(1, 1)], "multilabel"),
     "several numbers": ([number(0, 1), number(1, 2)], "regression"),
 }
