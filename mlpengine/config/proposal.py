@@ -125,14 +125,12 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     folds = folds_for(profile.n_rows)
     lines = [f"{profile.task} of {printable(', '.join(target))} (data.task)"]
     column = next(column for column in profile.columns if column.name == target[0])
-    few = column.kind in ("number", "integer") and column.distinct > 2
-    taken = f"{lines[0]}: {plural(column.distinct, 'different number')}, taken for"
+    few = column.kind in ("number", "integer") and 2 < column.distinct <= FEW_LEVELS
+    number = plural(column.distinct, "different number")
     if profile.task == "classification" and few:
-        lines = [f"{taken} classes; data.task: regression predicts a number"]
-    elif (
-        profile.task == "regression" and column.kind == "integer" and column.distinct <= FEW_LEVELS
-    ):
-        lines = [f"{taken} a number; data.task: classification predicts classes"]
+        lines[0] += f": {number}, taken for classes; data.task: regression predicts a number"
+    elif profile.task == "regression" and few:
+        lines[0] += f": {number}, taken as they are; data.task: classification predicts classes"
     encoded, kinds = _encoding_and_kinds(profile, target, preset)
     each = len(trained(kinds)) or 1
     networks = f"{each * folds} networks of" if folds else "one network of"
