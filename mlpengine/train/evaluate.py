@@ -26,6 +26,9 @@ ROWS = 512
 WORK_AT_ONCE = 1 << 28
 """Rows times parameters of a call of machine code: some milliseconds, after which signals count."""
 
+CHUNKS_AT_ONCE = 32
+"""Limit of the `ROWS` of such a call, whose features may have to be read from a file."""
+
 ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""
 
@@ -149,7 +152,8 @@ class Evaluator:
     def _compute(self, part: Split, rows: slice) -> None:
         """Write the outputs of these rows of a split."""
         mlp, program = self.mlp, self._program
-        at_once = max(ROWS, WORK_AT_ONCE // len(mlp.params)) if program else ROWS
+        chunks = min(WORK_AT_ONCE // (ROWS * len(mlp.params)), CHUNKS_AT_ONCE) if program else 1
+        at_once = ROWS * max(chunks, 1)
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
             for start in range(rows.start, rows.stop, at_once):
                 chunk = slice(start, min(start + at_once, rows.stop))
