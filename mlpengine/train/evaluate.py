@@ -11,6 +11,7 @@ from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
 from mlpengine.spec import Array, Spec
 from mlpengine.train.nonfinite import bad_rows
 from mlpengine.train.ranks import Ranks
+from mlpengine.train.runs import WORK_AT_ONCE
 from mlpengine.train.task import Split, Task
 from mlpengine.wording import plural
 
@@ -23,11 +24,8 @@ MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
 
-WORK_AT_ONCE = 1 << 28
-"""Rows times parameters of a call of machine code: some milliseconds, after which signals count."""
-
 CHUNKS_AT_ONCE = 32
-"""Limit of the `ROWS` of such a call, whose features may have to be read from a file."""
+"""Limit of the `ROWS` of a call of machine code, whose features may come from a file."""
 
 ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""

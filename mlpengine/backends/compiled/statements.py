@@ -100,7 +100,6 @@ class Function:
         claims: how the threads divide `count` things: statically, by claiming them before a call
             from the list `number`, or within it.
         trains: whether it is called to train only, and not to compute outputs.
-        trains: whether it is called in ``rows`` only to train, and not to compute outputs.
     """
 
     name: str
