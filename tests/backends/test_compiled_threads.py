@@ -167,7 +167,7 @@ void mlpengine_offer(void) {
   for (long t = 0; t < THREADS; t++) offer(t);
 }
 int mlpengine_choose(const double seconds[2]) {
-  pool.alone = pool.is_trial = pool.retry = pool.nanoseconds[0] = pool.nanoseconds[1] = 0;
+  pool.alone = pool.trial = pool.retry = pool.nanoseconds[0] = pool.nanoseconds[1] = 0;
   for (int i = 0; i < 20; i++) choose(1, (int64_t)(1e9 * seconds[pool.alone]));
   return pool.alone;
 }
@@ -213,24 +213,42 @@ int mlpengine_spend(double seconds) {
 """
 
 
-def spend(library, seconds, together):
-    """Make steps for so long, of a millisecond alone; return the numbers of both kinds."""
+def spend(library, seconds, together, waking=0.0):
+    """Make steps for so long, of a millisecond alone; return the numbers of both kinds.
+
+    The first one of all threads after one of the caller alone takes `waking` seconds more.
+    """
     passed, counts, alone = 0.0, [0, 0], library.mlpengine_spend(ctypes.c_double(1e-9))
+    slept = False
     while passed < seconds:
-        spent = 1e-3 if alone else next(together)
+        spent = 1e-3 if alone else next(together) + waking * slept
+        slept = alone
         counts[alone] += 1
         passed += spent
         alone = library.mlpengine_spend(ctypes.c_double(spent))
     return counts
 
 
-def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(
-    monkeypatch, tmp_path, many_threads
-):
+def simulated(monkeypatch, tmp_path):
+    """Return a program whose pool chooses by a clock that only `spend` advances."""
     (tmp_path / "clock.h").write_text(SIMULATED_CLOCK)
     monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
     text = LONG.step("compiled", threads=2).emit_c()
-    library = load(text + PASSING, native_target(), functions=["mlpengine_spend"])
+    return load(text + PASSING, native_target(), functions=["mlpengine_spend"])
+
+
+def test_workers_that_wake_late_are_taken_back(monkeypatch, tmp_path, many_threads):
+    library = simulated(monkeypatch, tmp_path)
+    spend(library, 2, repeat(16e-3))
+    spend(library, 6, repeat(0.6e-3), waking=1e-3)
+    together, alone = spend(library, 2, repeat(0.6e-3), waking=1e-3)
+    assert together > 20 * alone
+
+
+def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(
+    monkeypatch, tmp_path, many_threads
+):
+    library = simulated(monkeypatch, tmp_path)
     idle, busy = repeat(0.6e-3), cycle([0.6e-3, 16e-3])
     together, alone = spend(library, 2, idle)
     assert together > 20 * alone

@@ -11,7 +11,10 @@
 
 #define BURST_NANOSECONDS 1000000 /* duration of the steps between two choices of the threads */
 
-/* All threads are tried again after so many times the duration of their last burst.  The number
+/* A trial is two bursts: the first one, in which workers wake and fetch data, is not measured. */
+#define TRIAL 2
+
+/* All threads are tried again after so many times the duration of their last trial.  The number
    doubles whenever the caller alone is faster: beside other programs every other trial of all
    threads is fast by chance.  It halves whenever a trial of the caller alone is in vain, which
    follows after the largest number of bursts, or a slow one. */
@@ -42,9 +45,9 @@ static struct {
   struct call *call;
   int64_t end;                /* the step up to which the threads work */
   int alone;                  /* whether the caller makes the next steps alone */
-  int is_trial;               /* whether it is the first burst of this way */
+  int trial;                  /* how many bursts are left of a trial of this way */
   int64_t patience, retry;    /* when the next trial is due */
-  int64_t bursts[2];          /* nanoseconds of the last burst of each way */
+  int64_t bursts[2];          /* nanoseconds of the last trial or burst of each way */
   double nanoseconds[2];      /* of a step of all threads, times WORTH, and of the caller alone */
   pthread_t workers[THREADS]; /* the caller is number 0 */
   int started;                /* how many workers run */
@@ -197,22 +200,27 @@ static void set_affinity(void) {
 /* After `steps` steps in `spent` nanoseconds, choose whether the next ones are the caller's alone.
    A slow burst of the caller does not start a trial: on a busy machine, all threads are no faster. */
 static void choose(const int64_t steps, const int64_t spent) {
-  const int alone = pool.alone, was_trial = pool.is_trial;
+  const int alone = pool.alone, was_trial = pool.trial > 0;
+  if (pool.trial == TRIAL) {
+    pool.bursts[alone] = spent;
+    pool.trial--;
+    return;
+  }
   double *mine = &pool.nanoseconds[alone];
   const double other = pool.nanoseconds[!alone], factor = alone ? 1 : WORTH;
   const double each = factor * (double)spent / (double)steps;
   *mine = was_trial || !*mine ? each : *mine + (each - *mine) / 8;
-  pool.bursts[alone] = spent;
+  pool.bursts[alone] = spent + (was_trial ? pool.bursts[alone] : 0);
+  pool.trial = 0;
   const int is_slower = other > 0 && *mine > other;
   if (was_trial) {
     pool.alone = is_slower ? !alone : alone;
     if (pool.alone) pool.patience = MIN(2 * pool.patience, MAX_PATIENCE);
     else if (alone) pool.patience = MAX(pool.patience / 2, MIN_PATIENCE);
     pool.retry = now() + (pool.alone ? pool.patience : MAX_PATIENCE) * pool.bursts[!pool.alone];
-    pool.is_trial = 0;
   } else if ((is_slower && !alone) || now() >= pool.retry) {
     pool.alone = !alone;
-    pool.is_trial = 1;
+    pool.trial = TRIAL;
   }
 }
 
