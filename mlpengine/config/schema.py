@@ -153,7 +153,10 @@ class DataSection(Section):
     )
     date_format: str | None = Field(
         default=None,
-        description="Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy.",
+        description=(
+            "Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, dd-month-yy, or "
+            "mm/dd/yyyy HH:MM AM."
+        ),
     )
     target: Annotated[list[str], NAME_OR_NAMES] | None = Field(
         default=None, description="Column to predict, or several; shipped data sets have a default."

@@ -29,6 +29,17 @@ _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 _PADDED = re.compile(r"\s*0\d+\s*")
 _POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?: (\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+_TIME = re.compile(
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?(?: ?(?P<half>[AaPp])[Mm])?"
+)
+
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+
+CENTURY_ENDS = 69
+"""Years of two digits from this one on are of the 20th century, as POSIX's strptime has it."""
 
 
 def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = True) -> Array | None:
@@ -68,7 +79,9 @@ def dates(
     """Return dates as seconds since 1970, UTC if they have no offset, or None.
 
     They are those of ISO 8601, dd.mm.yyyy with or without a time, and those of `pattern`, whose
-    groups are called year, month, day, hour, minute and second.
+    groups are called year, month, day, hour, minute and second; or `short`, a year of two digits,
+    `name`, of a month, and `half`, of the day.  Times without a date are of the first day of 1970;
+    no other dates may stand among them.
     """
     values = np.empty(len(cells), np.float64)
     known: dict[str, float] = {}
@@ -80,7 +93,8 @@ def dates(
                 return None
             known[cell] = seconds
         values[row] = known[cell]
-    return values
+    are_times = {_TIME.fullmatch(cell) is not None for cell in known.keys() - missing}
+    return None if len(are_times) == 2 else values
 
 
 def _seconds(cell: str, pattern: re.Pattern[str] | None) -> float | None:
@@ -98,10 +112,28 @@ def _moment(cell: str, pattern: re.Pattern[str] | None) -> datetime | None:
     if cell.isascii() and (match := _POINTS.fullmatch(cell)):
         day, month, year, hour, minute, second = (int(part or 0) for part in match.groups())
         return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    if cell.isascii() and (match := _TIME.fullmatch(cell)):
+        return datetime(**{"year": 1970, "month": 1, "day": 1, **_parts(match)}, tzinfo=UTC)
     if pattern is not None and cell.isascii() and (match := pattern.fullmatch(cell)):
-        parts: dict[str, Any] = {k: int(v) for k, v in match.groupdict().items()}
-        return datetime(**parts, tzinfo=UTC)
+        return datetime(**_parts(match), tzinfo=UTC)
     return None
+
+
+def _parts(match: re.Match[str]) -> dict[str, Any]:
+    """Return the arguments of `datetime`.  Raises: ValueError for no name of a month, or 13 pm."""
+    texts = {name: text for name, text in match.groupdict().items() if text is not None}
+    half, name, short = (texts.pop(key, "") for key in ("half", "name", "short"))
+    parts = {key: int(text) for key, text in texts.items()}
+    if short:
+        parts["year"] = int(short) + (1900 if int(short) >= CENTURY_ENDS else 2000)
+    if name:
+        matches = [i for i, month in enumerate(MONTHS, 1) if month.startswith(name.lower())]
+        (parts["month"],) = matches
+    if half:
+        if not 1 <= parts["hour"] <= 12:
+            raise ValueError(f"{parts['hour']} {half}m")
+        parts["hour"] = parts["hour"] % 12 + 12 * (half in "pP")
+    return parts
 
 
 class Codes:

@@ -16,6 +16,7 @@ from mlpengine.data.progress import Progress
 from mlpengine.data.reader import DATASETS, READERS, read_table
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.table import Table
+from mlpengine.errors import DataError
 from mlpengine.wording import plural
 
 GAPS = frozenset(
@@ -28,10 +29,11 @@ GAPS = frozenset(
 MAX_GAPS = 3
 """Number of different spellings of a gap in one column."""
 
-_DAY_MONTH = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})(?: (\d{1,2}):(\d{2})(:\d{2})?)?")
-
-
-_YEAR_FIRST = re.compile(r"\d{4}([/.])\d{1,2}\1\d{1,2}(?: (\d{1,2}):\d{2}(:\d{2})?)?")
+_DATE = re.compile(
+    r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
+    r"(?:(,? )\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?)?"
+)
+"""A date of three parts, the first mark, the second one, and the marks and parts of a time."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,11 @@ def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
                 cells_text = plural(int(rows.sum()), "cell")
                 spelled = " or ".join(map(repr, gaps))
                 notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
-        elif reading.date_format is None and all(map(_DAY_MONTH.fullmatch, levels)):
+        elif reading.date_format is None and len(forms := _date_formats(levels)) > 1:
+            parts = "the day or the month" if len(forms) == 2 else "the day, the month or the year"
             notes.append(
-                f"column {name!r}: {levels[0]!r} can have the day or the month first; to use it as "
-                "a date set data.date_format to dd/mm/yyyy or mm/dd/yyyy"
+                f"column {name!r}: {levels[0]!r} can have {parts} first; to use it as a date set "
+                f"data.date_format to {' or '.join(forms)}"
             )
     return reading
 
@@ -162,34 +165,38 @@ def _spellings(cells: list[str], reading: Reading) -> Iterator[Reading]:
             continue
         if isinstance(_cells.spelled_numbers(cells, decimal, thousands), list):
             yield replace(reading, decimal=decimal, thousands=thousands)
-    form = _date_format(cells)
-    if reading.date_format is None and form is not None:
-        yield replace(reading, date_format=form)
+    if reading.date_format is None and len(forms := _date_formats(cells)) == 1:
+        yield replace(reading, date_format=forms[0])
 
 
-def _clock(hour: str | None, second: str | None) -> str:
-    """Return the format of the time in a date that has these parts."""
-    return (" HH:MM:SS" if second else " HH:MM") if hour else ""
-
-
-def _date_format(cells: list[str]) -> str | None:
-    """Return the format of dates like 2024/12/31, or 31/12/2024 if a day beyond 12 tells it."""
-    if match := _YEAR_FIRST.fullmatch(cells[0]):
-        form = f"yyyy{match[1]}mm{match[1]}dd{_clock(match[2], match[3])}"
-        pattern = Reading(date_format=form).date_pattern
-        return form if _cells.dates(cells, frozenset(), pattern) is not None else None
-    matches = [_DAY_MONTH.fullmatch(cell) for cell in cells]
-    if not all(matches):
-        return None
-    parts = [(int(m[1]), int(m[3])) for m in matches if m]
-    mark = matches[0][2]  # type: ignore[index]
-    suffix = _clock(matches[0][5], matches[0][7])  # type: ignore[index]
-    first, second = max(a for a, _ in parts), max(b for _, b in parts)
-    if first > 12 >= second:
-        form = f"dd{mark}mm{mark}yyyy{suffix}"
-    elif second > 12 >= first:
-        form = f"mm{mark}dd{mark}yyyy{suffix}"
+def _date_formats(cells: list[str]) -> list[str]:
+    """Return the formats, of the form of the first text, under which all texts are dates."""
+    match = _DATE.fullmatch(cells[0].strip())
+    if match is None:
+        return []
+    first, mark, second, other, last, blank, seconds, half = match.groups()
+    clock = f"{blank}HH:MM{':SS' if seconds else ''}" if blank else ""
+    clock += half.replace(half.strip(), "AM") if half else ""
+    year = "yyyy" if len(last) == 4 else "yy"
+    if first.isalpha():
+        orders = [("month", "dd", year)]
+    elif second.isalpha():
+        orders = [("dd", "month", year)]
+    elif mark in " " or other != mark:
+        return []
+    elif len(first) == 4:
+        orders = [("yyyy", "mm", "dd")]
     else:
-        return None
-    pattern = Reading(date_format=form).date_pattern
-    return form if _cells.dates(cells, frozenset(), pattern) is not None else None
+        orders = [("dd", "mm", year), ("mm", "dd", year)]
+        orders += [("yy", "mm", "dd")] if year == "yy" else []
+    forms = [f"{one}{mark}{two}{other}{three}{clock}" for one, two, three in orders]
+    return [form for form in forms if _fits(cells, form)]
+
+
+def _fits(cells: list[str], form: str) -> bool:
+    """Return whether all texts are dates of this format."""
+    try:
+        pattern = Reading(date_format=form).date_pattern
+    except DataError:  # digits with nothing between them
+        return False
+    return _cells.dates(cells, frozenset(), pattern) is not None

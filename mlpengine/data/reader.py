@@ -54,9 +54,9 @@ def read_table(
     Cells spelled as in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
-    `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy and true/false are
-    recognized. `spelling` are the options of `Reading`: delimiter, decimal, thousands,
-    text_encoding, na_values, date_format.
+    `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
+    of day and true/false are recognized. `spelling` are the options of `Reading`: delimiter,
+    decimal, thousands, text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. Parquet
     needs the extra `data`. `progress` is called with the share of a CSV file that is read.

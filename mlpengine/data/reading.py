@@ -14,12 +14,16 @@ DELIMITERS = (",", ";", "\t", "|")
 THOUSANDS = (",", ".", " ", "'")
 _TOKENS = {
     "yyyy": r"(?P<year>\d{4})",
+    "yy": r"(?P<short>\d{2})",
+    "month": r"(?P<name>[A-Za-z]{3,9})",
     "mm": r"(?P<month>\d{1,2})",
     "dd": r"(?P<day>\d{1,2})",
     "HH": r"(?P<hour>\d{1,2})",
     "MM": r"(?P<minute>\d{2})",
     "SS": r"(?P<second>\d{2})",
+    "AM": r"(?P<half>[AaPp])[Mm]",
 }
+_TOKEN = re.compile("|".join(_TOKENS))
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ class Reading:
         thousands: what separates groups of three digits, if anything does.
         text_encoding: of the file, by its name in Python.
         na_values: spellings of a missing cell besides `MISSING`.
-        date_format: of dates that are neither ISO 8601 nor dd.mm.yyyy, with yyyy, mm, dd and for
-            times HH, MM, SS, such as mm/dd/yyyy.
+        date_format: of dates that are neither ISO 8601 nor dd.mm.yyyy, with yyyy or yy, mm or month
+            (its name), dd, and for times HH, MM, SS, AM, such as mm/dd/yyyy or dd-month-yy.
 
     Raises: DataError for a value that is none of these.
     """
@@ -73,16 +77,17 @@ class Reading:
         """What a cell of `date_format` matches."""
         if self.date_format is None:
             return None
-        pattern = re.escape(self.date_format)
-        for token, group in _TOKENS.items():
-            pattern = pattern.replace(token, group, 1)
-        parts = ("year", "month", "day")
-        apart = re.search(r"\)[^()\\\w]|\)\\", pattern)
-        if not all(f"<{part}>" in pattern for part in parts) or not apart:
+        tokens = _TOKEN.findall(self.date_format)
+        apart = "month" in tokens or re.search(r"[a-z][^A-Za-z0-9]+[a-z]", self.date_format)
+        parts = (("yyyy", "yy"), ("month", "mm"), ("dd",))
+        one_of_each = all(sum(tokens.count(token) for token in part) == 1 for part in parts)
+        has_noon = "AM" not in tokens or "HH" in tokens
+        if not (one_of_each and apart and has_noon) or len(set(tokens)) < len(tokens):
             raise DataError(
                 "date_format: needs yyyy, mm and dd with something between them, such as "
                 f"mm/dd/yyyy or dd.mm.yyyy HH:MM ({self.date_format!r})"
             )
+        pattern = _TOKEN.sub(lambda token: _TOKENS[token[0]], re.escape(self.date_format))
         return re.compile(pattern)
 
     def to_dict(self) -> dict[str, Any]:

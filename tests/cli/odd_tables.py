@@ -52,6 +52,7 @@ def plain(odd: Callable[[int], str]) -> bytes:
     return lines(lambda i: f"{number(i)},{odd(i)},{number(3 * i)}")
 
 
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 TOWNS = ("Köln", "Genève", "Łódź")
 
 ODD = {
@@ -196,6 +197,32 @@ ODD = {
         config=("date_format: mm/dd/yyyy",),
         kinds={"odd": "date"},
         row={"a": 1.5, "odd": "12/31/2024"},
+    ),
+    "months by their names": Odd(
+        plain(lambda i: f"{i % 28 + 1:02}-{MONTHS[i % 12]}-{20 + i % 5}"),
+        config=("date_format: dd-month-yy",),
+        init=("column 'odd': dates are read as dd-month-yy",),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "31-Dec-24"},
+    ),
+    "hours of half a day": Odd(
+        plain(
+            lambda i: f'"{i % 12 + 1:02}/{i % 28 + 1:02}/2023 {i % 12 + 1:02}:15:00 {"AP"[i % 2]}M"'
+        ),
+        config=('date_format: "mm/dd/yyyy HH:MM:SS AM"',),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "12/31/2024 07:30:00 PM"},
+    ),
+    "times of day": Odd(
+        plain(lambda i: f"{i % 24}:{7 * i % 60:02}"),
+        kinds={"odd": "date"},
+        row={"a": 1.5, "odd": "17:05"},
+    ),
+    "years of two digits, any order": Odd(
+        plain(lambda i: f"{i % 12 + 1:02}/{i % 11 + 1:02}/{i % 12 + 1:02}"),
+        config=("- odd",),
+        init=("can have the day, the month or the year first",),
+        row={"a": 1.5},
     ),
     "days or months first": Odd(
         plain(lambda i: f"{i % 12 + 1:02}/{i % 11 + 1:02}/20{i + 10}"),

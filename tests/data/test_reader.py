@@ -2,12 +2,14 @@ import io
 import sys
 import tracemalloc
 import zipfile
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 import sklearn.datasets
 
 from mlpengine.data import DATASETS, Preprocessor, Table, load_dataset, read_table
+from mlpengine.data.detect import detect
 from mlpengine.errors import DataError, MissingExtraError
 
 
@@ -197,11 +199,79 @@ def test_refuses_what_is_not_there(name):
         {"thousands": ".", "decimal": "."},
         {"text_encoding": "rot13"},
         {"date_format": "yyyymmdd"},
+        {"date_format": "dd/mm/dd"},
+        {"date_format": "dd/mm/yy AM"},
     ],
 )
 def test_refuses_unknown_options(options):
     with pytest.raises(DataError, match=next(iter(options))):
         read_table("digits", **options)
+
+
+@pytest.mark.parametrize(
+    ("form", "posix"),
+    [
+        ("mm/dd/yyyy", "%m/%d/%Y"),
+        ("dd-month-yyyy", "%d-%b-%Y"),
+        ("month dd, yyyy", "%B %d, %Y"),
+        ("dd month yy", "%d %b %y"),
+        ("mm/dd/yy", "%m/%d/%y"),
+        ("yyyy/mm/dd HH:MM", "%Y/%m/%d %H:%M"),
+        ("mm/dd/yyyy HH:MM:SS AM", "%m/%d/%Y %I:%M:%S %p"),
+        ("dd-month-yy, HH:MMAM", "%d-%b-%y, %I:%M%p"),
+    ],
+)
+def test_dates_are_those_of_strptime(form, posix, tmp_path):
+    rng, first = np.random.default_rng(0), datetime(1969, 1, 1, tzinfo=UTC)
+    moments = [first + timedelta(seconds=int(s)) for s in rng.integers(0, 3.1e9, 500)]
+    cells = [moment.strftime(posix) for moment in moments]
+    path = tmp_path / "dates.csv"
+    path.write_text("\n".join(["when,x", *(f'"{cell}",1' for cell in cells)]))
+    column = read_table(path, date_format=form)["when"]
+    truth = [datetime.strptime(cell, posix).replace(tzinfo=UTC).timestamp() for cell in cells]
+    assert column.kind == "date"
+    assert column.values.tolist() == truth
+    assert detect(str(path)).reading.date_format == form
+
+
+@pytest.mark.parametrize(
+    ("cells", "seconds"),
+    [
+        (["7:05", "17:05", "0:00"], [25_500, 61_500, 0]),
+        (["07:05:09", "", "23:59:59"], [25_509, np.nan, 86_399]),
+        (["12:00 AM", "12:30 pm", "1:05PM"], [0, 45_000, 47_100]),
+        (["24:00", "7:05"], None),
+        (["13:05 PM", "7:05"], None),
+        (["7:5", "7:05"], None),
+        (["7:05", "2024-01-02"], None),
+    ],
+)
+def test_times_of_day_are_seconds_since_midnight(cells, seconds, tmp_path):
+    path = tmp_path / "times.csv"
+    path.write_text("\n".join(["when,x", *(f"{cell},1" for cell in cells)]))
+    column = read_table(path)["when"]
+    assert column.kind == ("text" if seconds is None else "date")
+    if seconds is not None:
+        np.testing.assert_array_equal(column.values, seconds)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["12 5 20", "13 5 20"],
+        ["1/2 2024", "13/2 2024"],
+        ["050124", "130124"],
+        ["5-Foo-2024", "6-Jan-2024"],
+        ["30/02/64", "13/02/24"],
+        ["Jan 2024 5", "Feb 2024 6"],
+    ],
+)
+def test_what_is_no_date_stays_text(cells, tmp_path):
+    path = tmp_path / "texts.csv"
+    path.write_text("\n".join(["when,x", *(f"{cell},1" for cell in cells)]))
+    detected = detect(str(path))
+    assert detected.reading.date_format is None
+    assert detected.table["when"].kind != "date"
 
 
 def test_unknown_dataset():
