@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.data._cells import dates
 from mlpengine.data.bins import BINS
 from mlpengine.data.categories import Category
 from mlpengine.data.computed import (
@@ -27,7 +28,7 @@ from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.data.stored import stored_file
-from mlpengine.data.table import Table
+from mlpengine.data.table import Column, Table
 from mlpengine.data.targets import (
     Label,
     Target,
@@ -333,6 +334,11 @@ class Preprocessor:
         kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
         for name, kind in (kinds | self.kinds).items():
             column = table[name]
+            if kind == "date" and (row := self._undated_row(column)) is not None:
+                raise DataError(
+                    f"{table.where(name, row)}: a date is needed, spelled as in training "
+                    f"({column.cell(row)!r:.60}); correct the cell, or leave it empty"
+                )
             if kind == "category" or column.kind == "text" or column.missing.all():
                 continue
             if (kind == "date") != (column.kind == "date"):
@@ -342,6 +348,15 @@ class Preprocessor:
                     f"{table.where(name, row)}: {wanted} is needed, as in training "
                     f"({column.cell(row)!r:.60})"
                 )
+
+    def _undated_row(self, column: Column) -> int | None:
+        """Return the first row of a text column that is no date; None if there is none."""
+        if column.kind != "text":
+            return None
+        pattern = self.options.reading.date_pattern
+        is_odd = [dates([level], frozenset(), pattern) is None for level in column.levels]
+        rows = np.flatnonzero(np.array([*is_odd, False])[column.values])
+        return int(rows[0]) if len(rows) else None
 
     def _extra(self, table: Table) -> list[str]:
         """Return the target and weight columns that the table has, targets all or none."""

@@ -6,6 +6,7 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from mlpengine.data import Column, Preprocessor, Table, gather, read_table, split_rows
+from mlpengine.data.reading import Reading
 from mlpengine.errors import CheckpointError, DataError
 
 NAN = float("nan")
@@ -412,6 +413,10 @@ TRANSFORMS = {
     "text for a number": ("a,b,w\nx,1,u\n", "line 2, column 'a': a number is needed ('x')"),
     "date for a number": ("a,b,w\n2020-01-01,1,u\n", "line 2, column 'a': a number is needed"),
     "number for a date": ("a,b,w,d\n1,1,u,7\n", "line 2, column 'd': a date is needed"),
+    "no date among dates": (
+        "a,b,w,d\n1,1,u,2020-01-01\n1,1,u,\n1,1,u,31-Foo-20\n1,1,u,2020-01-02\n",
+        "line 4, column 'd': a date is needed, spelled as in training ('31-Foo-20')",
+    ),
     "infinite": ("a,b,w\n1,inf,u\n", "line 2, column 'b': must be finite"),
     "unknown class": ("a,b,w,y\n1,1,u,0\n1,1,u,5\n", "line 3, column 'y': '5' is not one of the"),
     "beyond float32": ("a,b,w\n1,1e99,u\n", "line 2, column 'b': is too large for float32"),
@@ -429,6 +434,16 @@ def test_transforming_names_the_place(name, tmp_path):
     with pytest.raises(DataError) as caught:
         fitted.transform(table)
     assert message in str(caught.value)
+
+
+def test_an_odd_date_of_a_format_is_the_one_named(tmp_path):
+    reading = Reading(date_format="mm/dd/yyyy")
+    path = tmp_path / "dates.csv"
+    path.write_text("d,y\n" + "".join(f"{i % 12 + 1}/{i + 1}/2023,{i % 2}\n" for i in range(28)))
+    fitted = Preprocessor("y", reading=reading).fit(read_table(path, **reading.to_dict()))
+    path.write_text("d,y\n1/31/2024,0\n1/32/2024,1\n2/1/2024,0\n")
+    with pytest.raises(DataError, match=r"line 3, column 'd': a date is needed.*'1/32/2024'"):
+        fitted.transform(read_table(path, **reading.to_dict()))
 
 
 OPTIONS = {
