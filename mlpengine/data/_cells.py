@@ -28,10 +28,10 @@ _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
 _PADDED = re.compile(r"\s*0\d+\s*")
-_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?: (\d{1,2}):(\d{2})(?::(\d{2}))?)?")
-_TIME = re.compile(
-    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?(?: ?(?P<half>[AaPp])[Mm])?"
-)
+_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?"
+_POINTS = re.compile(rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}})(?: {_CLOCK})?")
+_TIME = re.compile(rf"{_CLOCK}(?: ?(?P<half>[AaPp])[Mm])?")
+_FIRST_DAY = {"year": 1970, "month": 1, "day": 1}
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -109,13 +109,9 @@ def _moment(cell: str, pattern: re.Pattern[str] | None) -> datetime | None:
     if _DATE.fullmatch(cell):
         moment = datetime.fromisoformat(cell)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    if cell.isascii() and (match := _POINTS.fullmatch(cell)):
-        day, month, year, hour, minute, second = (int(part or 0) for part in match.groups())
-        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-    if cell.isascii() and (match := _TIME.fullmatch(cell)):
-        return datetime(**{"year": 1970, "month": 1, "day": 1, **_parts(match)}, tzinfo=UTC)
-    if pattern is not None and cell.isascii() and (match := pattern.fullmatch(cell)):
-        return datetime(**_parts(match), tzinfo=UTC)
+    for form in (_POINTS, _TIME, pattern) if cell.isascii() else ():
+        if form is not None and (match := form.fullmatch(cell)):
+            return datetime(**(_FIRST_DAY | _parts(match)), tzinfo=UTC)
     return None
 
 

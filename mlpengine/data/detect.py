@@ -35,6 +35,8 @@ _DATE = re.compile(
 )
 """A date of three parts, the first mark, the second one, and the marks and parts of a time."""
 
+_PARTS = {"d": "day", "m": "month", "y": "year"}
+
 
 @dataclass(frozen=True)
 class Detected:
@@ -142,10 +144,10 @@ def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
                 cells_text = plural(int(rows.sum()), "cell")
                 spelled = " or ".join(map(repr, gaps))
                 notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
-        elif reading.date_format is None and len(forms := _date_formats(levels)) > 1:
-            parts = "the day or the month" if len(forms) == 2 else "the day, the month or the year"
+        elif cells and reading.date_format is None and len(forms := _date_formats(cells)) > 1:
+            parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
             notes.append(
-                f"column {name!r}: {levels[0]!r} can have {parts} first; to use it as a date set "
+                f"column {name!r}: {cells[0]!r} can have {parts} first; to use it as a date set "
                 f"data.date_format to {' or '.join(forms)}"
             )
     return reading

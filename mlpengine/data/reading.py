@@ -81,11 +81,11 @@ class Reading:
         apart = "month" in tokens or re.search(r"[a-z][^A-Za-z0-9]+[a-z]", self.date_format)
         parts = (("yyyy", "yy"), ("month", "mm"), ("dd",))
         one_of_each = all(sum(tokens.count(token) for token in part) == 1 for part in parts)
-        has_noon = "AM" not in tokens or "HH" in tokens
-        if not (one_of_each and apart and has_noon) or len(set(tokens)) < len(tokens):
+        whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
+        if not (whole and apart) or len(set(tokens)) < len(tokens):
             raise DataError(
-                "date_format: needs yyyy, mm and dd with something between them, such as "
-                f"mm/dd/yyyy or dd.mm.yyyy HH:MM ({self.date_format!r})"
+                "date_format: needs yyyy, mm and dd with something between them, and HH with AM, "
+                f"such as mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM ({self.date_format!r})"
             )
         pattern = _TOKEN.sub(lambda token: _TOKENS[token[0]], re.escape(self.date_format))
         return re.compile(pattern)

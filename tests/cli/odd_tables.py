@@ -221,7 +221,7 @@ ODD = {
     "years of two digits, any order": Odd(
         plain(lambda i: f"{i % 12 + 1:02}/{i % 11 + 1:02}/{i % 12 + 1:02}"),
         config=("- odd",),
-        init=("can have the day, the month or the year first",),
+        init=("can have the day or the month or the year first",),
         row={"a": 1.5},
     ),
     "days or months first": Odd(

@@ -274,6 +274,14 @@ def test_what_is_no_date_stays_text(cells, tmp_path):
     assert detected.table["when"].kind != "date"
 
 
+def test_an_order_that_cells_leave_open_is_asked_for(tmp_path):
+    path = tmp_path / "dates.csv"
+    path.write_text("when,x\n13/05/20,1\n14/06/21,1\n-,1\n")
+    (note,) = detect(str(path)).notes
+    assert "can have the day or the year first" in note
+    assert note.endswith("set data.date_format to dd/mm/yy or yy/mm/dd")
+
+
 def test_unknown_dataset():
     with pytest.raises(DataError, match="diabetes, digits, penguins"):
         load_dataset("iris")
