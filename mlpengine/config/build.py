@@ -270,7 +270,9 @@ def build(
     if start is not None:
         _start_from(file, start.networks, model.networks)
     given = config.training.threads
-    threads = min(cores(), len(seeds)) if given == "auto" else given
+    threads = cores() if given == "auto" else given
+    if given == "auto" and population:
+        threads = min(threads, len(seeds))
     if ranks is not None:
         if threads > ranks.cores and given != "auto":
             _log.warning("warning: training.threads: each rank takes %d, its share", ranks.cores)
@@ -280,6 +282,8 @@ def build(
             _log.warning(text, ranks.size - len(seeds), ranks.size, len(seeds))
     of_step = (1, None) if population else (threads, ranks)
     members = tuple(_StepBuilder(file, loss, model, parts, *of_step).members(tables.folds, seeds))
+    if given == "auto" and not population:
+        threads = members[0].step.threads_used
     return Experiment(file, tables, task, parts, model, loss, members, threads, ranks)
 
 

@@ -154,6 +154,14 @@ class TrainingStep:
         return Shards(self.mlp, *settings, make=scratch)
 
     @property
+    def threads_used(self) -> int:
+        """Threads that may share a step: `threads`, fewer for small shapes, 1 in NumPy."""
+        if self.executor != "compiled":
+            return 1
+        fused = self._full.fused
+        return self.threads if fused is None or self.ranks else fused.source.threads
+
+    @property
     def grads(self) -> Gradients:
         """The gradients of the last step; ranks copy what others have added when this is read."""
         if isinstance(self._buffers, Shards):

@@ -125,16 +125,34 @@ def test_every_number_of_threads_gives_the_same_bits(train, steps):
 
 
 @pytest.mark.parametrize(("threads", "expected"), [("auto", 1), ("3", 3)])
-def test_one_thread_unless_a_person_asks_for_more(threads, expected, tmp_path):
+def test_blas_has_one_thread_unless_a_person_asks_for_more(threads, expected, tmp_path):
     text = CONFIG.replace("backend: compiled", f"backend: numpy, threads: {threads}")
     path = tmp_path / "auto.yaml"
     path.write_text(text.replace("hidden: [8]", "hidden: [1024, 1024]"))
     experiment = build(load_config(path))
     assert experiment.step.mlp.sizes[1] == 1024
-    assert experiment.step.threads == experiment.threads == expected
+    assert experiment.threads == expected
     with threadpool_limits(5, user_api="blas"), experiment.pinned():
         pools = threadpool_info()
     assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("hidden", "shared"), [("[8]", 1), ("[300, 300]", 3), ("[1024, 1024]", 4)]
+)
+def test_a_compiled_step_may_use_the_cores_that_its_shapes_pay_for(
+    hidden, shared, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("mlpengine.config.build.cores", lambda: 4)
+    path = tmp_path / "auto.yaml"
+    path.write_text(CONFIG.replace("hidden: [8]", f"hidden: {hidden}"))
+    experiment = build(load_config(path))
+    assert experiment.step.executor == "compiled"
+    assert f"#define THREADS {shared}\n" in experiment.step.emit_c()
+    assert experiment.threads == shared
+    with threadpool_limits(5, user_api="blas"), experiment.pinned():
+        pools = threadpool_info()
+    assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} == {1}
 
 
 @pytest.fixture

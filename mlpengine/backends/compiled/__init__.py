@@ -11,7 +11,6 @@ an op without a compiled rule here runs its NumPy rules.
 from mlpengine.backends.compiled.executor import (
     BAD_LABEL,
     FINISHED,
-    NO_THREADS,
     NOT_FINITE,
     Executor,
     compile_program,
@@ -25,7 +24,6 @@ __all__ = [
     "BAD_LABEL",
     "FINISHED",
     "NOT_FINITE",
-    "NO_THREADS",
     "Executor",
     "InstructionLike",
     "LossInstruction",

@@ -18,7 +18,7 @@ from mlpengine.buffers import address_of
 from mlpengine.errors import CompileError, RunError
 from mlpengine.spec import Array
 
-FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM, FAILED, LOST = range(7)
+FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST = range(6)
 """The status of a step; only a finished step updates the parameters."""
 
 LOST_RANK = "ranks: all of them must go on (a process has ended)"
@@ -88,8 +88,7 @@ class Executor:
         source: the C text and the arrays it works on.
         library: the machine code, which other executors may share.
         call: the arguments and results of the program, which is for a batch of ``call.rows`` rows.
-        step: runs the program once and returns the status; it keeps the memory alive, and raises
-            CompileError if its threads cannot be started.
+        step: runs the program once and returns the status; it keeps the memory alive.
     """
 
     def __init__(
@@ -133,10 +132,6 @@ class Executor:
             status: int = run(pointer)
             if status == LOST:
                 raise RunError(LOST_RANK)
-            if status == NO_THREADS:
-                raise CompileError(
-                    "compiled program: the system must start its threads (use threads=1)"
-                )
             return status
 
         self.step: Callable[[], int] = step

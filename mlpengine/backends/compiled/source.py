@@ -43,6 +43,7 @@ class Source(NamedTuple):
         columns: of outputs that the program can compute without training, or 0.
         rows: number of rows of a whole batch; the program takes fewer, too.
         mean_rows: number of rows over which the loss is a mean.
+        threads: that may share a step, the calling one included.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Source(NamedTuple):
     columns: int
     rows: int
     mean_rows: int
+    threads: int
 
 
 def make_source(
@@ -123,6 +125,7 @@ def make_source(
         emitter.output.columns if emitter.output and gathered else 0,
         batch,
         max(means, default=batch),
+        threads,
     )
 
 

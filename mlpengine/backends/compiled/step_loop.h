@@ -29,7 +29,7 @@ struct call {
 };
 
 /* Status of a step.  FAILED: the step of another rank could not begin; LOST: a rank has ended. */
-enum { FINISHED, NOT_FINITE, BAD_LABEL, NO_THREADS, LARGE_NORM, FAILED, LOST };
+enum { FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST };
 
 /* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it.  Threads
    divide the rows of a whole batch, of which a short one has the first `rows`, so that the tiles are

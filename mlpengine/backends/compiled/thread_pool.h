@@ -224,27 +224,34 @@ static void choose(const int64_t steps, const int64_t spent) {
   }
 }
 
+/* Whether all threads make the next steps.  Where the system starts none, the caller makes them
+   alone, and asks again later. */
+static int works_together(const struct call *call) {
+  if (call->threads ? call->threads == 1 : pool.alone) return 0;
+  if (start_workers()) return 1;
+  pool.alone = 1;
+  pool.trial = 0;
+  pool.retry = now() + MAX_PATIENCE * BURST_NANOSECONDS;
+  return 0;
+}
+
 /* Run a call in bursts of steps, on all threads or on the caller alone.  Each step of all threads
    ends with a barrier, after which no worker uses the call; without steps no worker wakes. */
 static void run(struct call *call) {
   while (call->done < call->count && !call->status) {
-    const int alone = call->threads ? call->threads == 1 : pool.alone;
+    const int together = works_together(call);
     const int64_t start = now(), before = call->done;
-    const double known = pool.nanoseconds[alone];
+    const double known = pool.nanoseconds[!together];
     const int64_t burst = known > 0 ? MAX(1, (int64_t)(BURST_NANOSECONDS / known)) : 1;
     const int64_t end = call->threads ? call->count : MIN(before + burst, call->count);
-    if (!alone) {
-      if (!start_workers()) {
-        call->status = NO_THREADS;
-        return;
-      }
+    if (together) {
       set_affinity();
       for (long t = 0; t < THREADS; t++) offer(t);
       pool.call = call;
       pool.end = end;
       wait_at_barrier();
     }
-    work(call, end, thread_part(call, 0, alone ? 1 : THREADS));
+    work(call, end, thread_part(call, 0, together ? THREADS : 1));
     if (!call->threads && call->done > before) choose(call->done - before, now() - start);
   }
 }
