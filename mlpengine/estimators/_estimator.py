@@ -446,9 +446,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         callbacks: Sequence[Callback] = (),
         rows: Array | None = None,
     ) -> Loop:
+        task = self._task()
+        if not self.verbose:
+            task.headline = ()  # nobody reads more than the loss of an epoch
         return Loop(
             learner.step(weighted=weighted),
-            self._task(),
+            task,
             train,
             validation,
             epochs=chosen.epochs,

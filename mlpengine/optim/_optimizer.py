@@ -295,6 +295,21 @@ class Optimizer(ABC):
             )
         return lr
 
+    def next_rates(self, count: int) -> tuple[Array, Array]:
+        """Return learning rates and weight decays of the next steps, (count,) of float64.
+
+        Raises: UsageError as `scheduled_lr` and `scheduled_decay`.
+        """
+        steps = range(self.steps, self.steps + count)
+        rates, decays = np.full(count, self._lr), np.full(count, self.weight_decay)
+        if self.schedule is not None:
+            rates *= [*map(self.schedule, steps)]
+            if not ((rates >= 0.0) & (rates <= self._largest_lr)).all():
+                rates[:] = [*map(self.scheduled_lr, steps)]  # the first wrong one raises
+        if self.decay_schedule is not None:
+            decays[:] = [*map(self.scheduled_decay, steps)]
+        return rates, decays
+
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` from `grads.flat`, which is only read."""
         if model.params is not self.params:

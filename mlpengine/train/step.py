@@ -324,12 +324,7 @@ class TrainingStep:
             self._compare_ranks(self.ranks)
         if fused is None or not bound.begin_many(optimizer):
             return 0
-        rates = np.full(count, optimizer.lr)
-        if optimizer.schedule is not None:
-            rates[:] = [optimizer.scheduled_lr(optimizer.steps + i) for i in range(count)]
-        decays = np.full(count, optimizer.weight_decay)
-        if optimizer.decay_schedule is not None:
-            decays[:] = [optimizer.scheduled_decay(optimizer.steps + i) for i in range(count)]
+        rates, decays = optimizer.next_rates(count)
         done = self.clipped_steps = 0
         for part in self._runs_of_one_dropout(count):
             if self._draws:
