@@ -409,7 +409,7 @@ class TrainingSection(Section):
     )
     threads: Literal["auto"] | Count = Field(
         default="auto",
-        description="Threads of BLAS or of compiled steps; auto: 1 for BLAS, else all cores that pay.",
+        description="Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.",
     )
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = Field(
         default="auto",

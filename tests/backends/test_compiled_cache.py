@@ -299,11 +299,60 @@ def test_a_compiler_that_hangs_is_ended_with_its_children(folder, tmp_path, monk
         native_target()
     assert [r.levelno for r in caplog.records] == [logging.WARNING]
     assert "hanging still runs after 1 s; it is ended after 2 s" in caplog.text
-    state = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    assert_ends((tmp_path / "child").read_text().strip())
+
+
+def assert_ends(process):
+    """Assert that a process of this number ends."""
+    state = Path(f"/proc/{process}/stat")
     end = time.monotonic() + 60  # a killed process ends when it next gets a core
     while state.exists() and state.read_text().split()[2] not in "ZX" and time.monotonic() < end:
         time.sleep(0.01)
     assert not state.exists() or state.read_text().split()[2] in "ZX"  # dead, waiting for init
+
+
+def test_two_units_give_the_bits_of_one(folder, monkeypatch):
+    """They are compiled at the same time, each with some of the products."""
+    case = next(c for c in CASES if c.fused)
+    run, commands = cache.run_compilers, []
+
+    def counted(these, folder):
+        commands.append(these)
+        return run(these, folder)
+
+    monkeypatch.setattr(cache, "run_compilers", counted)
+    two = case.step("compiled")
+    assert [len(at_once) for at_once in commands] == [2, 1]
+    monkeypatch.setattr(cache, "UNITS", "another text")
+    monkeypatch.setattr(cache, "_loaded", {})
+    for path in kept(folder):
+        path.unlink()
+    one = case.step("compiled")
+    assert [len(at_once) for at_once in commands] == [2, 1, 1]
+    assert two.emit_c() == one.emit_c()
+    x, y, weights = case.data(case.batch)
+    for _ in range(5):
+        assert two(x, y, weights) == one(x, y, weights)
+    assert two.mlp.params.flat.tobytes() == one.mlp.params.flat.tobytes()
+
+
+def test_compilers_of_two_units_end_together(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(targets, "SECONDS", 2.0)
+    monkeypatch.setattr(targets, "NOTICE_SECONDS", 1.0)
+    waiting = [["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/{k}; wait"] for k in range(2)]
+    with pytest.raises(subprocess.TimeoutExpired):
+        targets.run_compilers(waiting, tmp_path)
+    assert [r.levelno for r in caplog.records] == [logging.WARNING]  # once
+    for k in range(2):
+        assert_ends((tmp_path / str(k)).read_text().strip())
+
+
+def test_an_error_in_either_unit_is_told(folder):
+    for unit in range(2):
+        text = f"{SOURCE}{cache.UNITS}\n#endif\n#if UNIT == {unit}\n#error of unit {unit}\n#endif\n"
+        with pytest.raises(CompileError, match=f"must accept the program .*of unit {unit}"):
+            answer(f"#define IN_UNIT(n) (UNIT == (n))\n{text}")
+    assert kept(folder) == []
 
 
 def test_a_directory_of_one_process_goes_with_it(tmp_path):

@@ -171,10 +171,11 @@ def test_a_program_compiles_without_warnings(case, tmp_path):
     """A buffer that a function declares and does not use would be one."""
     source = tmp_path / "program.c"
     source.write_text(case.step("compiled").emit_c())
-    flags = [f for f in FLAGS if f != "-shared"] + ["-Wall", "-Wextra", "-Werror"]
+    flags = [*FLAGS, "-Wall", "-Wextra", "-Werror"]
     allowed = ["-Wno-unused-function", "-Wno-psabi", "-Wno-unknown-pragmas"]
-    command = [*compiler_command(), *flags, *allowed, "-fsyntax-only", str(source)]
-    subprocess.run(command, check=True)
+    for unit in ([], ["-DUNIT=0"], ["-DUNIT=1"]):
+        command = [*compiler_command(), *flags, *allowed, *unit, "-fsyntax-only", str(source)]
+        subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize(

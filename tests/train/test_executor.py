@@ -137,9 +137,7 @@ def test_blas_has_one_thread_unless_a_person_asks_for_more(threads, expected, tm
     assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} == {expected}
 
 
-@pytest.mark.parametrize(
-    ("hidden", "shared"), [("[8]", 1), ("[300, 300]", 3), ("[1024, 1024]", 4)]
-)
+@pytest.mark.parametrize(("hidden", "shared"), [("[8]", 1), ("[300, 300]", 3), ("[1024, 1024]", 4)])
 def test_a_compiled_step_may_use_the_cores_that_its_shapes_pay_for(
     hidden, shared, tmp_path, monkeypatch
 ):

@@ -29,11 +29,14 @@ from mlpengine.backends.compiled.target import (
     Target,
     compiler_stamp,
     find_target,
-    run_compiler,
+    run_compilers,
 )
 from mlpengine.errors import CompileError
 
 DIGEST_BYTES = 32
+
+UNITS = "#if IN_UNIT(1)"
+"""What a program has whose two units are compiled at the same time (prelude.h)."""
 
 STALE_SECONDS = 10 * SECONDS
 """Age in seconds from which a temporary file cannot be in use."""
@@ -237,11 +240,18 @@ def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -
     try:
         text, built = folder / "program.c", folder / "program.so"
         text.write_text(source, encoding="utf-8")
-        command = [*target.command, *target.flags, *more_flags, str(text), "-o", str(built), "-lm"]
-        done = run_compiler(command, folder)
-        if done.returncode:
-            lines = [ln for ln in done.stderr.splitlines() if "error" in ln] or ["no message"]
-            raise CompileError(f"compiler: must accept the program ({lines[0].strip()})")
+        compiler = [*target.command, *target.flags, *more_flags]
+        parts = [str(text)]
+        if UNITS in source:
+            parts = [str(folder / f"{unit}.o") for unit in (0, 1)]
+            _run(
+                [
+                    [*compiler, "-c", f"-DUNIT={unit}", str(text), "-o", part]
+                    for unit, part in enumerate(parts)
+                ],
+                folder,
+            )
+        _run([[*compiler, "-shared", *parts, "-o", str(built), "-lm"]], folder)
         _sign(built, path.name)
         os.replace(built, path)
     except (OSError, subprocess.SubprocessError) as error:
@@ -249,6 +259,13 @@ def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -
     finally:
         with suppress(OSError):
             shutil.rmtree(folder)
+
+
+def _run(commands: Sequence[list[str]], folder: Path) -> None:
+    for done in run_compilers(commands, folder):
+        if done.returncode:
+            lines = [ln for ln in done.stderr.splitlines() if "error" in ln] or ["no message"]
+            raise CompileError(f"compiler: must accept the program ({lines[0].strip()})")
 
 
 def _remove_stale(folder: Path) -> None:

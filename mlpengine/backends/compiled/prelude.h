@@ -7,6 +7,17 @@
 
 #define LANES ((long)(BYTES / sizeof(real)))
 #define INLINE static inline __attribute__((always_inline))
+
+/* The compiler makes two units of a program at the same time, each of some functions; those that are
+   ACROSS are called from the other one.  Without UNIT there is one unit of all. */
+#ifdef UNIT
+#define IN_UNIT(number) (UNIT == (number))
+#define ACROSS __attribute__((visibility("hidden")))
+#else
+#define IN_UNIT(number) 1
+#define ACROSS static
+#endif
+
 #define SHARED __attribute__((noinline, unused)) static /* one instance, which compiles faster */
 /* GCC 12 takes a function that writes only by restrict pointers of its own for one without effects,
    and drops its calls. */

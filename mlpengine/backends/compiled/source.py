@@ -1,6 +1,7 @@
 """The C text of a whole program."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -19,6 +20,7 @@ from mlpengine.backends.compiled.statements import (
     Phase,
     Statement,
     print_function,
+    print_head,
 )
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
@@ -26,6 +28,13 @@ from mlpengine.backends.compiled.values import Value
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.buffers import address_of
 from mlpengine.spec import Array
+
+REST = 4
+"""Products that take as long to compile as all else (GCC 12 on an EPYC with AVX-512, November
+2026)."""
+
+POOL = 2
+"""The same for the pool of several threads."""
 
 CHUNK = 8192
 """Gradients whose squares are summed in their own type (see norm.h)."""
@@ -110,10 +119,10 @@ def make_source(
         *_step_defines(layout, update, clipping, dtype, gathered, ranks=ranks),
         *_output_defines(layout, emitter.output, gathered),
         *_ranges(lowered.kernels, grads, threads),
-        *map(_header, _headers(layout, threads, lowered.kernels, update, ranks=ranks)),
-        *([_header("gather")] if gathered else []),
-        *_printed(functions, layout),
-        _header("step"),
+        *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
+        *_in_first_unit(map(_header, ("norm", *(("update", "clip") if update else ())))),
+        *_in_units(functions, layout, REST + POOL * (threads > 1)),
+        *_in_first_unit(map(_header, (*(("gather",) if gathered else ()), "step"))),
     ]
     means = [k.mean_rows for k in lowered.kernels if isinstance(k, LossRows)]
     return Source(
@@ -217,7 +226,6 @@ def _headers(
     layout: Layout,
     threads: int,
     kernels: Sequence[Kernel],
-    update: Update | None,
     *,
     ranks: bool,
 ) -> Iterator[str]:
@@ -229,9 +237,7 @@ def _headers(
     yield "step_loop"
     if pool != "single_thread":
         yield "spin"
-    yield from (pool, "norm")
-    if update is not None:
-        yield from ("update", "clip")
+    yield pool
 
 
 @cache
@@ -273,6 +279,30 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
         names += ["stop", "begin", "end"]
     unused = [f"(void){name};" for name in names]
     return Function(phase, phase, (), [*calls[:1], *unused, *calls[1:]], text, parameters)
+
+
+def _in_units(functions: Sequence[Function], layout: Layout, others: int) -> Iterator[str]:
+    """Yield the functions; the second unit has the first products, which all functions come after.
+
+    Each unit takes about as long to compile: what the first one has beside products takes as long
+    as `others` of them.
+    """
+    products = [function for function in functions if function.tile is not None]
+    second = products[: (len(products) + others) // 2]
+    for function in functions:
+        if function in second:
+            shared = replace(function, qualifiers="ACROSS")
+            yield "#if IN_UNIT(1)"
+            yield from _printed([shared], layout)
+            yield f"#else\n{print_head(shared)};\n#endif"
+        else:
+            yield from _in_first_unit(_printed([function], layout))
+
+
+def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
+    yield "#if IN_UNIT(0)"
+    yield from parts
+    yield "#endif"
 
 
 def _printed(functions: Sequence[Function], layout: Layout) -> Iterator[str]:

@@ -153,9 +153,14 @@ def print_function(function: Function, declarations: Iterable[str]) -> str:
     effects = [] if function.qualifiers == "INLINE" else ["HAS_EFFECTS;"]
     body = ["(void)table, (void)workspace;", *declarations, *effects, *function.body]
     lines = [f"/* {function.text} */"] if function.text else []
-    head = f"{function.qualifiers} void {function.name}({MEMORY}"
-    lines += [f"{head}, {function.parameters}) {{" if function.parameters else f"{head}) {{"]
+    lines.append(f"{print_head(function)} {{")
     return "\n".join([*lines, *print_statements(body, "  "), "}", ""])
+
+
+def print_head(function: Function) -> str:
+    """Return what the declaration of a function begins with."""
+    head = f"{function.qualifiers} void {function.name}({MEMORY}"
+    return f"{head}, {function.parameters})" if function.parameters else f"{head})"
 
 
 def print_statements(statements: Iterable[Statement], indent: str) -> Iterator[str]:

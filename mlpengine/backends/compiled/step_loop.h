@@ -50,6 +50,7 @@ struct part {
 #define LEADS (part.index == 0)
 #endif
 
+#if IN_UNIT(0)
 #ifndef RANKS
 static struct part thread_part(const struct call *call, const long index, const long count) {
   return (struct part){index, count, call->rows, call->mean_rows, .trains = 1};
@@ -87,3 +88,4 @@ static void work(struct call *call, const int64_t end, const struct part part) {
   call->steps = before + done;
   call->status = status;
 }
+#endif

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +27,6 @@ FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fPIC",
-    "-shared",
     "-pthread",
 )
 """Without -ffast-math, which hides NaN and, when linked, changes the mode of the whole process."""
@@ -157,7 +158,7 @@ def find_target(command: tuple[str, ...]) -> Target:
 
 def _ask(command: list[str]) -> str:
     try:
-        done = run_compiler(command)
+        (done,) = run_compilers([command])
     except (OSError, subprocess.SubprocessError) as error:
         raise CompileError(f"compiler: {shlex.join(command[:4])} must run ({error})") from error
     if done.returncode or not done.stdout.strip():
@@ -167,13 +168,41 @@ def _ask(command: list[str]) -> str:
     return done.stdout
 
 
-def run_compiler(
-    command: list[str], folder: Path | None = None
-) -> "subprocess.CompletedProcess[str]":
-    """Run the compiler in a process group of its own, which ends with it or with `SECONDS`.
+def run_compilers(
+    commands: Sequence[list[str]], folder: Path | None = None
+) -> "list[subprocess.CompletedProcess[str]]":
+    """Run compilers at the same time, in process groups that end with them or with `SECONDS`.
 
-    Raises: OSError or subprocess.SubprocessError if it cannot run or does not end.
+    Raises: OSError or subprocess.SubprocessError if one cannot run or does not end.
     """
+    start, noticed, done = time.monotonic(), False, []
+
+    def left(limit: float) -> float:
+        return max(0.0, start + limit - time.monotonic())
+
+    with ExitStack() as running:
+        processes = [running.enter_context(_running(command, folder)) for command in commands]
+        for command, process in zip(commands, processes, strict=True):
+            try:
+                outputs = process.communicate(timeout=left(SECONDS if noticed else NOTICE_SECONDS))
+            except subprocess.TimeoutExpired:
+                if noticed:
+                    raise
+                noticed = True
+                _log.warning(
+                    "compiler: %s still runs after %g s; it is ended after %g s",
+                    shlex.join(command[:1]),
+                    NOTICE_SECONDS,
+                    SECONDS,
+                )
+                outputs = process.communicate(timeout=left(SECONDS))
+            done.append(subprocess.CompletedProcess(command, process.returncode, *outputs))
+    return done
+
+
+@contextmanager
+def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Popen[str]]":
+    """Start a process; an error ends its group."""
     # Messages are in English; nothing waits for input.
     process = subprocess.Popen(
         command,
@@ -188,20 +217,10 @@ def run_compiler(
     )
     with process:
         try:
-            try:
-                out, err = process.communicate(timeout=min(NOTICE_SECONDS, SECONDS))
-            except subprocess.TimeoutExpired:
-                _log.warning(
-                    "compiler: %s still runs after %g s; it is ended after %g s",
-                    shlex.join(command[:1]),
-                    NOTICE_SECONDS,
-                    SECONDS,
-                )
-                out, err = process.communicate(timeout=SECONDS - NOTICE_SECONDS)
+            yield process
         except BaseException:
             _end_group(process)
             raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def _end_group(process: "subprocess.Popen[str]") -> None:

@@ -4,6 +4,14 @@
    another one delays it by a time slice.  On a busy machine each barrier may wait for a thread that
    has no core, so the pool measures its steps, and makes them on the caller alone unless all threads
    are clearly faster. */
+#define FIRST(n) ((n) * part.index / part.count)
+#define LAST(n) ((n) * (part.index + 1) / part.count)
+
+#if CLAIMS
+ACROSS int claim(const struct part part, const long list, long *first, long *last);
+#endif
+
+#if IN_UNIT(0)
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,9 +32,6 @@
 /* How much faster all threads must be than the caller alone.  Beside other programs the two are
    about equal, and measured with errors of as much. */
 #define WORTH 1.2
-
-#define FIRST(n) ((n) * part.index / part.count)
-#define LAST(n) ((n) * (part.index + 1) / part.count)
 
 #if CLAIMS
 static const uint64_t claimable[CLAIMS] = CLAIMABLE;
@@ -106,7 +111,7 @@ static void offer(const long thread) {
 /* Claim units *first to *last of a list; return whether there were any.  A thread takes a part of
    what is left of its own share and, once that is empty, single units from the ends of the others'.
    So faster cores do more, and no thread waits for one that has no core.  No sum depends on it. */
-static int claim(const struct part part, const long list, long *first, long *last) {
+ACROSS int claim(const struct part part, const long list, long *first, long *last) {
   if (part.count == 1) { /* all units at once */
     const long before = *last;
     *last = (long)claimable[list];
@@ -268,3 +273,4 @@ void mlpengine_close(void) {
   if (atomic_load(&pool.users) < 1) stop_workers();
   leave();
 }
+#endif
