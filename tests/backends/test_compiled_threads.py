@@ -261,9 +261,9 @@ def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(
     idle, busy = repeat(0.6e-3), cycle([0.6e-3, 16e-3])
     together, alone = spend(library, 2, idle)
     assert together > 20 * alone
+    assert sum(spend(library, 10, busy)) > 0.96 * 10_000
     assert sum(spend(library, 10, busy)) > 0.97 * 10_000
-    assert sum(spend(library, 10, busy)) > 0.99 * 10_000
-    spend(library, 6, idle)  # in which all threads are tried again
+    spend(library, 0.7, idle)  # in which all threads are tried again
     together, alone = spend(library, 2, idle)
     assert together > 20 * alone
 

@@ -25,9 +25,11 @@ ACROSS int claim(const struct part part, const long list, long *first, long *las
 /* All threads are tried again after so many times the duration of their last trial.  The number
    doubles whenever the caller alone is faster: beside other programs every other trial of all
    threads is fast by chance.  It halves whenever a trial of the caller alone is in vain, which
-   follows after the largest number of bursts, or a slow one. */
-#define MIN_PATIENCE 4
-#define MAX_PATIENCE 256
+   follows after the largest number of bursts, or a slow one.  The largest number bounds what trials
+   cost beside other programs, 1/32 of the time, and how long the caller goes on alone once they have
+   ended: the last trial, which they slow down, may have taken 20 ms. */
+#define MIN_PATIENCE 8
+#define MAX_PATIENCE 32
 
 /* How much faster all threads must be than the caller alone.  Beside other programs the two are
    about equal, and measured with errors of as much. */
