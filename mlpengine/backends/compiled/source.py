@@ -282,7 +282,7 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
 
 
 def _in_units(functions: Sequence[Function], layout: Layout, others: int) -> Iterator[str]:
-    """Yield the functions; the second unit has the first products, which all functions come after.
+    """Yield the functions; the second unit has the first products, the first unit all others.
 
     Each unit takes about as long to compile: what the first one has beside products takes as long
     as `others` of them.
