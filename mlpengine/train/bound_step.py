@@ -106,9 +106,8 @@ class BoundStep(Uncopyable):
             if text := _misfit(rows, buffer):
                 yield text
         last = min(len(rows) for rows in data if rows is not None) - 1
-        lowest, highest = (order.min(), order.max()) if order.size else (0, 0)
-        if order.size and not 0 <= lowest <= highest <= last:
-            yield f"order must name rows 0 to {last} (got {lowest} to {highest})"
+        if order.size and int(order.view(np.uint64).max()) > last:  # negative ones are large, too
+            yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
 
 
 def _misfit(rows: Array | None, buffer: Array | None) -> str:

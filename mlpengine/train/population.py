@@ -32,6 +32,9 @@ TURN = 0.05
 A member that is new to a core reads its weights and moments from memory: with turns of 4 steps,
 6 milliseconds, a step of 784-256-128-10 took a seventh longer (November 2026)."""
 
+SHORTEST = 32
+"""Turns of at least a stretch divided by this, .3 to 1.5 milliseconds, which Python delays by .1."""
+
 _log = logging.getLogger("mlpengine")
 
 
@@ -258,7 +261,8 @@ class PopulationStep:
 class _Work:
     """The steps of one call: members wait in a queue, and a thread takes the next for a turn.
 
-    A turn is one or more calls of a stretch of steps each.
+    A turn is one or more calls of a stretch of steps each.  The last turns are short, so that all
+    threads end at about the same time, though one may be slower than the other.
     """
 
     def __init__(
@@ -266,6 +270,7 @@ class _Work:
     ) -> None:
         self._steps, self._batch, self._active = steps, batch_size, active
         self._stretch = max(1, steps_at_once(steps[0]))
+        self._threads = 1
         self._ended = Event()
         self.failures: dict[int, NumericalError] = {}
 
@@ -300,6 +305,7 @@ class _Work:
 
     def share(self, pool: ThreadPoolExecutor | None, helpers: int) -> None:
         """Make all steps, in this thread and in `helpers` threads of the pool."""
+        self._threads = 1 + helpers
         futures = [pool.submit(self._work) for _ in range(helpers)] if pool is not None else []
         try:
             self._work()
@@ -317,20 +323,32 @@ class _Work:
                     k, start = self._waiting.popleft()
                 except IndexError:
                     return  # as many members are left as other threads
-                end = perf_counter() + TURN
-                start = self._make(k, start)
-                while start < self._counts[k] and perf_counter() < end and not self._ended.is_set():
-                    start = self._make(k, start)
+                end, last = perf_counter() + TURN, self._last(k, start)
+                start = self._make(k, start, last)
+                while start < last and perf_counter() < end and not self._ended.is_set():
+                    start = self._make(k, start, last)
                 if start < self._counts[k]:
                     self._waiting.append((k, start))
         except BaseException:
             self._ended.set()
             raise
 
-    def _make(self, k: int, start: int) -> int:
+    def _last(self, k: int, start: int) -> int:
+        """Return the number of the step before which a turn of member k ends.
+
+        Of several threads, one takes a fourth of its share of the steps that wait.
+        """
+        if self._threads == 1:
+            return self._counts[k]
+        waiting = self._waiting.copy()  # at once: other threads take from it
+        left = self._counts[k] - start + sum(self._counts[m] - at for m, at in waiting)
+        share = max(left // (4 * self._threads), self._stretch // SHORTEST, 1)
+        return min(start + share, self._counts[k])
+
+    def _make(self, k: int, start: int, last: int) -> int:
         """Make a stretch of steps of member k from number `start`; return the number after it."""
         step, batch = self._steps[k], self._batch
-        stop = min(start + self._stretch, self._counts[k])
+        stop = min(start + self._stretch, last)
         before = step.optimizer.steps
         results = self.losses[k, start:stop], self.norms[k, start:stop]
         try:

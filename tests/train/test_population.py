@@ -1,5 +1,6 @@
 """Populations: each member has the bits of a run of its own."""
 
+import math
 import logging
 import subprocess
 import sys
@@ -137,6 +138,24 @@ def test_stretches_change_no_bit(threads, monkeypatch):
     monkeypatch.setattr(population, "steps_at_once", lambda step: 2)
     monkeypatch.setattr(population, "TURN", 0.0)
     compare(*SHAPES["tiny"], "compiled", threads, CASES["lengths"])
+
+
+def test_the_last_turns_are_short(monkeypatch):
+    """Whatever the speed of each, no thread makes many steps while the other has none."""
+    turns = []
+    last = population._Work._last
+
+    def record(work, k, start):
+        turns.append(last(work, k, start) - start)
+        return start + turns[-1]
+
+    monkeypatch.setattr(population._Work, "_last", record)
+    monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
+    monkeypatch.setattr(population, "TURN", math.inf)
+    compare(*SHAPES["tiny"], "compiled", 2, {"steps": (640, 640, 640)})
+    assert turns[0] > 200
+    assert turns[-1] <= 64 / population.SHORTEST
+    assert sum(turns) == 2 * 3 * 640  # two calls
 
 
 def test_members_and_other_rates_share_one_program_that_is_built_once(tmp_path, monkeypatch):
