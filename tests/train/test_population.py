@@ -1,7 +1,7 @@
 """Populations: each member has the bits of a run of its own."""
 
-import math
 import logging
+import math
 import subprocess
 import sys
 from copy import copy
