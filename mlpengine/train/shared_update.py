@@ -44,6 +44,12 @@ class ShardOfCall(ctypes.Structure):
     )
 
 
+class TableOfCall(ctypes.Structure):
+    """The addresses of a program: ``struct table`` of ranks.h."""
+
+    _fields_ = (("addresses", ctypes.c_void_p), ("length", ctypes.c_int64))
+
+
 class RanksOfCall(ctypes.Structure):
     """What the ranks of a call share: ``struct ranks`` of ranks.h, which describes it."""
 
@@ -64,11 +70,17 @@ class RanksOfCall(ctypes.Structure):
         ("tail", ctypes.c_void_p),
         ("chunk_sums", ctypes.c_void_p),
         ("parameters", ctypes.c_void_p),
+        ("shares", ctypes.c_int64),
+        ("table_count", ctypes.c_int64),
+        ("tables", ctypes.c_void_p),
     )
 
 
 class SharedUpdate:
     """An update of which each rank makes its part, and receives the parameters of the others.
+
+    In a call of several steps the programs of all ranks work on one copy of the parameters, which
+    are the network's own again when it returns.
 
     A rank adds its part of all gradients and updates its part of the moments, both in memory that
     all ranks map.  The optimizer's own moments are out of date meanwhile; it takes them back when
@@ -152,7 +164,10 @@ class SharedUpdate:
         described.shards, described.shard_count = ctypes.addressof(shards), len(shards)
         described.batch, described.stride = batch, stride
         described.drawn = None if drawn is None else address_of(drawn)
-        described.taken = shards, programs, drawn
+        used = [p.call.memory[0] for p in (self._executor, *(p for _, p in programs))]
+        tables = (TableOfCall * len(used))(*((address_of(t), t.size) for t in used))
+        described.tables, described.table_count = ctypes.addressof(tables), len(tables)
+        described.taken = shards, programs, drawn, tables
 
     def add(self) -> None:
         """Wait for the gradients of all ranks, and add this rank's part of them."""

@@ -1,7 +1,8 @@
 /* The update of a program on several ranks, processes of one machine: each makes a part of it, in
    whole chunks, as threads do.  The gradients, moments and chunk sums are in memory that all ranks
-   map; the parameters are each rank's own, and are exchanged after the update.  Defined before
-   this: what step.h requires for an update, and CHUNK_SUMS_ALONE. */
+   map; the parameters are each rank's own, and are exchanged after the update, or at the beginning
+   and the end of a call of several steps, which then work on one copy.  Defined before this: what
+   step.h requires for an update, and CHUNK_SUMS_ALONE. */
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -23,6 +24,12 @@ struct shard {
   int64_t start; /* its first row of the batch */
 };
 
+/* The table of a program of this rank, of the update or of a shard; `TableOfCall` mirrors it. */
+struct table {
+  void **addresses;
+  int64_t length;
+};
+
 /* What a rank knows; `RanksOfCall` in shared_update.py mirrors it. */
 struct ranks {
   int64_t index, count, numbers;
@@ -38,6 +45,9 @@ struct ranks {
   double *tail;                  /* their sum */
   double *chunk_sums;            /* mapped by all, as is the next */
   real *parameters;              /* the new ones, for the other ranks */
+  int64_t shares;                /* whether the programs work on these parameters */
+  int64_t table_count;
+  const struct table *tables;    /* which may name parameters */
 };
 
 /* Indices of the numbers in a tail, as in shards.py. */
@@ -153,7 +163,39 @@ static void compute_shards(const struct call *call, const int64_t *order, const 
   tail[TAIL_STOPS] = 0;
 }
 
-static void run(struct call *call) { work(call, call->count, part_of(call)); }
+/* Let all programs of this rank work on the parameters at `to` in place of those at `from`. */
+static void move_parameters(const struct ranks *ranks, const real *from, real *to) {
+  for (long t = 0; t < ranks->table_count; t++) {
+    for (long i = 0; i < ranks->tables[t].length; i++) {
+      void **const address = ranks->tables[t].addresses + i;
+      const uintptr_t offset = (uintptr_t)*address - (uintptr_t)from;
+      if (offset < PARAMETERS * sizeof(real)) *address = (char *)to + offset;
+    }
+  }
+}
+
+/* Make the steps of a call, several of them on one copy of the parameters, which is in the caches
+   once.  It becomes each rank's own at the end, unless a rank has ended. */
+static void run(struct call *call) {
+  void *const *table = call->table;
+  const struct part part = part_of(call);
+  struct ranks *const ranks = part.ranks;
+  if (part.count == 1 || !call->order || call->count == 1) {
+    work(call, call->count, part);
+    return;
+  }
+  real *const own = PARAMS;
+  barrier(part); /* others may still read those of the last call */
+  EACH_RANGE(first, last)
+    memcpy(ranks->parameters + first, own + first, (size_t)(last - first) * sizeof(real));
+  barrier(part);
+  move_parameters(ranks, own, ranks->parameters);
+  ranks->shares = 1;
+  work(call, call->count, part);
+  ranks->shares = 0;
+  move_parameters(ranks, ranks->parameters, own);
+  if (!ranks->lost) memcpy(own, ranks->parameters, PARAMETERS * sizeof(real));
+}
 static void enter(void) {}
 static void leave(void) {}
 void mlpengine_open(void) {}
