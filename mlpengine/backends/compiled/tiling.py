@@ -22,6 +22,12 @@ SMALLEST_PANEL = 8 * 1024
 """Bytes from which a panel is read right after it is written: the first rows of a smaller panel are
 still in the store buffer, where a wider load has to wait for several stores."""
 
+MIN_READS = 4
+"""Number of tiles that read a panel from which packing it may pay: at 2 a product of 512 to 256
+columns took a third more time by it, at 4 a seventh (EPYC of Zen 5, November 2026)."""
+
+PAGE_BYTES = 4096
+
 Packing = Literal["none", "panels", "transposed"]
 
 
@@ -57,15 +63,19 @@ def choose_tiling(
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
-    elif not (_is_panel(product, layout) or (across and share <= height)) and (
-        _reads_badly(depth, layout.stride(product.b) * size)
+    elif not _is_panel(product, layout) and (
+        _pays(product, layout, depth, -(-share // height))
         or (product.form == "input_gradient" and product.columns % layout.lanes)
     ):
         packing = "panels"
     row_bytes = layout.stride(product.a) * size
-    pack_rows = row_bytes % 4096 == 0 and share >= 64
+    pack_rows = row_bytes % PAGE_BYTES == 0 and share >= 64
     if across:
-        pack_rows = product.columns > 4 * layout.lanes and _reads_badly(depth, row_bytes, ways=8)
+        pack_rows = (
+            product.columns > 4 * layout.lanes
+            and not layout.target.reads_columns
+            and _reads_badly(depth, row_bytes, ways=8)
+        )
     thin = 2 * block * layout.target.vector_bytes < SMALLEST_PANEL
     group = max(1, GROUP_BYTES // (2 * block * layout.target.vector_bytes))
     return Tiling(height, packing, often or thin, pack_rows, block, group)
@@ -75,6 +85,15 @@ def _is_panel(product: Product, layout: Layout) -> bool:
     """Return whether b has the memory layout that its only panel would have."""
     stride = layout.stride(product.b)
     return stride % layout.lanes == 0 and stride <= 2 * layout.lanes
+
+
+def _pays(product: Product, layout: Layout, depth: int, reads: int) -> bool:
+    """Return whether to pack b, which is not transposed, into panels for so many tiles each."""
+    row_bytes = layout.stride(product.b) * layout.itemsize
+    if layout.target.reads_columns:
+        across = product.form == "weight_gradient"
+        return across and reads > 1 and row_bytes % PAGE_BYTES == 0 and _reads_badly(depth, row_bytes)
+    return reads >= MIN_READS and _reads_badly(depth, row_bytes)
 
 
 def _reads_badly(depth: int, row_bytes: int, ways: int = 4) -> bool:
