@@ -165,7 +165,7 @@ class SharedUpdate:
         described.batch, described.stride = batch, stride
         described.drawn = None if drawn is None else address_of(drawn)
         used = [p.call.memory[0] for p in (self._executor, *(p for _, p in programs))]
-        tables = (TableOfCall * len(used))(*((address_of(t), t.size) for t in used))
+        tables = (TableOfCall * len(used))(*(TableOfCall(address_of(t), t.size) for t in used))
         described.tables, described.table_count = ctypes.addressof(tables), len(tables)
         described.taken = shards, programs, drawn, tables
 

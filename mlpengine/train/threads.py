@@ -11,13 +11,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
 """The number of threads within `pinned`."""
@@ -86,7 +86,7 @@ def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
     token = _pinned.set(predicting or blas)
     try:
-        with threadpool_limits(limits=blas, user_api="blas"):
+        with _libraries().limit(limits=blas, user_api="blas"):
             yield
     finally:
         _pinned.reset(token)
@@ -99,9 +99,17 @@ def threads_allowed() -> int:
     return _pinned.get() or cores()
 
 
-@cache
 def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # looking for the libraries takes 0.3 ms
+    return _libraries_with(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _libraries_with(modules: int) -> ThreadpoolController:
+    """Return the libraries of a process with so many modules; looking for them takes 0.3 to 3 ms.
+
+    A library is loaded by a module, so that those of the last look are all that there are.
+    """
+    return ThreadpoolController()
 
 
 class _OneBlasThread:
@@ -143,6 +151,6 @@ def one_blas_thread() -> Iterator[None]:
 
 def blas_name() -> str:
     """Return name and version of each BLAS in use, sorted: processes list them in any order."""
-    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    pools = [pool for pool in _libraries().info() if pool["user_api"] == "blas"]
     names = sorted(f"{pool['internal_api']} {pool['version']}" for pool in pools)
     return ", ".join(names) or "unknown"

@@ -1,6 +1,8 @@
 """Outputs for many rows: threads change no bit, and BLAS has one thread meanwhile."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,6 +68,14 @@ def test_the_blas_of_processes_is_compared_in_one_order(monkeypatch):
     ]
     names = []
     for listed in (pools, pools[::-1]):
-        monkeypatch.setattr(threads, "threadpool_info", lambda listed=listed: listed)
+        loaded = SimpleNamespace(info=lambda listed=listed: listed)
+        monkeypatch.setattr(threads, "_libraries", lambda loaded=loaded: loaded)
         names.append(threads.blas_name())
     assert names == ["openblas 0.3.30, openblas 0.3.31"] * 2
+
+
+def test_libraries_are_looked_for_again_once_a_module_is_imported(monkeypatch):
+    first = threads._libraries()
+    assert threads._libraries() is first
+    monkeypatch.setitem(sys.modules, "new", ModuleType("new"))
+    assert threads._libraries() is not first

@@ -105,9 +105,9 @@ class Target:
     def reads_columns(self) -> bool:
         """Whether columns of a matrix are read as fast as a panel, unless rows are pages apart.
 
-        So it is on AMD's family 26, Zen 5: without packing, input gradients take 2 to 20% less time
-        with batches of 16 to 256, weight gradients 3 to 10% (nine networks of 64 to 1,024 units, one
-        thread, November 2026).  Others pack as on a Xeon of 2023.
+        So it is on AMD's family 26, Zen 5: without packing, input gradients take 1 to 20% less time
+        with batches of 16 to 256, weight gradients 2 to 10% (nine networks of 64 to 2,048 units,
+        one thread, November 2026).  Others pack as was measured on a Xeon.
         """
         return "AMD" in self.cpu and "cpu family\t: 26" in self.cpu
 

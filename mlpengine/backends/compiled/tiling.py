@@ -90,10 +90,11 @@ def _is_panel(product: Product, layout: Layout) -> bool:
 def _pays(product: Product, layout: Layout, depth: int, reads: int) -> bool:
     """Return whether to pack b, which is not transposed, into panels for so many tiles each."""
     row_bytes = layout.stride(product.b) * layout.itemsize
+    pays = reads >= MIN_READS
     if layout.target.reads_columns:
         across = product.form == "weight_gradient"
-        return across and reads > 1 and row_bytes % PAGE_BYTES == 0 and _reads_badly(depth, row_bytes)
-    return reads >= MIN_READS and _reads_badly(depth, row_bytes)
+        pays = across and reads > 1 and row_bytes % PAGE_BYTES == 0
+    return pays and _reads_badly(depth, row_bytes)
 
 
 def _reads_badly(depth: int, row_bytes: int, ways: int = 4) -> bool:
