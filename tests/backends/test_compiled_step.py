@@ -27,13 +27,14 @@ from mlpengine import (
     UsageError,
 )
 from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_program, executor
+from mlpengine.backends.compiled.target import Target
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.train import shards
 from mlpengine.train.executors import choose_backend, seconds_to_compile
 from mlpengine.train.recipes import network_options, recipe
-from mlpengine.train.shared_update import RanksOfCall, ShardOfCall
+from mlpengine.train.shared_update import RanksOfCall, ShardOfCall, TableOfCall
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -479,6 +480,25 @@ def test_the_source_can_be_read():
         CASES[0].step("numpy").emit_c()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sizes", [(64, 256, 128, 10), (40, 1024, 300, 5)], ids=str)
+def test_a_processor_may_read_columns_in_place_of_panels(sizes, threads, monkeypatch):
+    """What is packed depends on the processor; the bits do not."""
+    outcomes, texts = [], []
+    for reads_columns in (False, True):
+        monkeypatch.setattr(Target, "reads_columns", reads_columns)
+        mlp = Mlp(sizes, seed=0)
+        options = {"backend": "compiled", "threads": threads}
+        step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), 96, **options)
+        rng = np.random.default_rng(0)
+        x, y = rng.standard_normal((96, sizes[0]), "f4"), rng.integers(0, sizes[-1], 96)
+        losses, _ = step.run_many(x, y, np.tile(np.arange(96), 3))
+        outcomes.append((losses.tobytes(), mlp.params.flat.tobytes()))
+        texts.append(step.emit_c())
+    assert texts[0] != texts[1]
+    assert outcomes[0] == outcomes[1]
+
+
 def test_the_same_step_twice_gives_the_same_bits():
     results = []
     for _ in range(2):
@@ -497,7 +517,11 @@ def test_c_and_python_mean_the_same():
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
     assert fields_of("call", text) == list(executor.Call._fields_)
     text = files("mlpengine.backends.compiled").joinpath("ranks.h").read_text()
-    for name, record in (("ranks", RanksOfCall), ("shard", ShardOfCall)):
+    for name, record in (
+        ("ranks", RanksOfCall),
+        ("shard", ShardOfCall),
+        ("table", TableOfCall),
+    ):
         assert fields_of(name, text) == list(record._fields_)
     (numbers,) = re.findall(r"enum \{ ([\w, ]+) \};", text)
     names = [name.removeprefix("TAIL_") for name in numbers.split(", ")]
