@@ -401,15 +401,15 @@ class Loop(Uncopyable):
         if count < MIN_STEPS:
             return
         losses, norms = many.make(start, int(count), limit)
-        done = len(norms)
-        sums[0] = _added(sums[0], losses * rows)
-        sums[1] = _added(sums[1], norms)
-        sums[2] += rows * done
-        sums[3] += done
-        batches.cursor += rows * done
-        if done:
+        for loss, norm in zip(losses, norms, strict=True):
+            sums[0] += loss * rows
+            sums[1] += norm
+        sums[2] += rows * len(norms)
+        sums[3] += len(norms)
+        batches.cursor += rows * len(norms)
+        if norms:
             self.batch_rows = batches.order[batches.cursor - rows : batches.cursor]
-        self._call("on_steps_skipped", norms.tolist())
+        self._call("on_steps_skipped", norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
         """Apply the rule for a step that is not finite; if it raises, reset the batch cursor."""
@@ -512,11 +512,6 @@ class Loop(Uncopyable):
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:
             call(self, *details)
-
-
-def _added(start: float, values: Array) -> float:
-    """Return `start` plus the values one after the other, the bits of a loop over them."""
-    return float(np.add.accumulate(np.concatenate(([start], values)))[-1])
 
 
 def _order(callback: Callback) -> int:

@@ -36,16 +36,16 @@ class CompiledSteps:
         self._data, self._order, self.max_steps = data, order, max_steps
         self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
 
-    def make(self, start: int, count: int, norm: float = inf) -> tuple[Array, Array]:
+    def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Run up to `count` steps, the first on the batch at position `start` of the order.
 
-        Returns the losses and gradient norms of the completed steps, until the next call; they end
-        before the first step that fails or whose norm exceeds `norm`.
+        Returns the losses and gradient norms of the completed steps; they end before the first step
+        that fails or whose norm exceeds `norm`.
         """
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
         done = self._step.run_fused(self._bound, self._data, order, *results, norm)
-        return self._losses[:done], self._norms[:done]
+        return self._losses[:done].tolist(), self._norms[:done].tolist()
 
 
 def steps_at_once(step: TrainingStep) -> int:
