@@ -30,7 +30,7 @@ static double careful_norm(const real *x, long n) {
 /* The norm from the chunks' sums.  In a sum below `limit` squares may have underflowed. */
 static double norm_of(const real *x, long n, const double *sums, double limit,
                       const struct part part) {
-  double total = 0, smallest = HUGE_VAL;
+  double total = 0, smallest = INFINITY;
   for (long c = 0; c * CHUNK < n; c++) {
     total += sums[c];
     smallest = MIN(smallest, sums[c]);

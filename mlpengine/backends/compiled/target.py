@@ -28,6 +28,7 @@ FLAGS = (
     "-fno-trapping-math",
     "-fPIC",
     "-pthread",
+    "-Werror=implicit-function-declaration",
 )
 """Without -ffast-math, which hides NaN and, when linked, changes the mode of the whole process."""
 
