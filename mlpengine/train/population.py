@@ -33,7 +33,7 @@ A member that is new to a core reads its weights and moments from memory: with t
 6 milliseconds, a step of 784-256-128-10 took a seventh longer (November 2026)."""
 
 SHORTEST = 32
-"""Part of a stretch that a turn has at least: .3 to 1.5 milliseconds, of which Python takes .1."""
+"""A turn has a stretch divided by this, or more: .3 to 1.5 milliseconds; Python takes .1 of it."""
 
 _log = logging.getLogger("mlpengine")
 

@@ -1,5 +1,6 @@
 """The optimizers of compiled steps, one step from the same state and gradients, against NumPy's."""
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from mlpengine import (
     Sgd,
     TrainingStep,
     UsageError,
+    formula,
 )
 from mlpengine.backends.compiled import compile_program
 from mlpengine.formula import where
@@ -150,6 +152,28 @@ def test_an_optimizer_is_one_class():
         assert optimizer.state_dict()["carried.n"] == optimizer.steps == 11
         assert (optimizer.moments["last"] != optimizer.moments["older"]).any()
     np.testing.assert_allclose(params["compiled"], params["numpy"], rtol=1e-4, atol=1e-6)
+
+
+FUNCTIONS = ("abs", "sqrt", "exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tanh")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_numbers_may_be_any_function_of_the_c_library(name):
+    class Own(Sgd):
+        def numbers(self, lr, t, momentum):
+            functions = formula if isinstance(t, formula.Expr) else math
+            function = abs if name == "abs" else getattr(functions, name)
+            return {"rate": lr * function(t * 0.3)}
+
+    params = []
+    for backend in ("numpy", "compiled"):
+        mlp = Mlp([3, 8, 1], seed=1)
+        step = TrainingStep(mlp, MeanSquaredError(), Own(mlp, lr=0.1), 16, backend=backend)
+        assert step.executor == backend
+        for _ in range(3):
+            step(np.ones((16, 3), "f4"), np.ones((16, 1), "f4"))
+        params.append(mlp.params.flat)
+    np.testing.assert_allclose(*params, rtol=1e-4, atol=1e-6)
 
 
 def test_updates_of_unknown_names_are_refused():

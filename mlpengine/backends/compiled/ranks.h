@@ -163,6 +163,25 @@ static void compute_shards(const struct call *call, const int64_t *order, const 
   tail[TAIL_STOPS] = 0;
 }
 
+/* Give the new parameters first to last to the other ranks, unless all work on one copy. */
+static void publish(const struct call *call, const long first, const long last,
+                    const struct part part) {
+  void *const *table = call->table;
+  if (part.count == 1 || part.ranks->shares) return;
+  memcpy(part.ranks->parameters + first, PARAMS + first, (size_t)(last - first) * sizeof(real));
+}
+
+/* Receive those of the other ranks. */
+static void receive(const struct call *call, const struct part own) {
+  void *const *table = call->table;
+  if (own.count == 1 || own.ranks->shares) return;
+  for (long rank = 0; rank < own.count; rank++) {
+    const struct part part = {.index = rank, .count = own.count, .ranks = own.ranks};
+    if (rank != own.index) EACH_RANGE(first, last)
+      memcpy(PARAMS + first, own.ranks->parameters + first, (size_t)(last - first) * sizeof(real));
+  }
+}
+
 /* Let all programs of this rank work on the parameters at `to` in place of those at `from`. */
 static void move_parameters(const struct ranks *ranks, const real *from, real *to) {
   for (long t = 0; t < ranks->table_count; t++) {
@@ -186,8 +205,7 @@ static void run(struct call *call) {
   }
   real *const own = PARAMS;
   barrier(part); /* others may still read those of the last call */
-  EACH_RANGE(first, last)
-    memcpy(ranks->parameters + first, own + first, (size_t)(last - first) * sizeof(real));
+  EACH_RANGE(first, last) publish(call, first, last, part);
   barrier(part);
   move_parameters(ranks, own, ranks->parameters);
   ranks->shares = 1;

@@ -45,25 +45,6 @@ static long compute(struct call *call, const int64_t *order, const int64_t numbe
   barrier(part); /* others may still read the tail, which the next step overwrites */
   return FAILED;
 }
-
-/* Give the new parameters first to last to the other ranks, unless all work on one copy. */
-static void publish(const struct call *call, const long first, const long last,
-                    const struct part part) {
-  void *const *table = call->table;
-  if (part.count == 1 || part.ranks->shares) return;
-  memcpy(part.ranks->parameters + first, PARAMS + first, (size_t)(last - first) * sizeof(real));
-}
-
-/* Receive those of the other ranks. */
-static void receive(const struct call *call, const struct part own) {
-  void *const *table = call->table;
-  if (own.count == 1 || own.ranks->shares) return;
-  for (long rank = 0; rank < own.count; rank++) {
-    const struct part part = {.index = rank, .count = own.count, .ranks = own.ranks};
-    if (rank != own.index) EACH_RANGE(first, last)
-      memcpy(PARAMS + first, own.ranks->parameters + first, (size_t)(last - first) * sizeof(real));
-  }
-}
 #endif
 
 #ifdef PARAMETERS
