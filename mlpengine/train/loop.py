@@ -393,22 +393,26 @@ class Loop(Uncopyable):
         batches, sums = self.batches, self._sums
         rows, start = batches.batch_size, batches.cursor
         budgets: list[SkipBudget] = [budget(self) for budget in self._hooks["skip_budget"]]
-        full_batches = (batches.n_rows - start) // rows
-        count = min(full_batches, many.max_steps, *(budget.steps for budget in budgets))
+        left = batches.n_rows - start
+        count = min([many.count(left), *(budget.steps for budget in budgets)])
         limit = min((budget.norm for budget in budgets), default=inf)
         if ranks := self.step.ranks:
             count, limit = ranks.minimum(count, limit)
         if count < MIN_STEPS:
             return
         losses, norms = many.make(start, int(count), limit)
-        for loss, norm in zip(losses, norms, strict=True):
-            sums[0] += loss * rows
-            sums[1] += norm
-        sums[2] += rows * len(norms)
-        sums[3] += len(norms)
-        batches.cursor += rows * len(norms)
-        if norms:
-            self.batch_rows = batches.order[batches.cursor - rows : batches.cursor]
+        made = len(norms)
+        if made:
+            last = min(rows, left - rows * (made - 1))  # the rows of the last batch
+            total, total_norm, learned, steps = sums
+            for loss, norm in zip(losses[:-1], norms[:-1], strict=True):
+                total += loss * rows
+                total_norm += norm
+            done = rows * (made - 1) + last
+            total, total_norm = total + losses[-1] * last, total_norm + norms[-1]
+            sums[:] = total, total_norm, learned + done, steps + made
+            batches.cursor += done
+            self.batch_rows = batches.order[batches.cursor - last : batches.cursor]
         self._call("on_steps_skipped", norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:

@@ -20,7 +20,7 @@ MIN_STEPS = 4
 
 
 class CompiledSteps:
-    """The full batches of a data set as steps in machine code, many in one call.
+    """The batches of a data set as steps in machine code, many in one call.
 
     The results are those of gathering and `TrainingStep.run`, bit for bit.
 
@@ -35,6 +35,17 @@ class CompiledSteps:
         self._step, self._bound = step, step.bound(step.batch_size)
         self._data, self._order, self.max_steps = data, order, max_steps
         self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
+
+    def count(self, rows: int) -> int:
+        """Return how many steps one call may make on the last `rows` rows of the order.
+
+        The last batch may be a short one, where the program of whole batches takes it.
+        """
+        steps, short = divmod(rows, self._step.batch_size)
+        if short and self._bound.fused is not None:
+            last = self._step.bound(short).fused
+            steps += last is not None and last.source is self._bound.fused.source
+        return min(steps, self.max_steps)
 
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Run up to `count` steps, the first on the batch at position `start` of the order.
@@ -54,12 +65,12 @@ def steps_at_once(step: TrainingStep) -> int:
 
 
 def compiled_steps(step: TrainingStep, data: Data, order: Array) -> CompiledSteps | None:
-    """Return the full batches of `order` as machine code; None if steps must run one by one.
+    """Return the batches of `order` as machine code; None if steps must run one by one.
 
     The result is None if whole steps are not machine code, if the rows do not have the layout of
     the buffers, or if one call would have fewer than `MIN_STEPS` steps.
     """
-    max_steps = min(steps_at_once(step), len(order) // step.batch_size)
+    max_steps = min(steps_at_once(step), -(-len(order) // step.batch_size))
     bound = step.bound(step.batch_size)
     if bound.many is None or max_steps < MIN_STEPS or any(bound.misfits(data, order)):
         return None

@@ -316,8 +316,9 @@ class TrainingStep:
     ) -> int:
         """Run a step for each entry of `losses` in machine code; return how many are completed.
 
-        None is where ranks cannot map each other's memory.  A step that fails, or whose gradient
-        norm exceeds `max_norm`, updates nothing and is the last one.
+        The last one may have fewer rows, where its program is that of whole batches.  None is made
+        where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
+        exceeds `max_norm`, updates nothing and is the last one.
         """
         optimizer, fused, count = self.optimizer, bound.many, len(losses)
         if self.ranks is not None and not self._agreed:
@@ -325,17 +326,29 @@ class TrainingStep:
         if fused is None or not bound.begin_many(optimizer):
             return 0
         rates, decays = optimizer.next_rates(count)
-        done = self.clipped_steps = 0
+        batch, done, self.clipped_steps = self.batch_size, 0, 0
         for part in self._runs_of_one_dropout(count):
             if self._draws:
                 self._begin(optimizer.steps)
-            rows = slice(part.start * self.batch_size, part.stop * self.batch_size)
-            vectors = rates[part], decays[part], losses[part], norms[part]
-            made = fused.run(order[rows], data, *vectors, steps=optimizer.steps, max_norm=max_norm)
+            rows = order[part.start * batch : part.stop * batch]
+            wanted = part.stop - part.start
+            made = fused.run(
+                rows,
+                data,
+                rates[part],
+                decays[part],
+                losses[part],
+                norms[part],
+                steps=optimizer.steps,
+                missing=wanted * batch - len(rows),
+                max_norm=max_norm,
+            )
             done, optimizer.steps = done + made, optimizer.steps + made
             self.clipped_steps += fused.call.clips
-            if made < part.stop - part.start:
+            if made < wanted:
                 break
+        if done * batch > len(order):
+            bound = self.bound(len(order) % batch)
         self.scratch, self._grads = bound.scratch, bound.grads
         if done:
             optimizer.current_lr = rates.item(done - 1)

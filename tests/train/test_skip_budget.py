@@ -27,6 +27,8 @@ SETTINGS = {
     "clip": {"clip_norm": 0.5},
     "weights and a schedule": {"weighted": True, "schedule": lambda: CosineSchedule(200)},
     "plateau": {"schedule": lambda: PlateauSchedule(1, 0.5)},
+    "dropout": {"dropout": 0.3},
+    "two threads": {"threads": 2},
 }
 
 
@@ -39,7 +41,8 @@ class EveryStep(Callback):
 
 def make(path, callbacks=(), *, data=None, rule=None, backend="compiled", seed=3, every=7, **given):
     schedule = given.get("schedule", lambda: None)()
-    mlp = Mlp([4, 8, CLASSES], activation="relu", seed=seed)
+    dropout = given.get("dropout", 0.0)
+    mlp = Mlp([4, 8, CLASSES], activation="relu", dropout=dropout, seed=seed)
     weighted = given.get("weighted", False)
     step = TrainingStep(
         mlp,
@@ -49,6 +52,7 @@ def make(path, callbacks=(), *, data=None, rule=None, backend="compiled", seed=3
         clip_norm=given.get("clip_norm"),
         weighted=weighted,
         backend=backend,
+        threads=given.get("threads", 1),
     )
     return Loop(
         step,
@@ -112,6 +116,30 @@ def test_skipped_steps_change_no_bit(name, every, tmp_path):
     quick, seen, count = both(tmp_path, every=every, **SETTINGS[name])
     assert quick == seen
     assert count > EPOCHS * 40 * 0.6
+
+
+def test_a_whole_epoch_is_one_call_with_its_short_batch():
+    loop = make(None, every=1000)
+    made, real = [], loop.many.make
+
+    def counting(*args):
+        losses, norms = real(*args)
+        assert len(losses) == len(norms)
+        made.append(len(norms))
+        return losses, norms
+
+    loop.many.make = counting
+    loop.run()
+    assert made[-1] == -(-ROWS // BATCH)
+    assert loop.step.scratch.batch_size == len(loop.batch_rows) == ROWS % BATCH
+    assert loop.step.grads.d_output.shape[0] == ROWS % BATCH
+
+
+def test_a_short_batch_is_made_alone_where_it_has_a_program_of_its_own(monkeypatch):
+    monkeypatch.setattr("mlpengine.train.executors.begins", lambda shorter, whole: False)
+    assert make(None).many.count(ROWS) == ROWS // BATCH
+    monkeypatch.undo()
+    assert make(None).many.count(ROWS) == ROWS // BATCH + 1
 
 
 def spiked(rows=()):
@@ -182,7 +210,7 @@ class Counting(Callback):
     def on_steps_skipped(self, loop, norms):
         self.passed += norms
         assert loop.step.grad_norm == norms[-1]
-        assert len(loop.batch_rows) == BATCH
+        assert len(loop.batch_rows) == (loop.step.scratch.batch_size)
 
 
 def test_a_callback_is_called_within_its_budget(tmp_path):
@@ -225,7 +253,7 @@ def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
 
 
 def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
-    assert make(None).many.max_steps == ROWS // BATCH
+    assert make(None).many.max_steps == ROWS // BATCH + 1
     assert make(None, backend="numpy").many is None
     data = part(ROWS, 1)
     strided = type(data)(np.asfortranarray(data.x), data.y, data.y)

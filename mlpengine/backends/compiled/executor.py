@@ -60,6 +60,7 @@ class Call(ctypes.Structure):
         ("losses", ctypes.c_void_p),
         ("norms", ctypes.c_void_p),
         ("rows", ctypes.c_int64),
+        ("missing", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("done", ctypes.c_int64),
         ("steps", ctypes.c_int64),
@@ -189,16 +190,18 @@ class Executor:
         norms: Array,
         *,
         steps: int,
+        missing: int = 0,
         max_norm: float = inf,
     ) -> int:
         """Run a step for each of `rates`, each on the next rows of `order` of the arrays `data`.
 
         `decays` are their weight decays, `steps` is the number of steps that the optimizer has
-        made.  Return the number of finished steps: all, or those before one that failed or whose
-        norm exceeds `max_norm`.
+        made, and the last batch has `missing` rows less than the others.  Return the number of
+        finished steps: all, or those before one that failed or whose norm exceeds `max_norm`.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(rates), steps, max_norm
+        call.missing = missing
         call.order = address_of(order)
         call.data[:] = [None if a is None else address_of(a) for a in data]
         call.rates, call.decays = address_of(rates), address_of(decays)
@@ -206,7 +209,7 @@ class Executor:
         try:
             self.step()
         finally:
-            call.count, call.max_norm = 1, inf
+            call.count, call.missing, call.max_norm = 1, 0, inf
             call.order = call.rates = call.decays = call.losses = call.norms = None
         return int(call.done)
 

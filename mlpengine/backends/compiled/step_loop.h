@@ -10,6 +10,7 @@ struct call {
   const double *decays; /* a weight decay for each step, or NULL for `weight_decay` */
   double *losses, *norms; /* of each step, or NULL */
   int64_t rows;         /* of a batch, up to BATCH */
+  int64_t missing;      /* rows of a batch that the last step has not */
   int64_t count;        /* steps to make */
   int64_t done;         /* steps that were finished */
   int64_t steps;        /* updates that the optimizer has made */
@@ -70,9 +71,11 @@ static void work(struct call *call, const int64_t end, const struct part part) {
   long status = FINISHED;
   while (done < end && !status) {
     const int64_t *order = call->order ? call->order + done * part.rows : NULL;
+    struct part own = part;
+    if (done == call->count - 1) own.rows -= call->missing, own.mean_rows -= (double)call->missing;
     const double lr = call->rates ? call->rates[done] : call->lr;
     const double decay = call->decays ? call->decays[done] : call->weight_decay;
-    status = step(call, order, before + done + 1, lr, decay, part);
+    status = step(call, order, before + done + 1, lr, decay, own);
     if (LEADS && call->losses) {
       call->losses[done] = call->loss;
       call->norms[done] = call->norm;
