@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def report(
     return {
         "part": name,
         "rows": len(part),
-        "importances": [asdict(row) for row in ranked],
+        "importances": [row._asdict() for row in ranked],
         "dependence": [
             {"column": c.column, "values": c.values, "predictions": c.predictions.tolist()}
             for c in curves

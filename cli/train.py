@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -200,8 +199,7 @@ def _config_of(run: Path | None) -> Path:
     return run / RESOLVED
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """What a run starts from: a config, or an earlier run with its newest checkpoint, if any.
 
     The weights are those of `model`, if there is one; `epochs` are given for a run that
@@ -282,7 +280,7 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
     if ranks is None:
         return open_run()
     start = on_all(ranks, open_run if ranks.rank == 0 else lambda: None)
-    shared = ranks.of_root(start and replace(start, directory=None))
+    shared = ranks.of_root(start and start._replace(directory=None))
     return start or shared or Start(path)
 
 
@@ -381,8 +379,7 @@ def run_and_fix(
     if not shown.quiet:
         texts = (f"{'.'.join(one.path)}={one.text}" for one in fixes)
         say(f"fix      {' '.join(texts)}", err=True)
-    again = replace(
-        begin,
+    again = begin._replace(
         overrides=[*begin.overrides, *fixes],
         out=first.with_name(f"{first.name}-fixed"),
     )

@@ -13,8 +13,8 @@ import pytest
 import mlpengine
 import mlpengine_cli
 
-DOCUMENTED = {"_exit", "_fields"}
-"""Underscored names that the standard library documents: `os._exit`, fields of a named tuple."""
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}
+"""Underscored names that the standard library documents: `os._exit`, those of named tuples."""
 
 parsed = cache(ast.parse)
 

@@ -1,8 +1,8 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,7 @@ from mlpengine.spec import Array
 from mlpengine.wording import suggestion
 
 
-@dataclass(frozen=True, eq=False)
-class Tables:
+class Tables(NamedTuple):
     """Rows by part, of one or several files, and the preprocessing fitted on the training rows."""
 
     preprocessor: Preprocessor

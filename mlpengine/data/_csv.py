@@ -10,11 +10,10 @@ import csv
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -43,8 +42,7 @@ _FAST_BLOCK = 1 << 20  # bytes that are cut at once where cells are cut in C
 _CHUNK = 1 << 23  # bytes of a block of rows where rows are read in blocks
 
 
-@dataclass(frozen=True)
-class CsvOptions:
+class CsvOptions(NamedTuple):
     """How to read a CSV.
 
     Attributes:

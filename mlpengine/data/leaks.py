@@ -55,8 +55,7 @@ EXACT = 1e-9
 """Relative difference up to which two sums are equal, because of rounding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leak:
+class Leak(NamedTuple):
     """A column that explains the target, the share it explains, and how.
 
     `is_target` tells whether the column is the target in another coding and cannot be a feature.
@@ -96,9 +95,9 @@ def find_leaks(
     column that explains most is reported.  A column that is the only one is not expected to leave
     anything unexplained: it is reported only if it is the target.
     """
-    suspects = _suspects(table, names, target, task)
-    columns = {name: table[name] for name in names}
     labels = Labels.of(target)
+    suspects = _suspects(table, names, target, task, len(labels.counts))
+    columns = {name: table[name] for name in names}
     each = (
         find_leak(name, columns[name], target, task, columns, labels)
         for name in tracked(suspects, progress)
@@ -117,9 +116,12 @@ def find_leaks(
     return [leak for leak in leaks if leak.is_target or len(names) > 1]
 
 
-def _suspects(table: Table, names: Sequence[str], target: Array, task: Task) -> list[str]:
+def _suspects(
+    table: Table, names: Sequence[str], target: Array, task: Task, distinct: int
+) -> list[str]:
     """Return the columns that must be examined one by one, in order.
 
+    The target has so many `distinct` values.
     The others are numeric columns without missing cells, examined many at once: they explain too
     little of the target and are not a coding of it.
     """
@@ -131,13 +133,13 @@ def _suspects(table: Table, names: Sequence[str], target: Array, task: Task) -> 
     for first in range(0, len(numeric), size):
         some = numeric[first : first + size]
         values = np.stack([table[name].values.astype(np.float64) for name in some])
-        harmless = ~_is_suspect(values, target, task)
+        harmless = ~_is_suspect(values, target, task, distinct)
         for name in itertools.compress(some, harmless.tolist()):
             del kept[name]
     return list(kept)
 
 
-def _is_suspect(values: Array, target: Array, task: Task) -> Array:
+def _is_suspect(values: Array, target: Array, task: Task, distinct: int) -> Array:
     """Return whether columns, given as the rows of a matrix, may be leaks."""
     bounded = np.asarray(np.abs(values).max(axis=1) <= LIMIT)  # not NaN either
     values = np.where(bounded[:, None], values, 0.0)
@@ -148,7 +150,7 @@ def _is_suspect(values: Array, target: Array, task: Task) -> Array:
     result: Array = ~bounded | (count <= FEW_VALUES)
     steps = np.diff(target[order], axis=1)
     has_order = (steps > 0).all(axis=1) | (steps < 0).all(axis=1)
-    result |= (count == len(np.unique(target))) & ((count < len(target)) | has_order)
+    result |= (count == distinct) & ((count < len(target)) | has_order)
     others = np.flatnonzero(~result)
     if not len(others):
         return result

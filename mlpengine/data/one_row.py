@@ -1,9 +1,8 @@
 """The features of a single row, in buffers that are allocated once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isnan, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ _NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.int64, np.int
 _NUMBERS_OR_NONE = _NUMBERS | {type(None)}
 
 
-@dataclass(frozen=True, slots=True)
-class _OneHot:
+class _OneHot(NamedTuple):
     """A category: its codes by text, and the place of its first feature."""
 
     category: Category

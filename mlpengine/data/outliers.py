@@ -1,11 +1,12 @@
 """Cells so far from the others of their column that they are mistakes, or decide everything."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from mlpengine.data.table import Table
+from mlpengine.quantiles import median, quantiles
 from mlpengine.spec import Array
 
 FAR = 1e6
@@ -16,8 +17,7 @@ SAMPLE_ROWS = 10_000
 """Smallest number of evenly spaced cells of a longer column that give the quantiles."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlier:
+class Outlier(NamedTuple):
     """The cell of a column that is farthest from the median, and the distance in such ranges."""
 
     column: str
@@ -41,10 +41,10 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
         if len(cells) < 3:
             continue
         with np.errstate(all="ignore"):  # numbers near the largest have infinite distances
-            low, middle, high = _quantiles(cells, (0.05, 0.5, 0.95))
+            low, middle, high = quantiles(cells, (0.05, 0.5, 0.95))
             distances = np.where(finite, np.abs(values - middle), 0.0)
             others = distances[distances > 0]
-            spread = high - low or (np.median(others) if len(others) else 0.0)
+            spread = high - low or (median(others) if len(others) else 0.0)
             place = int(distances.argmax())
             times = float(distances[place] / spread)
         if times > FAR:
@@ -52,10 +52,3 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
             text = f"{where} holds {values[place]:g}, {times:.2g} times as far from the median"
             outliers.append(Outlier(name, times, f"{text} as nine cells in ten"))
     return outliers
-
-
-def _quantiles(values: Array, shares: Sequence[float]) -> list[float]:
-    """Return quantiles as `np.quantile`, which takes 10 times as long for some 1,000 values."""
-    places = np.multiply(shares, len(values) - 1)
-    quantiles: list[float] = np.interp(places, np.arange(len(values)), np.sort(values)).tolist()
-    return quantiles

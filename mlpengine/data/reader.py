@@ -4,7 +4,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
@@ -68,7 +68,7 @@ def read_table(
     """
     options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
     if missing is not None:
-        options = replace(options, missing=frozenset(map(str.strip, missing)) | {""})
+        options = options._replace(missing=frozenset(map(str.strip, missing)) | {""})
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         return read_csv(buffered(checked_stream(source), encoding), "standard input", options)

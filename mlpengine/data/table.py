@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 from unicodedata import normalize
 
 import numpy as np
@@ -78,8 +78,7 @@ def number_text(kind: Kind, value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A matrix, possibly memory-mapped, of which columns of a table are views."""
 
     matrix: Array

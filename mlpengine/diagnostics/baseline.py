@@ -16,6 +16,7 @@ from mlpengine.ops import (
     Quantile,
     SoftmaxCrossEntropy,
 )
+from mlpengine.quantiles import median, quantiles
 from mlpengine.spec import Array
 
 RARE = 1e-6
@@ -27,8 +28,8 @@ def feature_sizes(x: Array) -> Array:
 
     Unlike a root mean square, it does not depend on a few outliers.
     """
-    sizes: Array = np.quantile(np.abs(x), 0.9, axis=0)
-    return sizes
+    (sizes,) = quantiles(np.abs(x), [0.9])
+    return np.asarray(sizes)
 
 
 class Extreme(NamedTuple):
@@ -64,7 +65,7 @@ def extreme_target(y: Array) -> Extreme:
     known = NO_EXTREME
     if len(y) < 2 * FIFTH:
         return known
-    distances = np.abs(y - np.median(y, axis=0))
+    distances = np.abs(y - quantiles(y, [0.5])[0])
     usual = feature_sizes(distances)
     for distance, size in zip(distances.T, usual, strict=True):
         known = max(known, _extreme(distance, size, -1), key=_times)
@@ -87,7 +88,7 @@ def weight_scale(mlp: Mlp) -> float:
     It is the median over the layers; the usual initializers have 1 to 1.5.
     """
     scales = [float(np.sqrt(np.mean(np.square(w)) * w.shape[1])) for w in mlp.weights]
-    return float(np.median(scales))
+    return median(np.array(scales))
 
 
 def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:

@@ -18,6 +18,7 @@ from mlpengine.diagnostics.rules import DEAD, FAST_RATIO, GUIDE_RATIO, SLOW_RATI
 from mlpengine.errors import MissingExtraError, UsageError
 from mlpengine.files import write_atomically
 from mlpengine.palette import DARK, LIGHT
+from mlpengine.quantiles import evenly_spaced
 from mlpengine.spec import Array
 
 FEW_DECADES, HEAT_DECADES = 2.0, 6.0
@@ -216,7 +217,7 @@ def _noise(diagnostics: Diagnostics, ax: Any) -> None:
 def _shown(diagnostics: Diagnostics) -> list[tuple[int, dict[str, Any]]]:
     """Return the layers to draw, evenly spaced if there are many, and the style of each."""
     layers = diagnostics.columns.layers
-    chosen = np.unique(np.linspace(0, layers - 1, min(layers, SHOWN_LAYERS)).astype(int)).tolist()
+    chosen = evenly_spaced(layers, SHOWN_LAYERS).tolist()
     looks = zip(chosen, cycle(f"C{i}" for i in range(6)), cycle(DASHES))
     return [(number, {"color": color, "ls": dash}) for number, color, dash in looks]
 

@@ -8,6 +8,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import validation_losses
 from mlpengine.diagnostics.run_rules import BEHIND, NARROW, SIGNAL, faster_fix, lags, narrowest
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.quantiles import median
 from mlpengine.wording import plural
 
 SHIFT = 0.25  # healthy: up to 0.2
@@ -79,7 +80,7 @@ def unrelated(diagnostics: Diagnostics) -> Verdict | None:
     constant = diagnostics.validation_baseline
     if isnan(known.signal) or not constant > 0 or not losses.size:
         return None
-    share = float(np.median(losses[len(losses) // 2 :])) / constant
+    share = median(losses[len(losses) // 2 :]) / constant
     if not (known.signal < SIGNAL and share > UNRELATED):
         return None
     finding = (

@@ -11,6 +11,7 @@ import numpy as np
 from mlpengine.diagnostics.trial import Rows, Step, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
+from mlpengine.quantiles import median
 from mlpengine.spec import Array
 
 LOWEST, HIGHEST, STEPS = 1e-7, 10.0, 160
@@ -99,7 +100,7 @@ def judge(rates: list[float], losses: list[float]) -> LrRange:
     decade = round(STEPS / np.log10(HIGHEST / LOWEST))
     if len(losses) < decade:
         return LrRange(*curve, nan, nan, f"the loss diverges already below lr {power(LOWEST * 10)}")
-    lowest, start = int(np.argmin(losses)), float(np.median(losses[:decade]))
+    lowest, start = int(np.argmin(losses)), median(np.array(losses[:decade]))
     fall = start - losses[lowest]
     if not fall >= MIN_FALL * abs(start):
         share = max(0.0, fall / abs(start)) if start else 0.0

@@ -5,6 +5,7 @@ from math import hypot, isnan, log, nan, sqrt
 import numpy as np
 
 from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.quantiles import median
 from mlpengine.spec import Array
 
 LEARNED = 0.98
@@ -75,12 +76,6 @@ def validation_losses(diagnostics: Diagnostics) -> Array:
     """Return the validation loss of each epoch; none if it was not measured in every epoch."""
     losses = np.array([validation for _, validation in diagnostics.epochs])
     return losses if np.isfinite(losses).all() else losses[:0]
-
-
-def median(values: Array) -> float:
-    """Return the median of the numbers among `values`; NaN if there is none."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if known.size else nan
 
 
 def worst(values: Array) -> tuple[int, float]:

@@ -18,7 +18,6 @@ from mlpengine.diagnostics.readings import (
     input_size,
     layer_ratios,
     lr_fix,
-    median,
     reference_loss,
     rounded,
     start_ratio,
@@ -30,6 +29,7 @@ from mlpengine.diagnostics.readings import (
 )
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
+from mlpengine.quantiles import median
 from mlpengine.wording import plural
 
 GUIDE_RATIO = 1e-3

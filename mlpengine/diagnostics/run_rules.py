@@ -10,7 +10,6 @@ import numpy as np
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import (
     LEARNED,
-    median,
     rounded,
     start_ratio,
     stuck,
@@ -21,6 +20,7 @@ from mlpengine.diagnostics.readings import (
     validation_losses,
 )
 from mlpengine.diagnostics.verdict import Verdict, percent, power
+from mlpengine.quantiles import median, quantiles
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 
@@ -188,7 +188,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     """The optimizer's eps exceeds the root of the second moment, so that steps are small."""
     eps = getattr(diagnostics.optimizer, "eps", 0.0)
     norms = diagnostics.series.of("gradient_norm")
-    norm = float(np.nanquantile(norms, 0.75)) if np.isfinite(norms).any() else nan
+    norms = norms[~np.isnan(norms)]
+    norm = float(quantiles(norms, [0.75])[0]) if norms.size else nan
     usual = norm / sqrt(len(diagnostics.mlp.params))
     times = eps / usual if usual > 0 else 0.0
     if not (times > LARGE_EPS and eps > USUAL_EPS):
@@ -208,10 +209,10 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     if len(losses) < MIN_EPOCHS or not constant > 0:
         return None
     learned = training_share(diagnostics)
-    share = float(np.median(losses[len(losses) // 2 :])) / constant
-    lasting = min(share, float(np.median(losses[-3:])) / constant)
+    share = median(losses[len(losses) // 2 :]) / constant
+    lasting = min(share, median(losses[-3:]) / constant)
     signal = diagnostics.yardsticks.signal
-    hopeless = signal < SIGNAL or float(np.quantile(losses, 0.1)) > CHANCE * constant
+    hopeless = signal < SIGNAL or float(quantiles(losses, [0.1])[0]) > CHANCE * constant
     unrelated = lasting > LEARNED and hopeless and not signal > RELATION
     if not (unrelated and learned < LEARNED and share - learned > GAP):
         return None
@@ -231,7 +232,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
         return None
     constant = diagnostics.validation_baseline
     best = int(losses.argmin())
-    lowest, final = float(losses[best]), float(np.median(losses[-3:]))
+    lowest, final = float(losses[best]), median(losses[-3:])
     scale = constant if constant > 0 else float(losses[0])
     rise, last = final - lowest, training_share(diagnostics)
     falls = diagnostics.epochs[-1][0] < diagnostics.epochs[best][0]

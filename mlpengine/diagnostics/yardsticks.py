@@ -4,8 +4,8 @@ The models are a linear one, one of random relu units and nearest neighbors; eac
 from the other rows of the sample, so that their errors are those on new rows.
 """
 
-from dataclasses import dataclass
 from math import inf, log, nan, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 450e-9
 benchmarks/diagnostics.py measures them."""
 
 
-@dataclass(frozen=True)
-class Yardsticks:
+class Yardsticks(NamedTuple):
     """Errors of the network and of simple models on a sample of the training rows.
 
     Attributes:

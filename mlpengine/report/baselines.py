@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from mlpengine.quantiles import evenly_spaced
 from mlpengine.spec import Array
 from mlpengine.train import metrics
 from mlpengine.train.task import Classification, Regression, Split, Task
@@ -49,7 +50,7 @@ def linear(task: Task, train: Split, x: Array, work: float) -> Array | None:
     rows = min(LINEAR_ROWS, len(train), int(work / (width * (width + 2 * passes * outputs))))
     if width > LINEAR_FEATURES or rows < min(len(train), 2 * width):
         return None
-    chosen = np.unique(np.linspace(0, len(train) - 1, rows).astype(np.int64))
+    chosen = evenly_spaced(len(train), rows)
     part = train.rows(chosen)
     inputs, weights = _with_one(part.x), part.weights
     with np.errstate(all="ignore"):
@@ -96,7 +97,7 @@ def scores(
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
         blocks = order % min(BLOCKS, len(truth))
-    left_out = [np.flatnonzero(blocks != block) for block in np.unique(blocks)]
+    left_out = [np.flatnonzero(blocks != block) for block in dict.fromkeys(blocks.tolist())]
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in predictions}
     for rows in left_out if len(left_out) > 1 else ():
         some = None if weights is None else weights[rows]

@@ -4,7 +4,7 @@ import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.files import similar_file
+from mlpengine.quantiles import evenly_spaced
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
 from mlpengine.train.explain import dependence, feature_columns, importances
@@ -256,7 +257,7 @@ def drivers_of(experiment: Experiment, effort: Effort) -> dict[str, Any]:
         "rows": len(part),
         "metric": task.headline[0],
         "columns": len(ranked),
-        "importances": [asdict(row) for row in ranked[:SHOWN_IMPORTANCES]],
+        "importances": [row._asdict() for row in ranked[:SHOWN_IMPORTANCES]],
         "outputs": [str(label) for label in model.classes or model.target],
         "dependence": curves,
     }
@@ -265,12 +266,9 @@ def drivers_of(experiment: Experiment, effort: Effort) -> dict[str, Any]:
 def gradients_of(series: Series, experiment: Experiment | None) -> dict[str, Any]:
     """Return the samples of gradients, updates and units, thinned."""
     kept = thinned(series.steps, np.nan_to_num(series.of("gradient_norm")), 240)
-    few = np.unique(np.linspace(0, len(series) - 1, SHOWN_SAMPLES).astype(int))
+    few = evenly_spaced(len(series), SHOWN_SAMPLES)
     layers = series.columns.layers
-
-    def chosen(count: int) -> Array:
-        return np.unique(np.linspace(0, layers - 1, min(layers, count)).astype(int))
-
+    shown, heated = (evenly_spaced(layers, count) for count in (SHOWN_LAYERS, HEAT_LAYERS))
     clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
     is_clipped = clipped < norms * (1 - 1e-6)
     return {
@@ -281,10 +279,8 @@ def gradients_of(series: Series, experiment: Experiment | None) -> dict[str, Any
         "spikes": np.nan_to_num(series.of("spikes")).max(),
         "layer_steps": series.steps[few],
         "layers": layers,
-        "by_layer": {
-            name: {str(n): series.of(name, n)[few] for n in chosen(SHOWN_LAYERS)} for name in LAYERS
-        },
-        "heat": {str(n): series.of("gradient_rms", n)[few] for n in chosen(HEAT_LAYERS)},
+        "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
+        "heat": {str(n): series.of("gradient_rms", n)[few] for n in heated},
         "batch_size": experiment.step.batch_size if experiment else None,
         "guide": GUIDE_RATIO,
         "too_many": DEAD,

@@ -9,6 +9,7 @@ from mlpengine.config.build import Experiment
 from mlpengine.data import Column, Table, profile
 from mlpengine.data.checks import describe
 from mlpengine.errors import MlpEngineError
+from mlpengine.quantiles import evenly_spaced
 from mlpengine.spec import Array
 
 MAX_COLUMNS = 200
@@ -78,7 +79,7 @@ def data_of(experiment: Experiment, rows: int) -> dict[str, Any]:
 
 def _sample(table: Table, numbers: Array | None, rows: int) -> Table:
     count = table.n_rows if numbers is None else len(numbers)
-    chosen = np.unique(np.linspace(0, count - 1, min(rows, count)).astype(np.int64))
+    chosen = evenly_spaced(count, rows)
     return table.rows(chosen if numbers is None else numbers[chosen])
 
 

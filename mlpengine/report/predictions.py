@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.config.build import Experiment
 from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.quantiles import evenly_spaced, quantiles
 from mlpengine.spec import Array
 from mlpengine.train.metrics import confusion_matrix, precision, recall
 from mlpengine.train.task import Classification, MultiLabel, Regression, Split, Task
@@ -48,7 +49,7 @@ def held_out(experiment: Experiment, known: tuple[str, Split, Array] | None = No
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
     name = next(part for part in order if part in parts)
     part = parts[name]
-    chosen = np.unique(np.linspace(0, len(part) - 1, min(SCORED, len(part))).astype(np.int64))
+    chosen = evenly_spaced(len(part), SCORED)
     rows = part.rows(chosen)
     title = OUT_OF_FOLD if name == "train" and folds is not None else name
     if known is not None and known[0] == title:
@@ -185,7 +186,7 @@ def _classes(held: Held, labels: list[str]) -> dict[str, Any]:
 def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
     off = predicted - truth
     every = -(-len(truth) // SHOWN_POINTS)
-    low, high = np.quantile(off, (0.005, 0.995)) if len(off) > 200 else (off.min(), off.max())
+    low, high = quantiles(off, (0.005, 0.995)) if len(off) > 200 else (off.min(), off.max())
     if not low < high:
         low, high = off.min() - 0.5, off.max() + 0.5
     bins = int(np.clip(2 * np.sqrt(len(off)), 5, 40))
@@ -198,7 +199,7 @@ def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
             "mean": off.mean(),
             "deviation": off.std(),
             "quantiles": dict(
-                zip(("5 %", "50 %", "95 %"), np.quantile(off, (0.05, 0.5, 0.95)), strict=True)
+                zip(("5 %", "50 %", "95 %"), quantiles(off, (0.05, 0.5, 0.95)), strict=True)
             ),
             "largest": off[np.abs(off).argmax()],
             "edges": edges,
@@ -248,7 +249,7 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
 
 def _intervals(experiment: Experiment, held: Held) -> list[dict[str, float]]:
     """Return how many targets lie in the intervals that should hold a given share of them."""
-    chosen = np.unique(np.linspace(0, len(held.rows) - 1, INTERVAL_ROWS).astype(np.int64))
+    chosen = evenly_spaced(len(held.rows), INTERVAL_ROWS)
     rows = held.rows.rows(chosen)
     shares = []
     for level in LEVELS:

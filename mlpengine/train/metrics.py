@@ -287,7 +287,7 @@ def share_below(target: Array, predicted: Array, weight: Array | None = None) ->
 def _mean(values: Array, weight: Array | None) -> float:
     if len(values) == 0:
         return float("nan")
-    return float(np.average(values, weights=weight))
+    return float(values.mean() if weight is None else np.average(values, weights=weight))
 
 
 def _columns(values: Array) -> Array:

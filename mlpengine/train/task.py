@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -45,8 +45,7 @@ Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
 """What of several networks is averaged: outputs, or this function of them."""
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
+class Places(NamedTuple):
     """The origin of the rows and columns of a split, for messages."""
 
     rows: Table
@@ -62,7 +61,7 @@ class Places:
         rows = self.rows
         origin = numbers if rows.origin is None else rows.origin[numbers]
         table = Table({}, rows.source, first_line=rows.first_line, origin=origin)
-        return replace(self, rows=table)
+        return self._replace(rows=table)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,5 @@
 """What simple models reach on rows, against scikit-learn, SciPy and explicit loops."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -176,7 +174,7 @@ def names(core):
 
 def test_weighted_classes_are_not_compared_by_their_errors():
     _, watcher = loop(epochs=9)
-    behind = replace(watcher.core.yardsticks, error=0.9, best=0.1, deviation=0.01)
+    behind = watcher.core.yardsticks._replace(error=0.9, best=0.1, deviation=0.01)
     watcher.core.yardsticks = behind
     assert "underfitting" in names(watcher.core) or "unfinished" in names(watcher.core)
     watcher.core.loss = SoftmaxCrossEntropy(class_weights=(1.0, 2.0))
