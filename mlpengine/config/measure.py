@@ -90,8 +90,7 @@ def explained_rows(
 ) -> tuple[str, Split, Callable[[Array], Array]]:
     """Return at most `limit` rows that did not train the model, and what predicts them.
 
-    They are evenly spaced rows out of fold, or of the test, validation or training part.  What
-    predicts them takes their features repeated any number of times.
+    They are evenly spaced rows out of fold, or of the test, validation or training part.
     """
     model, folds, parts = experiment.model, experiment.tables.folds, experiment.parts
     first = "train" if folds is not None else "test"
@@ -101,7 +100,7 @@ def explained_rows(
     if folds is None:
         return name, rows, model.forward
     of_rows = folds[chosen]
-    return OUT_OF_FOLD, rows, lambda x: model.mean.out_of_fold(x, np.resize(of_rows, len(x)))
+    return OUT_OF_FOLD, rows, lambda x: model.mean.out_of_fold(x, of_rows)
 
 
 def _over_networks(scorer: Scorer, part: Split, networks: Sequence[Mlp]) -> dict[str, Metrics]:

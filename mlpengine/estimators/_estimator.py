@@ -633,9 +633,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         scorer = Scorer(self._learner.loss, task, task.outputs, self._learner.mlp.dtype)
 
         def forward(x: Array, of_rows: Array | None = folds) -> Array:
-            if of_rows is None:
-                return mean.forward(x)
-            return mean.out_of_fold(x, np.resize(of_rows, len(x)))  # of rows that may be repeated
+            return mean.forward(x) if of_rows is None else mean.out_of_fold(x, of_rows)
 
         if folds is not None and isinstance(task, Regression):
             share = error_of_mean(task, mean.by_fold, folds, part, scorer.mean_loss)

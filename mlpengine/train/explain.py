@@ -18,11 +18,6 @@ GRID, LEVELS = 20, 12
 DEPENDENCE_ROWS = 300
 """Rows over which partial dependence is averaged, evenly spread."""
 
-CELLS_AT_ONCE = 1 << 20
-"""Cells up to which permutations of a column are predicted in one call: of some hundred rows that
-takes half as long as a call for each."""
-
-
 class Importance(NamedTuple):
     """How much worse the metrics get when the cells of a column are permuted.
 
@@ -72,9 +67,8 @@ def importances(
 ) -> list[Importance]:
     """Return the importance of each column, the largest rise of the loss first.
 
-    `forward` returns the outputs for features like those of `part`, repeated any number of times,
-    and `columns` is the column that each feature comes from; all features of a column are permuted
-    together.
+    `forward` returns the outputs for features like those of `part`, and `columns` is the column
+    that each feature comes from; all features of a column are permuted together.
 
     Source: Breiman 2001, section 10.
     """
@@ -87,19 +81,16 @@ def importances(
     base = scores(forward(part.x))
     orders = [rng.permutation(len(part)) for _ in range(repeats)]
     x, names = np.array(part.x), np.array(columns)
-    at_once = max(1, CELLS_AT_ONCE // x.size)
     rows: list[Importance] = []
     for column in dict.fromkeys(columns):
         block = np.flatnonzero(names == column)
-        kept = x[:, block]
-        changes = np.zeros((repeats, 2))
-        moved = [k for k in range(repeats) if not np.array_equal(kept[orders[k]], kept)]
-        for start in range(0, len(moved), at_once):
-            some = moved[start : start + at_once]
-            permuted = np.tile(x, (len(some), 1))
-            permuted[:, block] = np.concatenate([kept[orders[k]] for k in some])
-            outputs = np.split(forward(permuted), len(some))
-            changes[some] = [scores(output) - base for output in outputs]
+        kept = x[:, block].copy()
+        changes = []
+        for order in orders:
+            x[:, block] = permuted = kept[order]
+            same = np.array_equal(permuted, kept)
+            changes.append(np.zeros(2) if same else scores(forward(x)) - base)
+        x[:, block] = kept
         mean, deviation = np.mean(changes, axis=0), np.std(changes, axis=0)
         rows.append(
             Importance(column, mean.item(0), deviation.item(0), mean.item(1), deviation.item(1))
