@@ -18,6 +18,7 @@ GRID, LEVELS = 20, 12
 DEPENDENCE_ROWS = 300
 """Rows over which partial dependence is averaged, evenly spread."""
 
+
 class Importance(NamedTuple):
     """How much worse the metrics get when the cells of a column are permuted.
 
