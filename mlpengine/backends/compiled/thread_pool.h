@@ -17,10 +17,16 @@ ACROSS int claim(const struct part part, const long list, long *first, long *las
 #include <signal.h>
 #include <stdatomic.h>
 
-#define BURST_NANOSECONDS 1000000 /* duration of the steps between two choices of the threads */
+/* Duration of the steps between two choices of the threads, a burst, which may be those of several
+   calls.  A call of few steps would be measured by how long it takes to wake the workers. */
+#define BURST_NANOSECONDS 1000000
 
 /* A trial is two bursts: the first one, in which workers wake and fetch data, is not measured. */
 #define TRIAL 2
+
+/* The weight of a burst in the mean of its way: one that the system interrupts for some milliseconds
+   must not end what is faster in all others. */
+#define RECENT (1.0 / 16)
 
 /* All threads are tried again after so many times the duration of their last trial.  The number
    doubles whenever the caller alone is faster: beside other programs every other trial of all
@@ -54,6 +60,7 @@ static struct {
   int alone;                  /* whether the caller makes the next steps alone */
   int trial;                  /* how many bursts are left of a trial of this way */
   int64_t patience, retry;    /* when the next trial is due */
+  int64_t steps, spent;       /* of this burst so far, in nanoseconds */
   int64_t bursts[2];          /* nanoseconds of the last trial or burst of each way */
   double nanoseconds[2];      /* of a step of all threads, times WORTH, and of the caller alone */
   pthread_t workers[THREADS]; /* the caller is number 0 */
@@ -61,7 +68,7 @@ static struct {
   int forkable;               /* whether forks are handled */
   int core;                   /* excluded from the workers' affinity */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
-          .moved = PTHREAD_COND_INITIALIZER, .patience = MIN_PATIENCE};
+          .moved = PTHREAD_COND_INITIALIZER, .trial = TRIAL, .patience = MIN_PATIENCE};
 
 INLINE int has_passed(const int round) {
   return atomic_load(&pool.round) != round || atomic_load(&pool.stopping);
@@ -204,9 +211,15 @@ static void set_affinity(void) {
 #endif
 }
 
-/* After `steps` steps in `spent` nanoseconds, choose whether the next ones are the caller's alone.
-   A slow burst of the caller does not start a trial: on a busy machine, all threads are no faster. */
-static void choose(const int64_t steps, const int64_t spent) {
+/* After `some` more steps in `nanoseconds`, at the end of a burst, choose whether the next ones are
+   the caller's alone.  A slow burst of the caller does not start a trial: on a busy machine, all
+   threads are no faster. */
+static void choose(const int64_t some, const int64_t nanoseconds) {
+  const int64_t steps = pool.steps + some, spent = pool.spent + nanoseconds;
+  const int is_over = spent >= BURST_NANOSECONDS;
+  pool.steps = is_over ? 0 : steps;
+  pool.spent = is_over ? 0 : spent;
+  if (!is_over) return;
   const int alone = pool.alone, was_trial = pool.trial > 0;
   if (pool.trial == TRIAL) {
     pool.bursts[alone] = spent;
@@ -216,7 +229,7 @@ static void choose(const int64_t steps, const int64_t spent) {
   double *mine = &pool.nanoseconds[alone];
   const double other = pool.nanoseconds[!alone], factor = alone ? 1 : WORTH;
   const double each = factor * (double)spent / (double)steps;
-  *mine = was_trial || !*mine ? each : *mine + (each - *mine) / 8;
+  *mine = was_trial || !*mine ? each : *mine + (each - *mine) * RECENT;
   pool.bursts[alone] = spent + (was_trial ? pool.bursts[alone] : 0);
   pool.trial = 0;
   const int is_slower = other > 0 && *mine > other;
@@ -238,6 +251,7 @@ static int works_together(const struct call *call) {
   if (start_workers()) return 1;
   pool.alone = 1;
   pool.trial = 0;
+  pool.steps = pool.spent = 0;
   pool.retry = now() + MAX_PATIENCE * BURST_NANOSECONDS;
   return 0;
 }
@@ -248,8 +262,9 @@ static void run(struct call *call) {
   while (call->done < call->count && !call->status) {
     const int together = works_together(call);
     const int64_t start = now(), before = call->done;
-    const double known = pool.nanoseconds[!together];
-    const int64_t burst = known > 0 ? MAX(1, (int64_t)(BURST_NANOSECONDS / known)) : 1;
+    const double left = (double)(BURST_NANOSECONDS - pool.spent), mean = pool.nanoseconds[!together];
+    const double each = mean > 0 || !pool.steps ? mean : (double)pool.spent / (double)pool.steps;
+    const int64_t burst = each > 0 ? MAX(1, (int64_t)(left / each)) : 1;
     const int64_t end = call->threads ? call->count : MIN(before + burst, call->count);
     if (together) {
       set_affinity();
