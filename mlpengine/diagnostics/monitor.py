@@ -63,7 +63,8 @@ class Diagnostics(Uncopyable):
         noise: the gradient noise scale.
         spikes: the detector of unusual norms.
         noted: the last 20 spikes.
-        due: the next step that needs `look`.
+        due: the next step that needs `look` or `pass_by`.
+        free_until: the last step before the next one that needs `look`.
         pending: norms since the last `look`; `observe` appends to it.
         clipped: steps since the last sample that were clipped.
         windows: by layer, which rectifier units fire.
@@ -134,8 +135,13 @@ class Diagnostics(Uncopyable):
         """Copy the parameters after `steps` steps; needed when a run is resumed."""
         self._updates.before_step()
         self._copied_at = steps
-        self._schedule.plan(steps)
-        self.due = self._schedule.due
+        self._plan(steps)
+
+    def _plan(self, step: int) -> None:
+        schedule = self._schedule
+        schedule.plan(step)
+        self.due = schedule.due
+        self.free_until = self.due if schedule.copies_only else self.due - 1
 
     def observe(
         self,
@@ -205,12 +211,20 @@ class Diagnostics(Uncopyable):
             if step == 1:
                 self.first_loss = loss
             self.series.append(step, self.values)
-        schedule.plan(step)
-        self.due = schedule.due
-        if schedule.sample_at == step + 1:
+        self._go_on(step)
+        return is_sample
+
+    def pass_by(self, step: int) -> None:
+        """Do the work of `look` for a step that is `due` and not after `free_until`."""
+        self.spikes.update()
+        self._go_on(step)
+
+    def _go_on(self, step: int) -> None:
+        """Plan what follows a step that was due; copy the parameters before a sample."""
+        self._plan(step)
+        if self._schedule.sample_at == step + 1:
             self._updates.before_step()
             self._copied_at = step
-        return is_sample
 
     def dead_share(self, layer: int) -> float:
         """Return the share of a layer's units that never fired in the last complete window."""

@@ -29,6 +29,7 @@ class SamplingSchedule:
     Attributes:
         sample_at, check_at: the next step of either kind.
         due: the next step at which anything is due.
+        copies_only: whether that is a copy of the parameters, which needs no buffers of the step.
         stretch: factor between samples after `DENSE_STEPS`; 0 until `set_step_size`.
 
     Raises: UsageError if `every` is below 1.
@@ -59,3 +60,5 @@ class SamplingSchedule:
         self.due = before if before > step else self.sample_at
         if self._checks_units:
             self.due = min(self.due, self.check_at)
+        is_check = self._checks_units and self.due == self.check_at
+        self.copies_only = self.due < self.sample_at and not is_check

@@ -134,13 +134,16 @@ class LoopDiagnostics(Callback):
             self._log.add(number, core.values)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Skip up to the next step that is sampled, or one whose gradient norm is a spike."""
-        return SkipBudget(self.core.due - 1 - loop.steps, self._spikes.limit)
+        """Skip up to the next step that is looked at, or one whose gradient norm is a spike."""
+        return SkipBudget(self.core.free_until - loop.steps, self._spikes.limit)
 
     def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
         """Count the gradient norms of skipped steps."""
+        core = self.core
         self._pending += norms
-        self.core.clipped += loop.step.clipped_steps
+        core.clipped += loop.step.clipped_steps
+        if loop.steps == core.due:
+            core.pass_by(loop.steps)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Add the losses of an epoch."""
