@@ -187,9 +187,10 @@ class Loop(Uncopyable):
         )
         self.batch_rows: Array = self.batches.order[:0]
         weights = train.weights if step.weighted else None
-        if short := self.batches.n_rows % step.batch_size:
+        count = self.batches.n_rows
+        if short := count % step.batch_size:
             step.bound(short)  # bound here, so that no epoch includes the time of binding
-        self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order)
+        self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order, count)
         self.epoch = 0
         self.history = History(("loss", *task.headline) if validation else ())
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())

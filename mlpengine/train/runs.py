@@ -28,24 +28,29 @@ class CompiledSteps:
         step: a step whose `BoundStep.many` is not None.
         data: arrays whose rows fit the step's buffers.
         order: int64 row numbers, which may be shuffled in place between calls.
+        rows: number of rows of the order in an epoch, whose last batch may be a short one.
         max_steps: maximum number of steps in one call.
     """
 
-    def __init__(self, step: TrainingStep, data: Data, order: Array, max_steps: int) -> None:
+    def __init__(
+        self, step: TrainingStep, data: Data, order: Array, rows: int, max_steps: int
+    ) -> None:
         self._step, self._bound = step, step.bound(step.batch_size)
+        short, program = rows % step.batch_size, self._bound.fused
+        last = step.bound(short).fused if short and program else None
+        self._takes_short = (
+            last is not None and program is not None and last.source is program.source
+        )
         self._data, self._order, self.max_steps = data, order, max_steps
         self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
 
     def count(self, rows: int) -> int:
-        """Return how many steps one call may make on the last `rows` rows of the order.
+        """Return how many steps one call may make on the last `rows` rows of an epoch.
 
-        The last batch may be a short one, where the program of whole batches takes it.
+        A short batch is one of them where the program of whole batches takes it.
         """
-        steps, short = divmod(rows, self._step.batch_size)
-        if short and self._bound.fused is not None:
-            last = self._step.bound(short).fused
-            steps += last is not None and last.source is self._bound.fused.source
-        return min(steps, self.max_steps)
+        whole, short = divmod(rows, self._step.batch_size)
+        return min(whole + (self._takes_short and short > 0), self.max_steps)
 
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Run up to `count` steps, the first on the batch at position `start` of the order.
@@ -64,14 +69,14 @@ def steps_at_once(step: TrainingStep) -> int:
     return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
 
 
-def compiled_steps(step: TrainingStep, data: Data, order: Array) -> CompiledSteps | None:
-    """Return the batches of `order` as machine code; None if steps must run one by one.
+def compiled_steps(step: TrainingStep, data: Data, order: Array, rows: int) -> CompiledSteps | None:
+    """Return the batches of `order`, of which an epoch has so many rows, as machine code.
 
-    The result is None if whole steps are not machine code, if the rows do not have the layout of
-    the buffers, or if one call would have fewer than `MIN_STEPS` steps.
+    The result is None, and steps must run one by one, if whole steps are not machine code, if the
+    rows do not have the layout of the buffers, or if one call would have fewer than `MIN_STEPS`.
     """
-    max_steps = min(steps_at_once(step), -(-len(order) // step.batch_size))
+    max_steps = min(steps_at_once(step), -(-rows // step.batch_size))
     bound = step.bound(step.batch_size)
     if bound.many is None or max_steps < MIN_STEPS or any(bound.misfits(data, order)):
         return None
-    return CompiledSteps(step, data, order, max_steps)
+    return CompiledSteps(step, data, order, rows, max_steps)
