@@ -24,7 +24,7 @@ from mlpengine.optim._denormals import (
 from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._groups import Group, find_runs
 from mlpengine.optim._state import State, check_state
-from mlpengine.optim.schedules import PlateauSchedule
+from mlpengine.optim.schedules import PlateauSchedule, factors
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
 from mlpengine.wording import plural
@@ -295,19 +295,22 @@ class Optimizer(ABC):
             )
         return lr
 
-    def next_rates(self, count: int) -> tuple[Array, Array]:
+    def next_rates(self, count: int) -> tuple[Array | float, Array | float]:
         """Return learning rates and weight decays of the next steps, (count,) of float64.
 
-        Raises: UsageError as `scheduled_lr` and `scheduled_decay`.
+        One without a schedule is a number.  Raises: UsageError as `scheduled_lr` and
+        `scheduled_decay`.
         """
         steps = range(self.steps, self.steps + count)
-        rates, decays = np.full(count, self._lr), np.full(count, self.weight_decay)
+        rates: Array | float = self._lr
+        decays: Array | float = self.weight_decay
         if self.schedule is not None:
-            rates *= [*map(self.schedule, steps)]
-            if not ((rates >= 0.0) & (rates <= self._largest_lr)).all():
-                rates[:] = [*map(self.scheduled_lr, steps)]  # the first wrong one raises
+            rates = np.array([*factors(self.schedule, steps)], np.float64) * self._lr
+            if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
+                wrong = map(self.scheduled_lr, steps)  # the first one raises
+                rates = np.array([*wrong], np.float64)
         if self.decay_schedule is not None:
-            decays[:] = [*map(self.scheduled_decay, steps)]
+            decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:

@@ -335,8 +335,8 @@ class TrainingStep:
             made = fused.run(
                 rows,
                 data,
-                rates[part],
-                decays[part],
+                rates if isinstance(rates, float) else rates[part],
+                decays if isinstance(decays, float) else decays[part],
                 losses[part],
                 norms[part],
                 steps=optimizer.steps,
@@ -351,7 +351,7 @@ class TrainingStep:
             bound = self.bound(len(order) % batch)
         self.scratch, self._grads = bound.scratch, bound.grads
         if done:
-            optimizer.current_lr = rates.item(done - 1)
+            optimizer.current_lr = rates if isinstance(rates, float) else rates.item(done - 1)
             clipped = fused.call.clipped
             self.record_result(losses.item(done - 1), norms.item(done - 1), clipped)
         return done

@@ -11,6 +11,7 @@ import pytest
 from compiled_table import CASES, StepCase
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from scipy.special import log_softmax, softmax
 
 from mlpengine import (
     CompileError,
@@ -31,6 +32,7 @@ from mlpengine.backends.compiled.target import Target
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
+from mlpengine.spec import Spec
 from mlpengine.train import shards
 from mlpengine.train.executors import choose_backend, seconds_to_compile
 from mlpengine.train.recipes import network_options, recipe
@@ -415,6 +417,81 @@ def test_a_loss_over_many_classes_takes_no_stack():
     assert bound.value == pytest.approx(np.log(classes), rel=1e-5)
     assert slot[0, 7] == pytest.approx(-1.0)
     np.testing.assert_allclose(slot[0, [0, -1]], 1 / classes, rtol=1e-4)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(
+    ("classes", "dtype"),
+    [(2, "f4"), (10, "f4"), (16, "f4"), (17, "f4"), (3, "f8"), (8, "f8"), (9, "f8")],
+)
+def test_a_loss_over_few_classes_is_that_of_scipy(classes, dtype, soft):
+    """Up to a vector of classes, its lanes are rows, of which the last may be missing."""
+    batch, smoothing, rng = 37, 0.1, np.random.default_rng(classes)
+    by_class, ignored = tuple(rng.uniform(0.5, 2.0, classes).tolist()), None if soft else -1
+    loss = SoftmaxCrossEntropy(by_class, smoothing, ignored)
+    output = (5 * rng.standard_normal((batch, classes))).astype(dtype)
+    labels, slot = rng.integers(-1, classes, batch), np.zeros_like(output)
+    hot = (labels[:, None] == np.arange(classes)).astype("f8")
+    if soft:
+        hot = rng.dirichlet(np.ones(classes), batch).astype(dtype)
+    bound = loss.bind(output, slot, weighted=True, target=Spec.of(hot) if soft else None)
+    bound.target[...] = hot if soft else labels
+    weight = bound.sample_weight
+    weight[...] = rng.uniform(0.1, 3.0, batch)
+    instruction = LossInstruction(loss, (output, bound.target, weight), (slot, bound.value))
+    program = compile_program([instruction], dtype=output.dtype, batch=batch)
+    counts = 1.0 if soft else (labels >= 0).astype("f8")[:, None]
+    q = ((1 - smoothing) * hot + smoothing / classes) * np.array(by_class) * counts
+    for rows in (batch, 16, 5, 1):
+        slot.fill(np.nan)
+        assert program.for_rows(rows).step() == FINISHED
+        logits, shares = output[:rows].astype("f8"), q[:rows] * weight[:rows, None] / rows
+        value = -(shares * log_softmax(logits, axis=1)).sum()
+        slopes = shares.sum(axis=1, keepdims=True) * softmax(logits, axis=1) - shares
+        close = {"rtol": 2e-6 if dtype == "f4" else 1e-14, "atol": 1e-7 if dtype == "f4" else 1e-15}
+        np.testing.assert_allclose(bound.value, value, **close)
+        np.testing.assert_allclose(slot[:rows], slopes, **close)
+        assert np.isnan(slot[rows:]).all()
+
+
+@pytest.mark.parametrize("classes", [10, 17])
+def test_a_row_that_is_not_finite_has_no_loss(classes):
+    """Neither NaN nor an infinite output of one row touches the gradients of the others."""
+    output, loss = np.zeros((20, classes), "f4"), SoftmaxCrossEntropy()
+    slot = np.zeros_like(output)
+    bound = loss.bind(output, slot)
+    instruction = LossInstruction(loss, (output, bound.target, None), (slot, bound.value))
+    program = compile_program([instruction], dtype=output.dtype, batch=20)
+    for bad in (np.nan, np.inf):
+        for place in ((0, 0), (18, classes - 1)):
+            output[...] = 0.0
+            output[place] = bad
+            program.step()
+            assert np.isnan(bound.value)
+            assert np.isnan(slot[place[0]]).any()
+            others = np.delete(slot, place[0], axis=0)
+            np.testing.assert_allclose(others[:, 1:], 1 / classes / 20, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [((130, 10), "f4"), ((64, 1), "f4"), ((37, 2), "f4"), ((100, 3), "f8"), ((20, 1), "f8")],
+    ids=str,
+)
+def test_outputs_of_few_columns_are_dot_products(sizes, dtype):
+    """Their vectors run along the inputs, of which the last vector may be partial."""
+    mlp = Mlp(sizes, seed=0, dtype=dtype)
+    mlp.params.views["0.bias"][...] = np.arange(1, sizes[1] + 1)
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.0), 9, backend="compiled")
+    assert "dot_products(sum, rows" in step.emit_c()
+    rng = np.random.default_rng(0)
+    for rows in (9, 4, 1):  # tiles of two rows, and of one
+        x = rng.standard_normal((rows, sizes[0])).astype(dtype)
+        step(x, np.zeros((rows, sizes[1]), dtype))
+        views = {name: view.astype("f8") for name, view in mlp.params.views.items()}
+        truth = x.astype("f8") @ views["0.weight"].T + views["0.bias"]
+        tolerance = 2e-6 if dtype == "f4" else 1e-14
+        np.testing.assert_allclose(step.scratch.output, truth, rtol=tolerance, atol=tolerance)
 
 
 def test_a_height_of_rows_that_no_case_computes_traps():

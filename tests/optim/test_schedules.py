@@ -23,6 +23,7 @@ from mlpengine.optim import (
     Schedule,
     StepSchedule,
 )
+from mlpengine.optim.schedules import factors
 
 
 def one_cycle(step: int) -> float:
@@ -88,6 +89,16 @@ def test_warm_up_rises_to_the_schedule(schedule: Schedule, formula: Callable[[in
     assert formula(0) == 0 or all(low < high for low, high in pairwise(ramp))
     for step in range(8, 120):
         assert slow(step) == schedule(step - 8)
+
+
+@every_schedule
+def test_many_factors_are_those_of_calls(
+    schedule: Schedule, formula: Callable[[int], float]
+) -> None:
+    for one in (schedule, warmed(schedule, 8)):
+        for steps in (range(3, 30), range(8, 8), range(20, 130)):
+            assert [*factors(one, steps)] == [one(step) for step in steps]
+    assert [*factors(formula, range(9))] == [formula(step) for step in range(9)]
 
 
 @every_schedule
@@ -179,7 +190,7 @@ def test_wrong_fields_are_refused(make: Callable[[], Schedule], message: str) ->
 # Plateau
 
 
-def factors(schedule: PlateauSchedule, metrics: list[float]) -> list[float]:
+def factors_after(schedule: PlateauSchedule, metrics: list[float]) -> list[float]:
     seen = []
     for metric in metrics:
         before = schedule(0)
@@ -218,7 +229,7 @@ def factors(schedule: PlateauSchedule, metrics: list[float]) -> list[float]:
 def test_plateau_drops(
     schedule: PlateauSchedule, metrics: list[float], expected: list[float]
 ) -> None:
-    assert factors(schedule, metrics) == pytest.approx(expected)
+    assert factors_after(schedule, metrics) == pytest.approx(expected)
 
 
 @pytest.mark.torch
@@ -240,10 +251,10 @@ def test_plateau_drops_where_pytorch_does() -> None:
 def test_plateau_state_makes_it_continue() -> None:
     metrics = list(np.random.default_rng(2).random(60))
     whole, first, second = (PlateauSchedule(patience=2, cooldown=1, factor=0.9) for _ in range(3))
-    expected = factors(whole, metrics)
-    assert factors(first, metrics[:30]) == expected[:30]
+    expected = factors_after(whole, metrics)
+    assert factors_after(first, metrics[:30]) == expected[:30]
     second.load_state_dict(first.state_dict())
-    assert factors(second, metrics[30:]) == expected[30:]
+    assert factors_after(second, metrics[30:]) == expected[30:]
 
 
 @pytest.mark.parametrize(

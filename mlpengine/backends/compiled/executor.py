@@ -184,8 +184,8 @@ class Executor:
         self,
         order: Array,
         data: Sequence[Array | None],
-        rates: Array,
-        decays: Array,
+        rates: Array | float,
+        decays: Array | float,
         losses: Array,
         norms: Array,
         *,
@@ -193,18 +193,26 @@ class Executor:
         missing: int = 0,
         max_norm: float = inf,
     ) -> int:
-        """Run a step for each of `rates`, each on the next rows of `order` of the arrays `data`.
+        """Run a step for each of `losses`, each on the next rows of `order` of the arrays `data`.
 
-        `decays` are their weight decays, `steps` is the number of steps that the optimizer has
-        made, and the last batch has `missing` rows less than the others.  Return the number of
-        finished steps: all, or those before one that failed or whose norm exceeds `max_norm`.
+        `rates` and `decays` are their learning rates and weight decays, or one for all; `steps` is
+        the number of steps that the optimizer has made, and the last batch has `missing` rows less
+        than the others.  Return the number of finished steps: all, or those before one that failed
+        or whose norm exceeds `max_norm`.
         """
         call = self.call
-        call.count, call.steps, call.max_norm = len(rates), steps, max_norm
+        call.count, call.steps, call.max_norm = len(losses), steps, max_norm
         call.missing = missing
         call.order = address_of(order)
         call.data[:] = [None if a is None else address_of(a) for a in data]
-        call.rates, call.decays = address_of(rates), address_of(decays)
+        if isinstance(rates, float):
+            call.lr = rates
+        else:
+            call.rates = address_of(rates)
+        if isinstance(decays, float):
+            call.weight_decay = decays
+        else:
+            call.decays = address_of(decays)
         call.losses, call.norms = address_of(losses), address_of(norms)
         try:
             self.step()

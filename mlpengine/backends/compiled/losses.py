@@ -24,7 +24,8 @@ def loss_rows(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     """Return the loop over rows `first` to `last` of a loss."""
     if isinstance(kernel.op, EntryLoss):
         return _entry_loss(kernel, layout, kernel.op)
-    group = _cross_entropies(kernel, layout)
+    narrow = kernel.output.columns <= layout.lanes
+    group = (_narrow_cross_entropies if narrow else _cross_entropies)(kernel, layout)
     head = (
         () if class_weights(kernel.op) else ["const real row_share = (real)(1 / part.mean_rows);"]
     )
@@ -78,6 +79,66 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[S
     head = ["double row = 0;", f"const vec share = {share};"]
     row_loss = "row_loss[i] = row * (double)share[0];"
     return [*shares, Loop("i", "first", "last", [*head, *loops, row_loss])]
+
+
+def _narrow_cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
+    """Return the statements of a group of rows: a vector has a lane for each row, and a class."""
+    output, slot, target, weight = kernel.output, kernel.d_output, kernel.target, kernel.weight
+    columns = output.columns
+
+    def load_columns(value: Value, name: str) -> list[Statement]:
+        at, ld = layout.at(value, "from", "0"), layout.stride(value)
+        return [f"vec {name}[LANES];", f"load_columns({name}, {at}, rows, {columns}, {ld});"]
+
+    wanted = _target_rows(kernel, layout, narrow=True)
+    lines: list[Statement] = [
+        "const long rows = MIN(LANES, last - from);",
+        *load_columns(output, "o"),
+    ]
+    if target.array.dtype.kind == "f":
+        lines += load_columns(target, "t")
+    else:
+        ignores = kernel.op.ignore_index is not None  # type: ignore[attr-defined]
+        each = [*_check_label(kernel), "labels[i - from] = (bits)label;"]
+        lines.append("bits labels[LANES] = {0};")
+        if ignores:
+            lines.append("real counted[LANES] = {0};")
+            each.append("counted[i - from] = counts;")
+        lines += [Loop("i", "from", "from + rows", each), "const ivec label = load_bits(labels);"]
+        if ignores:
+            lines.append("const vec counts = load(counted);")
+    lines += [
+        "vec top = o[0], sum = {0}, mass = {0}, picked = {0};",
+        Loop("j", 1, columns, ["top = vmax(o[j], top);"]),
+        Loop(
+            "j",
+            0,
+            columns,
+            [
+                "const vec low = o[j] - top;",
+                wanted,
+                "mass += q;",
+                "picked += q * low;",
+                "sum += o[j] = v_exp(low);",
+            ],
+        ),
+    ]
+    share = ""
+    if weight is not None:
+        lines.append(f"const vec share = load_some({weight.name} + from, rows);")
+        share = " * share"
+    if slot is not None:
+        slope = f"o[j] = (o[j] * scale - q){share};"
+        lines += ["const vec scale = mass / sum;", Loop("j", 0, columns, [wanted, slope])]
+        at, ld = layout.at(slot, "from", "0"), layout.stride(slot)
+        lines.append(f"store_columns({at}, o, rows, {columns}, {ld});")
+    factor = " * (double)share[i]" if share else ""
+    value = f"((double)logs[i] * (double)mass[i] - (double)picked[i]){factor}"
+    return [
+        *lines,
+        "const vec logs = v_log(sum);",
+        Loop("i", 0, "rows", [f"row_loss[from + i] = {value};"]),
+    ]
 
 
 def _cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
@@ -152,20 +213,28 @@ def column_scale(kernel: LossRows) -> Sequence[Statement]:
     ]
 
 
-def _target_rows(kernel: LossRows, layout: Layout) -> str:
-    """Return the statement that sets q to q / rows of the mean, columns j to j + n."""
+def _target_rows(kernel: LossRows, layout: Layout, *, narrow: bool = False) -> str:
+    """Return the statement that sets q to q / rows of the mean, columns j to j + n.
+
+    If `narrow`, of column j, with a lane for each row.
+    """
     op, target = kernel.op, kernel.target
     smoothing = float(op.label_smoothing)  # type: ignore[attr-defined]
     columns = kernel.output.columns
-    by_column = "load(column_scale + j)" if class_weights(op) else "splat(row_share)"
+    by_column = "splat(row_share)"
+    if class_weights(op):
+        by_column = "splat(column_scale[j])" if narrow else "load(column_scale + j)"
     if target.array.dtype.kind == "f":
-        hot = load(layout.at(target, "i", "j"), "n")
+        hot = "t[j]" if narrow else load(layout.at(target, "i", "j"), "n")
+    elif narrow:
+        hot = "one_where(label == (bits)j + (ivec){0})"
     else:
         hot = "one_where(lane_numbers() + (bits)j == (bits)label + (ivec){0})"
     mixed = f"{hot} * splat({_number(1 - smoothing, layout)})"
     mixed += f" + splat({_number(smoothing / columns, layout)})"
     ignored = op.ignore_index is not None  # type: ignore[attr-defined]
-    return f"vec q = ({mixed}) * {by_column}{' * splat(counts)' if ignored else ''};"
+    counts = (" * counts" if narrow else " * splat(counts)") if ignored else ""
+    return f"vec q = ({mixed}) * {by_column}{counts};"
 
 
 def _check_label(kernel: LossRows) -> Sequence[Statement]:

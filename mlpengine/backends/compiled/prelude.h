@@ -46,11 +46,14 @@ typedef bits ivec __attribute__((vector_size(BYTES))); /* integers of the width 
 INLINE vec load(const real *p) { return *(const loose *)p; }
 INLINE void store(real *p, vec v) { *(loose *)p = v; }
 
+INLINE ivec load_bits(const bits *p) {
+  ivec v;
+  memcpy(&v, p, BYTES);
+  return v;
+}
 INLINE ivec lane_numbers(void) {
   static const bits numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  ivec first;
-  memcpy(&first, numbers, BYTES);
-  return first;
+  return load_bits(numbers);
 }
 INLINE ivec first_lanes(const long n) { return lane_numbers() < (bits)n; }
 

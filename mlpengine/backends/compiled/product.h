@@ -21,69 +21,6 @@ SHARED void pack_panel(real *restrict panel, const real *restrict b, const long 
     }
 }
 
-#if BYTES >= 32 && defined(REAL_IS_FLOAT) && defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define TRANSPOSE_BY_EIGHT
-typedef float vec8 __attribute__((vector_size(32)));
-#define SHUFFLE __builtin_shufflevector
-
-typedef float vec4 __attribute__((vector_size(16)));
-
-/* Load 8 entries from each of 8 rows and transpose them.  The halves of a vector come from two rows,
-   because loads are cheaper than the permutations that they replace. */
-INLINE void load_transposed(vec8 to[8], const float *const row[8]) {
-  vec8 r[8], s[8];
-  UNROLL for (int i = 0; i < 8; i++) {
-    vec4 low, high;
-    memcpy(&low, row[i % 4] + i / 4 * 4, 16);
-    memcpy(&high, row[i % 4 + 4] + i / 4 * 4, 16);
-    r[i] = SHUFFLE(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
-  }
-  UNROLL for (int i = 0; i < 8; i += 2) {
-    s[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-    s[i + 1] = SHUFFLE(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-  }
-  UNROLL for (int i = 0; i < 8; i += 4) UNROLL for (int h = 0; h < 2; h++) {
-    to[i + 2 * h] = SHUFFLE(s[i + h], s[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
-    to[i + 2 * h + 1] = SHUFFLE(s[i + h], s[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
-  }
-}
-#endif
-#endif
-
-#if defined(TRANSPOSE_BY_EIGHT) && defined(WITH_MASKS)
-#define TRANSPOSE_BY_SIXTEEN
-/* Four entries from each quarter of two vectors, given by their places in the first quarters. */
-#define FROM_QUARTERS(a, b, p, q, s, t)                                                   \
-  SHUFFLE(a, b, p, q, s, t, p + 4, q + 4, s + 4, t + 4, p + 8, q + 8, s + 8, t + 8, p + 12, \
-          q + 12, s + 12, t + 12)
-/* Two quarters of each of two vectors: 0 and 2, or 1 and 3 with p = 4. */
-#define TWO_QUARTERS(a, b, p)                                                             \
-  SHUFFLE(a, b, p, p + 1, p + 2, p + 3, p + 8, p + 9, p + 10, p + 11, p + 16, p + 17, p + 18, \
-          p + 19, p + 24, p + 25, p + 26, p + 27)
-
-/* Transpose 16 rows: first the 4 by 4 entries of each quarter of 4 rows, then the quarters. */
-INLINE void transpose_sixteen(vec r[16]) {
-  vec s[16];
-  UNROLL for (int i = 0; i < 16; i += 2) {
-    s[i] = FROM_QUARTERS(r[i], r[i + 1], 0, 16, 1, 17);
-    s[i + 1] = FROM_QUARTERS(r[i], r[i + 1], 2, 18, 3, 19);
-  }
-  UNROLL for (int i = 0; i < 16; i += 4) UNROLL for (int h = 0; h < 2; h++) {
-    r[i + 2 * h] = FROM_QUARTERS(s[i + h], s[i + 2 + h], 0, 1, 16, 17);
-    r[i + 2 * h + 1] = FROM_QUARTERS(s[i + h], s[i + 2 + h], 2, 3, 18, 19);
-  }
-  UNROLL for (int i = 0; i < 16; i += 8) UNROLL for (int c = i; c < i + 4; c++) {
-    s[c] = TWO_QUARTERS(r[c], r[c + 4], 0);
-    s[c + 4] = TWO_QUARTERS(r[c], r[c + 4], 4);
-  }
-  UNROLL for (int c = 0; c < 8; c++) {
-    r[c] = TWO_QUARTERS(s[c], s[c + 8], 0);
-    r[c + 8] = TWO_QUARTERS(s[c], s[c + 8], 4);
-  }
-}
-#endif
-
 /* The same for a matrix that is stored transposed: `w` has a row for each column. */
 INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const long ld,
                                    const long depth, const long columns, long j,
@@ -218,6 +155,31 @@ INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wid
       UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * factors[v];
     }
   }
+}
+
+/* Set the first vector of each row's sums to the dot products with `columns` rows of b, at most the
+   lanes of a vector.  Rows of `a` and `b` have `terms` entries and are a_row and b_row apart. */
+INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const long columns,
+                         const long terms, const real *restrict a, const long a_row,
+                         const real *restrict b, const long b_row) {
+  const long whole = terms / LANES * LANES, rest = terms - whole;
+  vec part[2][LANES];
+  UNROLL for (int r = 0; r < rows; r++) UNROLL for (long j = 0; j < LANES; j++)
+    part[r][j] = (vec){0};
+  for (long k = 0; k < whole; k += LANES) {
+    vec row[2];
+    UNROLL for (int r = 0; r < rows; r++) row[r] = load(a + r * a_row + k);
+    UNROLL for (long j = 0; j < columns; j++) {
+      const vec factor = load(b + j * b_row + k);
+      UNROLL for (int r = 0; r < rows; r++) part[r][j] += row[r] * factor;
+    }
+  }
+  if (rest) UNROLL for (long j = 0; j < columns; j++) {
+    const vec factor = load_some(b + j * b_row + whole, rest);
+    UNROLL for (int r = 0; r < rows; r++)
+      part[r][j] += load_some(a + r * a_row + whole, rest) * factor;
+  }
+  UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sums_of_lanes(part[r], columns);
 }
 
 /* Copy `count` contiguous vectors. */

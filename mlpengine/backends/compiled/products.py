@@ -74,12 +74,18 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
     moved = _tile_matrices(product) if finish is None else [keep]
     passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
     body: list[Statement] = [
-        f"(void)part, (void)k0, (void)depth, (void)i, (void)j;{_moves(moved, layout)}",
+        f"(void)part, (void)k0, (void)k1, (void)depth, (void)i, (void)j;{_moves(moved, layout)}",
         "vec sum[TILE_ROWS][WIDE];",
-        Each(["sum[r][v] = (vec){0};"]),
-        *([If("k0", [Each([f"__builtin_prefetch({at});"])])] if passes else []),
-        f"add_products(sum, rows, wide, k1 - k0, {a}, {b});",
     ]
+    if tiling.dots:
+        shape = f"rows, {product.columns}, {product.depth}"
+        body.append(f"dot_products(sum, {shape}, a, {a_row}, b, {layout.stride(product.b)});")
+    else:
+        body += [
+            Each(["sum[r][v] = (vec){0};"]),
+            *([If("k0", [Each([f"__builtin_prefetch({at});"])])] if passes else []),
+            f"add_products(sum, rows, wide, k1 - k0, {a}, {b});",
+        ]
     if passes:
         waiting = Each(_vector([store(at, "sum[r][v]", lanes)], lanes))
         body += [

@@ -230,7 +230,7 @@ def _headers(
     ranks: bool,
 ) -> Iterator[str]:
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
-    yield from ("rules", "product")
+    yield from ("rules", "transpose", "product")
     if any(isinstance(kernel, Draw) for kernel in kernels):
         yield "philox"
     pool = "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"

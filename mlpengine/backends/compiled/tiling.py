@@ -28,6 +28,12 @@ columns took a third more time by it, at 4 a seventh (EPYC of Zen 5, November 20
 
 PAGE_BYTES = 4096
 
+DOT_ROWS = 2
+"""Rows of a tile of dot products: more of them would not fit into the registers."""
+
+SUM_COST = 4
+"""Operations to sum the lanes of one of several vectors, and to read its part of b."""
+
 Packing = Literal["none", "panels", "transposed"]
 
 
@@ -35,7 +41,8 @@ class Tiling(NamedTuple):
     """How one product is computed, in tiles of `height` rows or less.
 
     With `ahead`, all panels are packed first and shared by all threads and rows; otherwise a group
-    of panels is packed where it is used and stays in the caches.
+    of panels is packed where it is used and stays in the caches.  With `dots`, vectors have lanes
+    for some terms, not for some columns, and the sums of their lanes are the entries of c.
     """
 
     height: int
@@ -44,6 +51,7 @@ class Tiling(NamedTuple):
     pack_rows: bool
     depth_block: int
     group: int
+    dots: bool = False
 
 
 def choose_tiling(
@@ -55,6 +63,8 @@ def choose_tiling(
 
     It follows from the shapes and the target alone, so that it is the same in every run.
     """
+    if _has_few_columns(product, layout):
+        return Tiling(DOT_ROWS, "none", False, False, depth, 1, dots=True)
     size = layout.itemsize
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
@@ -79,6 +89,17 @@ def choose_tiling(
     thin = 2 * block * layout.target.vector_bytes < SMALLEST_PANEL
     group = max(1, GROUP_BYTES // (2 * block * layout.target.vector_bytes))
     return Tiling(height, packing, often or thin, pack_rows, block, group)
+
+
+def _has_few_columns(product: Product, layout: Layout) -> bool:
+    """Return whether dot products take fewer operations than vectors of which few lanes are used.
+
+    The step of 64-128-10 with a batch of 64 takes 4 % less time by it (EPYC of Zen 5, November
+    2026).
+    """
+    if product.form != "forward" or product.columns > layout.lanes:
+        return False
+    return product.columns * (product.depth // layout.lanes + SUM_COST) < product.depth
 
 
 def _is_panel(product: Product, layout: Layout) -> bool:

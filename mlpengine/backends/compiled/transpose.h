@@ -1,0 +1,117 @@
+/* Transpositions of blocks: those of packed panels, and rows of few columns as vectors of columns. */
+
+#if BYTES >= 32 && defined(REAL_IS_FLOAT) && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TRANSPOSE_BY_EIGHT
+typedef float vec8 __attribute__((vector_size(32)));
+#define SHUFFLE __builtin_shufflevector
+
+typedef float vec4 __attribute__((vector_size(16)));
+
+/* Load 8 entries from each of 8 rows and transpose them.  The halves of a vector come from two rows,
+   because loads are cheaper than the permutations that they replace. */
+INLINE void load_transposed(vec8 to[8], const float *const row[8]) {
+  vec8 r[8], s[8];
+  UNROLL for (int i = 0; i < 8; i++) {
+    vec4 low, high;
+    memcpy(&low, row[i % 4] + i / 4 * 4, 16);
+    memcpy(&high, row[i % 4 + 4] + i / 4 * 4, 16);
+    r[i] = SHUFFLE(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+  UNROLL for (int i = 0; i < 8; i += 2) {
+    s[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    s[i + 1] = SHUFFLE(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  UNROLL for (int i = 0; i < 8; i += 4) UNROLL for (int h = 0; h < 2; h++) {
+    to[i + 2 * h] = SHUFFLE(s[i + h], s[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
+    to[i + 2 * h + 1] = SHUFFLE(s[i + h], s[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+}
+#endif
+#endif
+
+#if defined(TRANSPOSE_BY_EIGHT) && defined(WITH_MASKS)
+#define TRANSPOSE_BY_SIXTEEN
+/* Four entries from each quarter of two vectors, given by their places in the first quarters. */
+#define FROM_QUARTERS(a, b, p, q, s, t)                                                   \
+  SHUFFLE(a, b, p, q, s, t, p + 4, q + 4, s + 4, t + 4, p + 8, q + 8, s + 8, t + 8, p + 12, \
+          q + 12, s + 12, t + 12)
+/* Two quarters of each of two vectors: 0 and 2, or 1 and 3 with p = 4. */
+#define TWO_QUARTERS(a, b, p)                                                             \
+  SHUFFLE(a, b, p, p + 1, p + 2, p + 3, p + 8, p + 9, p + 10, p + 11, p + 16, p + 17, p + 18, \
+          p + 19, p + 24, p + 25, p + 26, p + 27)
+
+/* Transpose 16 rows: first the 4 by 4 entries of each quarter of 4 rows, then the quarters. */
+INLINE void transpose_sixteen(vec r[16]) {
+  vec s[16];
+  UNROLL for (int i = 0; i < 16; i += 2) {
+    s[i] = FROM_QUARTERS(r[i], r[i + 1], 0, 16, 1, 17);
+    s[i + 1] = FROM_QUARTERS(r[i], r[i + 1], 2, 18, 3, 19);
+  }
+  UNROLL for (int i = 0; i < 16; i += 4) UNROLL for (int h = 0; h < 2; h++) {
+    r[i + 2 * h] = FROM_QUARTERS(s[i + h], s[i + 2 + h], 0, 1, 16, 17);
+    r[i + 2 * h + 1] = FROM_QUARTERS(s[i + h], s[i + 2 + h], 2, 3, 18, 19);
+  }
+  UNROLL for (int i = 0; i < 16; i += 8) UNROLL for (int c = i; c < i + 4; c++) {
+    s[c] = TWO_QUARTERS(r[c], r[c + 4], 0);
+    s[c + 4] = TWO_QUARTERS(r[c], r[c + 4], 4);
+  }
+  UNROLL for (int c = 0; c < 8; c++) {
+    r[c] = TWO_QUARTERS(s[c], s[c + 8], 0);
+    r[c + 8] = TWO_QUARTERS(s[c], s[c + 8], 4);
+  }
+}
+#endif
+
+/* Let r[j] be the lanes j of all of them. */
+SHARED void transpose(vec r[LANES]) {
+#ifdef TRANSPOSE_BY_SIXTEEN
+  vec kept[16];
+  UNROLL for (int i = 0; i < 16; i++) kept[i] = r[i];
+  transpose_sixteen(kept);
+  UNROLL for (int i = 0; i < 16; i++) r[i] = kept[i];
+#else
+  real rows[LANES][LANES];
+  memcpy(rows, r, sizeof rows);
+  for (long j = 0; j < LANES; j++)
+    for (long i = 0; i < LANES; i++) ((real *)&r[j])[i] = rows[i][j];
+#endif
+}
+
+/* Load the columns of a vector's lanes of rows, of which there are fewer at the end: then the last
+   lanes are zero. */
+INLINE void load_columns(vec to[LANES], const real *from, const long rows, const long columns,
+                         const long ld) {
+  for (long i = 0; i < LANES; i++) to[i] = i < rows ? load_some(from + i * ld, columns) : (vec){0};
+  transpose(to);
+}
+/* Store them, and change `columns`. */
+INLINE void store_columns(real *to, vec columns_of[LANES], const long rows, const long columns,
+                          const long ld) {
+  transpose(columns_of);
+  for (long i = 0; i < rows; i++) store_some(to + i * ld, columns_of[i], columns);
+}
+
+/* Return the sums of the lanes of n vectors, of a constant n, in the first n lanes. */
+INLINE vec sums_of_lanes(const vec v[LANES], const long n) {
+#ifdef TRANSPOSE_BY_SIXTEEN
+  vec pairs[8], fours[4], halves[2];
+  UNROLL for (int i = 0; i < 8; i++) {
+    const vec a = 2 * i < n ? v[2 * i] : (vec){0}, b = 2 * i + 1 < n ? v[2 * i + 1] : (vec){0};
+    pairs[i] = FROM_QUARTERS(a, b, 0, 16, 1, 17) + FROM_QUARTERS(a, b, 2, 18, 3, 19);
+  }
+  UNROLL for (int i = 0; i < 4; i++) {
+    const vec a = pairs[2 * i], b = pairs[2 * i + 1];
+    fours[i] = FROM_QUARTERS(a, b, 0, 1, 16, 17) + FROM_QUARTERS(a, b, 2, 3, 18, 19);
+  }
+  UNROLL for (int i = 0; i < 2; i++) {
+    const vec a = fours[2 * i], b = fours[2 * i + 1];
+    halves[i] = TWO_QUARTERS(a, b, 0) + TWO_QUARTERS(a, b, 4);
+  }
+  return TWO_QUARTERS(halves[0], halves[1], 0) + TWO_QUARTERS(halves[0], halves[1], 4);
+#else
+  real sums[LANES] = {0};
+  for (long i = 0; i < n; i++) sums[i] = sum_lanes(v[i]);
+  return load(sums);
+#endif
+}
