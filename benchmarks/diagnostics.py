@@ -3,8 +3,8 @@
 Run ``python benchmarks/diagnostics.py`` (``--smoke`` for seconds).  Both loops of a workload run in
 turn, window by window, so that a change of the machine's speed hits both, and what counts is
 processor time, as one thread computes.  Printed are medians over the windows, the median of the
-windows' ratios, and the ratio of the fastest windows.  Of short steps the first 2,000, a tenth of a
-second in which samples are closer together, are left out.
+windows' ratios, and the ratio of the fastest windows.  Of short steps the first 1,000, a twentieth
+of a second in which samples are closer together, are left out.
 """
 
 import argparse

@@ -96,7 +96,7 @@ def find_leaks(
     anything unexplained: it is reported only if it is the target.
     """
     labels = Labels.of(target)
-    suspects = _suspects(table, names, target, task, len(labels.counts))
+    suspects = _suspects(table, names, target, task, labels)
     columns = {name: table[name] for name in names}
     each = (
         find_leak(name, columns[name], target, task, columns, labels)
@@ -117,11 +117,10 @@ def find_leaks(
 
 
 def _suspects(
-    table: Table, names: Sequence[str], target: Array, task: Task, distinct: int
+    table: Table, names: Sequence[str], target: Array, task: Task, labels: Labels
 ) -> list[str]:
     """Return the columns that must be examined one by one, in order.
 
-    The target has so many `distinct` values.
     The others are numeric columns without missing cells, examined many at once: they explain too
     little of the target and are not a coding of it.
     """
@@ -133,25 +132,33 @@ def _suspects(
     for first in range(0, len(numeric), size):
         some = numeric[first : first + size]
         values = np.stack([table[name].values.astype(np.float64) for name in some])
-        harmless = ~_is_suspect(values, target, task, distinct)
+        harmless = ~_is_suspect(values, target, task, labels)
         for name in itertools.compress(some, harmless.tolist()):
             del kept[name]
     return list(kept)
 
 
-def _is_suspect(values: Array, target: Array, task: Task, distinct: int) -> Array:
+def _is_suspect(values: Array, target: Array, task: Task, labels: Labels) -> Array:
     """Return whether columns, given as the rows of a matrix, may be leaks."""
     bounded = np.asarray(np.abs(values).max(axis=1) <= LIMIT)  # not NaN either
     values = np.where(bounded[:, None], values, 0.0)
     shuffled = _shuffled(len(target))
     order = shuffled[np.argsort(values[:, shuffled], axis=1, kind="stable")]
     ordered = np.take_along_axis(values, order, axis=1)
-    count = 1 + np.count_nonzero(np.diff(ordered, axis=1), axis=1)
-    result: Array = ~bounded | (count <= FEW_VALUES)
+    groups = np.zeros(ordered.shape, np.int64)
+    np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1, out=groups[:, 1:])
+    count = 1 + groups[:, -1]
+    result: Array = ~bounded
+    few = np.flatnonzero(count <= FEW_VALUES)
+    if task == "classification":
+        shares = _largest_shares(groups[few], labels.classes[order[few]], labels.counts)
+        result[few] |= shares >= ANSWER - MARGIN
+    else:
+        result[few] = True
     steps = np.diff(target[order], axis=1)
     has_order = (steps > 0).all(axis=1) | (steps < 0).all(axis=1)
-    result |= (count == distinct) & ((count < len(target)) | has_order)
-    others = np.flatnonzero(~result)
+    result |= (count == len(labels.counts)) & ((count < len(target)) | has_order)
+    others = np.flatnonzero(~result & (count > FEW_VALUES))
     if not len(others):
         return result
     near = _nearest(order[others])
@@ -166,6 +173,26 @@ def _is_suspect(values: Array, target: Array, task: Task, distinct: int) -> Arra
     squares = (centered**2).sum(axis=1) * (known @ known)
     result |= (centered @ known) ** 2 >= (PART - MARGIN) * squares
     return result
+
+
+def _largest_shares(groups: Array, classes: Array, counts: Array) -> Array:
+    """Return at least `share_of_groups` of columns: a row is predicted from its whole group.
+
+    Shapes: groups and classes (columns, rows), numbers from 0; counts (kinds,) of the classes.
+    """
+    kinds, base = len(counts), counts.max()
+    height = int(groups.max(initial=0)) + 1
+    right = np.zeros(len(groups), np.int64)
+    size = max(1, SCREENED // (height * kinds))
+    for first in range(0, len(groups), size):
+        some = slice(first, first + size)
+        starts = np.arange(len(groups[some])) * height
+        cells = classes[some] * len(starts) * height + starts[:, None] + groups[some]
+        table = np.bincount(cells.ravel(), minlength=kinds * len(starts) * height)
+        largest = table.reshape(kinds, -1).max(axis=0)  # class of each group
+        right[some] = largest.reshape(-1, height).sum(axis=1)
+    share: Array = (right - base) / (counts.sum() - base)
+    return share
 
 
 def find_leak(

@@ -38,7 +38,7 @@ class Diagnostics(Uncopyable):
 
     Args:
         every: steps between samples; by default 50 and, if a sample takes as long as several steps,
-            500 after the first 2,000 steps.
+            500 after the first 1,000 steps.
         steps_per_epoch: a unit is dead if it fires in none of at least this many steps.
         baseline: loss of the best constant prediction, see `baseline_loss`; None if unknown.
         validation_baseline: that of the same prediction on the validation rows.
@@ -120,7 +120,7 @@ class Diagnostics(Uncopyable):
         }
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
-        self._schedule = SamplingSchedule(every, checks_units=bool(self.windows))
+        self._schedule = SamplingSchedule(every)
         self._updates = UpdateProbe(mlp)
         self._workspace: Workspace | None = None
         self._bound: dict[int, BoundProbes] = {}
@@ -141,7 +141,7 @@ class Diagnostics(Uncopyable):
         schedule = self._schedule
         schedule.plan(step)
         self.due = schedule.due
-        self.free_until = self.due if schedule.copies_only else self.due - 1
+        self.free_until = schedule.sample_at - 1
 
     def observe(
         self,
@@ -198,29 +198,25 @@ class Diagnostics(Uncopyable):
             self._note_spike(probes, step, norm, rows)
         if step < self.due:
             return False
-        self.spikes.update()
-        schedule = self._schedule
-        if step >= schedule.check_at:
+        is_sample = step >= self._schedule.sample_at
+        if is_sample:
+            self.spikes.update()
             for number, window in self.windows.items():
                 window.add(probes.rectified[number], step)
-        is_sample = step >= schedule.sample_at
-        if is_sample:
             with np.errstate(all="ignore"):
                 self._sample(probes, step, norm, clipped_norm, rows)
             self.values[LOSS], self.values[LR] = loss, lr
             if step == 1:
                 self.first_loss = loss
             self.series.append(step, self.values)
-        self._go_on(step)
+        self.pass_by(step)
         return is_sample
 
     def pass_by(self, step: int) -> None:
-        """Do the work of `look` for a step that is `due` and not after `free_until`."""
-        self.spikes.update()
-        self._go_on(step)
+        """Plan what follows a step that was `due`; copy the parameters before a sample.
 
-    def _go_on(self, step: int) -> None:
-        """Plan what follows a step that was due; copy the parameters before a sample."""
+        It is all the work of `look` for a step that is not after `free_until`.
+        """
         self._plan(step)
         if self._schedule.sample_at == step + 1:
             self._updates.before_step()

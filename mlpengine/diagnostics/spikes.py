@@ -57,22 +57,18 @@ class Spikes:
     def update(self) -> None:
         """Add the pending norms to mean and deviation, and set the limit.
 
-        One call for several norms, because a call for each would take 1 us in cold Python; they are
-        few, and calls of NumPy would take longer than the loop.
+        One call for several norms, because a call for each would take 1 us in cold Python.
         """
         if self.steps + len(self.pending) < self.WARM_UP:
             return
-        logs = [log(min(norm, self.limit)) for norm in self.pending if 0.0 < norm < inf]
+        norms = np.array(self.pending, np.float64)
         self.pending.clear()
-        if self.limit == inf and logs:
-            highest = _highest(np.array(logs))
-            logs = [min(value, highest) for value in logs]
-        weight, total, square = self._sums.tolist()
-        for value in logs:
-            weight = self.DECAY * weight + 1.0
-            total = self.DECAY * total + value
-            square = self.DECAY * square + value * value
-        self._sums[:] = weight, total, square
+        logs = np.log(np.minimum(norms[(norms > 0.0) & (norms < inf)], self.limit))
+        if self.limit == inf and len(logs):
+            logs = np.minimum(logs, _highest(logs))
+        ages = np.arange(len(logs) - 1, -1, -1)
+        recent = self.DECAY**ages @ np.stack([np.ones_like(logs), logs, logs * logs], 1)
+        self._sums[:] = self.DECAY ** len(logs) * self._sums + recent
         self.steps += len(logs)
         if self.steps >= self.WARM_UP:
             distance = max(DOUBLE, self.DEVIATIONS * self._deviation)

@@ -7,7 +7,7 @@ import numpy as np
 
 from mlpengine.spec import Array
 
-ROWS = 512
+ROWS = 256
 """Minimum number of rows of a window: a unit that is 0 on a few rows may fire on others."""
 
 

@@ -143,11 +143,11 @@ def linear_predictions(features: Array, wide: Array) -> Array:
 
     Its residual is that of the fit to all rows over 1 - h, where h is the row's leverage.
     """
-    rows = len(features)
-    left, sizes, _ = np.linalg.svd(features, full_matrices=False)
-    left *= np.sqrt(sizes**2 / (sizes**2 + RIDGE * rows))
-    leverage = np.minimum(np.vecdot(left, left) + 1 / rows, 0.999)
-    fitted = left @ (left.T @ wide)
+    rows, size = features.shape
+    squares = features.T @ features + RIDGE * rows * np.eye(size)
+    factors = np.linalg.solve(squares, features.T)
+    leverage = np.minimum(np.vecdot(features, factors.T) + 1 / rows, 0.999)
+    fitted = features @ (factors @ wide)
     predictions: Array = wide - (wide - fitted) / (1 - leverage)[:, None]
     return predictions
 

@@ -305,7 +305,7 @@ class Optimizer(ABC):
         rates: Array | float = self._lr
         decays: Array | float = self.weight_decay
         if self.schedule is not None:
-            rates = np.array([*factors(self.schedule, steps)], np.float64) * self._lr
+            rates = factors(self.schedule, steps) * self._lr
             if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
                 wrong = map(self.scheduled_lr, steps)  # the first one raises
                 rates = np.array([*wrong], np.float64)

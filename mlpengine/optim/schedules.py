@@ -7,16 +7,22 @@ the schedule starts after w steps, and before that its first factor is multiplie
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import cos, inf, log2, pi
 from typing import Any
+
+import numpy as np
 
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
+from mlpengine.spec import Array
+
+AT_ONCE = 256
+"""Number of steps whose factors are computed at once."""
 
 MAX_CYCLES = 30
 """Maximum waves of a `CosLogSchedule`: with more, the first one is shorter than any step."""
@@ -38,13 +44,6 @@ class Schedule(ABC):
         if left <= 0:
             return self._factor(-left)
         return (step + 1) / (self.warmup_steps + 1) * self._factor(0)
-
-    def factors(self, steps: range) -> Iterator[float]:
-        """Return the factor after each number of steps; it takes half the time of calls."""
-        warm = self.warmup_steps
-        if steps.start < warm:
-            return map(self, steps)
-        return map(self._factor, range(steps.start - warm, steps.stop - warm))
 
     @property
     def _where(self) -> str:
@@ -337,9 +336,28 @@ def named_schedule(
     return SCHEDULES[name](total_steps, steps_per_epoch, warmup_steps=warmup_steps, **settings)
 
 
-def factors(schedule: Callable[[int], float], steps: range) -> Iterator[float]:
-    """Return the factor of any schedule after each of these numbers of steps."""
-    return schedule.factors(steps) if isinstance(schedule, Schedule) else map(schedule, steps)
+def factors(schedule: Callable[[int], float], steps: range) -> Array:
+    """Return the factors after each of these numbers of steps, (steps,) of float64, to be read.
+
+    Those of a schedule that follows from the step alone are computed many at once, and kept.
+    """
+    if not isinstance(schedule, Schedule) or isinstance(schedule, PlateauSchedule):
+        return np.array([*map(schedule, steps)], np.float64)
+    first, last = steps.start // AT_ONCE, (steps.stop - 1) // AT_ONCE
+    parts = [_factors(schedule, number) for number in range(first, last + 1)]
+    known = parts[0] if first == last else np.concatenate(parts)
+    return known[steps.start - first * AT_ONCE : steps.stop - first * AT_ONCE]
+
+
+@lru_cache(maxsize=16)
+def _factors(schedule: Schedule, number: int) -> Array:
+    """Return the factors after number * AT_ONCE steps and more."""
+    start, warm = number * AT_ONCE, schedule.warmup_steps
+    steps = range(start, start + AT_ONCE)
+    each = map(schedule, steps)
+    if start >= warm:  # half the time
+        each = map(schedule._factor, range(start - warm, start - warm + AT_ONCE))
+    return np.array([*each], np.float64)
 
 
 def _cosine(first: float, last: float, progress: float) -> float:

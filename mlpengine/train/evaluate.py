@@ -1,10 +1,11 @@
 """Loss and metrics of a network over a whole split, and the values that make them infinite."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlpengine.nn import Mlp
+from mlpengine.nn import Mlp, Scratch
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
@@ -126,7 +127,6 @@ class Evaluator:
     ) -> None:
         self.mlp, self.ranks, self._program = mlp, ranks, program
         self._scorer = Scorer(loss, task, mlp.sizes[-1], mlp.dtype)
-        self._scratch = mlp.scratch(ROWS, training=False)
         self._outputs = np.empty((0, mlp.sizes[-1]), mlp.dtype)
         self.output: Array = self._outputs
 
@@ -140,26 +140,36 @@ class Evaluator:
         if ranks is not None:
             shares = [ranks.share(chunks, rank) for rank in range(ranks.size)]
         rows = [slice(*(min(c * ROWS, len(part)) for c in (s.start, s.stop))) for s in shares]
-        self._compute(part, rows[ranks.rank if ranks else 0])
+        self._compute(part.x, rows[ranks.rank if ranks else 0], self.output)
         if ranks is None:
             return self._scorer.run(self.output, part, full=full)
         ranks.exchange(self.output, rows)
         first = ranks.rank == 0
         return ranks.of_root(self._scorer.run(self.output, part, full=full) if first else {})
 
-    def _compute(self, part: Split, rows: slice) -> None:
-        """Write the outputs of these rows of a split."""
+    def outputs(self, x: Array) -> Array:
+        """Return the outputs (rows, out_dim) for features (rows, in_dim)."""
+        output = np.empty((len(x), self.mlp.sizes[-1]), self.mlp.dtype)
+        self._compute(x, slice(0, len(x)), output)
+        return output
+
+    @cached_property
+    def _scratch(self) -> Scratch:
+        return self.mlp.scratch(ROWS, training=False)
+
+    def _compute(self, x: Array, rows: slice, output: Array) -> None:
+        """Write the outputs of these rows of the features."""
         mlp, program = self.mlp, self._program
         chunks = min(WORK_AT_ONCE // (ROWS * len(mlp.params)), CHUNKS_AT_ONCE) if program else 1
         at_once = ROWS * max(chunks, 1)
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
             for start in range(rows.start, rows.stop, at_once):
                 chunk = slice(start, min(start + at_once, rows.stop))
-                x, output = part.x[chunk], self.output[chunk]
                 if program:
-                    program.forward(np.ascontiguousarray(x, mlp.dtype), output)
+                    program.forward(np.ascontiguousarray(x[chunk], mlp.dtype), output[chunk])
                 else:
-                    output[...] = mlp.forward(x, self._scratch.for_rows(len(output)))
+                    scratch = self._scratch.for_rows(chunk.stop - chunk.start)
+                    output[chunk] = mlp.forward(x[chunk], scratch)
 
 
 def odd_value(part: Split, output: Array) -> str:

@@ -110,7 +110,7 @@ def test_short_steps_are_sampled_less_often_after_a_while():
         for number in range(1, 3201)
         if seen.observe(step.scratch, step.grads, number, norm=1.0)
     ]
-    assert sampled == [1, *range(50, 2001, 50), 2500, 3000]
+    assert sampled == [1, *range(50, 1001, 50), 1500, 2000, 2500, 3000]
 
 
 def test_the_update_is_unknown_where_a_step_was_not_shown():

@@ -95,10 +95,17 @@ def test_warm_up_rises_to_the_schedule(schedule: Schedule, formula: Callable[[in
 def test_many_factors_are_those_of_calls(
     schedule: Schedule, formula: Callable[[int], float]
 ) -> None:
-    for one in (schedule, warmed(schedule, 8)):
-        for steps in (range(3, 30), range(8, 8), range(20, 130)):
-            assert [*factors(one, steps)] == [one(step) for step in steps]
-    assert [*factors(formula, range(9))] == [formula(step) for step in range(9)]
+    for one in (schedule, warmed(schedule, 8), warmed(schedule, 300)):
+        for steps in (range(3, 30), range(20, 130), range(250, 256), range(255, 800)):
+            assert factors(one, steps).tolist() == [one(step) for step in steps]
+    assert factors(formula, range(9)).tolist() == [formula(step) for step in range(9)]
+
+
+def test_factors_of_a_plateau_are_those_of_now() -> None:
+    schedule = PlateauSchedule(patience=0)
+    assert factors(schedule, range(2)).tolist() == [1.0, 1.0]
+    assert schedule.observe(1.0) < schedule.observe(2.0)
+    assert factors(schedule, range(2)).tolist() == [0.1, 0.1]
 
 
 @every_schedule
