@@ -1,23 +1,23 @@
 """Compiled element-wise rules, derived from the formulas of the ops."""
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from functools import cached_property
 
 from mlpengine.formula import Expr, c_statements, order, variable
 from mlpengine.ops import Dropout, Elementwise, GradOp
 from mlpengine.ops._op import Direction
 
 
-class Rule(NamedTuple):
+class Rule:
     """Formulas on vectors, by the names that an op's rules use for their buffers.
 
     ``y`` is the value and ``dx`` the gradient of an operand ``x``.
     """
 
-    given: Mapping[str, Expr]
-    outputs: Mapping[str, Expr]
+    def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
+        self.given, self.outputs = given, outputs
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """The names of the buffers that the outputs depend on."""
         nodes = set(order(self.outputs.values(), self.given.values()))
