@@ -1,7 +1,7 @@
 """Diagnostics of a training run: a callback of the loop, and the file that it writes."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from math import isnan
 from pathlib import Path
@@ -173,8 +173,15 @@ class LoopDiagnostics(Callback):
             if measure and not self._measured:
                 self._measured = True
                 seconds = None if loop.seconds < YARDSTICK_SECONDS else loop.seconds
-                used = loop.batches.order
-                measure_yardsticks(self.core, loop.task, loop.train, loop.validation, used, seconds)
+                measure_yardsticks(
+                    self.core,
+                    loop.task,
+                    loop.train,
+                    loop.validation,
+                    used=loop.batches.order,
+                    seconds=seconds,
+                    predict=loop.evaluator.outputs,
+                )
         return without(verdicts(self.core), self._silence)
 
     def table(self) -> str:
@@ -282,12 +289,15 @@ def measure_yardsticks(
     task: Task,
     train: Split,
     validation: Split | None,
+    *,
     used: Array | None = None,
     seconds: float | None = None,
+    predict: Callable[[Array], Array] | None = None,
 ) -> None:
     """Set what simple models reach on a sample of the rows: those `used`, or all.
 
     The sample is so small that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
+    `predict` returns the outputs of the network for features; by default its own method does.
     """
     limit = MAX_ROWS
     if seconds is not None:
@@ -297,7 +307,7 @@ def measure_yardsticks(
     rows = np.arange(len(train)) if used is None else np.sort(used)
     rows = rows[:: -(-len(rows) // limit)]
     x, truth = np.asarray(train.x[rows]), train.truth[rows]
-    predicted = task.predict(diagnostics.mlp.predict(x))
+    predicted = task.predict((predict or diagnostics.mlp.predict)(x))
     if predicted.shape != truth.shape:
         return  # quantiles, or means and variances
     other = None if validation is None else validation.x[:: -(-len(validation) // limit)]
