@@ -2,12 +2,11 @@
 
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from copy import copy, deepcopy
 from math import nan
-from threading import Event
+from threading import Event, Lock
 from time import perf_counter
 from typing import Any
 
@@ -32,7 +31,7 @@ TURN = 0.05
 A member that is new to a core reads its weights and moments from memory: with turns of 4 steps,
 6 milliseconds, a step of 784-256-128-10 took a seventh longer (November 2026)."""
 
-SHORTEST = 32
+SHORTEST = 16
 """A turn has a stretch divided by this, or more: .3 to 1.5 milliseconds; Python takes .1 of it."""
 
 _log = logging.getLogger("mlpengine")
@@ -259,10 +258,11 @@ class PopulationStep:
 
 
 class _Work:
-    """The steps of one call: members wait in a queue, and a thread takes the next for a turn.
+    """The steps of one call: a thread takes the member with the most steps left for a turn.
 
-    A turn is one or more calls of a stretch of steps each.  The last turns are short, so that all
-    threads end at about the same time, though one may be slower than the other.
+    A turn is one or more calls of a stretch of steps each.  The last turns are short, and the
+    members end together, so that all threads end at about the same time, though one may be slower
+    than the other.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class _Work:
         self._steps, self._batch, self._active = steps, batch_size, active
         self._stretch = max(1, steps_at_once(steps[0]))
         self._threads = 1
-        self._ended = Event()
+        self._ended, self._lock = Event(), Lock()
         self.failures: dict[int, NumericalError] = {}
 
     def prepare(
@@ -301,7 +301,8 @@ class _Work:
             self._counts[k] = step.count_steps(data, order, f"population, member {k}")
         shape = members, max(self._counts)
         self.losses, self.norms = np.full(shape, nan), np.full(shape, nan)
-        self._waiting = deque((k, 0) for k in self._active if self._counts[k])
+        self._left = [*self._counts]
+        self._waiting = [k for k in self._active if self._counts[k]]
 
     def share(self, pool: ThreadPoolExecutor | None, helpers: int) -> None:
         """Make all steps, in this thread and in `helpers` threads of the pool."""
@@ -318,32 +319,36 @@ class _Work:
 
     def _work(self) -> None:
         try:
-            while not self._ended.is_set():
-                try:
-                    k, start = self._waiting.popleft()
-                except IndexError:
-                    return  # as many members are left as other threads
-                end, last = perf_counter() + TURN, self._last(k, start)
+            while not self._ended.is_set() and (turn := self._take()):
+                k, start, last = turn
+                end = perf_counter() + TURN
                 start = self._make(k, start, last)
                 while start < last and perf_counter() < end and not self._ended.is_set():
                     start = self._make(k, start, last)
-                if start < self._counts[k]:
-                    self._waiting.append((k, start))
+                with self._lock:
+                    self._left[k] = self._counts[k] - start
+                    if self._left[k]:
+                        self._waiting.append(k)
         except BaseException:
             self._ended.set()
             raise
 
-    def _last(self, k: int, start: int) -> int:
-        """Return the number of the step before which a turn of member k ends.
+    def _take(self) -> tuple[int, int, int] | None:
+        """Return a member, and the numbers of the first step of its turn and of that after it.
 
-        Of several threads, one takes a fourth of its share of the steps that wait.
+        Of several threads, one takes a fourth of its share of the steps that wait.  None if no
+        member waits: as many are left as other threads.
         """
-        if self._threads == 1:
-            return self._counts[k]
-        waiting = self._waiting.copy()  # at once: other threads take from it
-        left = self._counts[k] - start + sum(self._counts[m] - at for m, at in waiting)
-        share = max(left // (4 * self._threads), self._stretch // SHORTEST, 1)
-        return min(start + share, self._counts[k])
+        with self._lock:
+            if not self._waiting:
+                return None
+            k = max(self._waiting, key=self._left.__getitem__)
+            start, turn = self._counts[k] - self._left[k], self._left[k]
+            if self._threads > 1:
+                share = sum(self._left[m] for m in self._waiting) // (4 * self._threads)
+                turn = min(turn, max(share, self._stretch // SHORTEST, 1))
+            self._waiting.remove(k)
+            return k, start, start + turn
 
     def _make(self, k: int, start: int, last: int) -> int:
         """Make a stretch of steps of member k from number `start`; return the number after it."""

@@ -8,8 +8,8 @@ from mlpengine.spec import Array
 from mlpengine.train.bound_step import Data
 from mlpengine.train.step import TrainingStep
 
-WORK_AT_ONCE = 2**27
-"""Parameters times rows of the steps of one call: about 10 to 50 milliseconds, after which signals
+WORK_AT_ONCE = 2**28
+"""Parameters times rows of the steps of one call: about 5 to 50 milliseconds, after which signals
 are handled and checkpoints that are due are written."""
 
 ROWS_OF_UPDATE = 8
