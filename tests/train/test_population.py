@@ -1,5 +1,6 @@
 """Populations: each member has the bits of a run of its own."""
 
+import heapq
 import logging
 import math
 import subprocess
@@ -143,19 +144,46 @@ def test_stretches_change_no_bit(threads, monkeypatch):
 def test_the_last_turns_are_short(monkeypatch):
     """Whatever the speed of each, no thread makes many steps while the other has none."""
     turns = []
-    last = population._Work._last
+    take = population._Work._take
 
-    def record(work, k, start):
-        turns.append(last(work, k, start) - start)
-        return start + turns[-1]
+    def record(work):
+        turn = take(work)
+        if turn is not None:
+            turns.append(turn[2] - turn[1])
+        return turn
 
-    monkeypatch.setattr(population._Work, "_last", record)
+    monkeypatch.setattr(population._Work, "_take", record)
     monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
     monkeypatch.setattr(population, "TURN", math.inf)
     compare(*SHAPES["tiny"], "compiled", 2, {"steps": (640, 640, 640)})
     assert turns[0] > 64
     assert turns[-1] <= 64 / population.SHORTEST
     assert sum(turns) == 2 * 3 * 640  # two calls
+
+
+@pytest.mark.parametrize("seconds", [(1.0, 1.0), (1.0, 1.3), (2.0, 1.0, 1.0)], ids=str)
+def test_threads_end_together(seconds, monkeypatch):
+    """Each thread needs so many seconds for a step; nothing is computed."""
+    monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
+    work = population._Work([None] * 16, 1, range(16))
+    work._threads, work._counts, work._left = len(seconds), [640] * 16, [640] * 16
+    work._waiting = [*range(16)]
+    ends, times, turns = [], [(0.0, i) for i in range(len(seconds))], {}
+    while times:
+        now, thread = heapq.heappop(times)
+        if thread in turns:
+            k, _, last = turns.pop(thread)
+            work._left[k] = 640 - last
+            work._waiting += [k] if last < 640 else []
+        if (turn := work._take()) is None:
+            ends.append(now)
+        else:
+            turns[thread] = turn
+            heapq.heappush(times, (now + (turn[2] - turn[1]) * seconds[thread], thread))
+    assert work._left == [0] * 16
+    shortest = 64 / population.SHORTEST
+    assert max(ends) - min(ends) <= 8 * shortest * max(seconds)
+    assert max(ends) <= 1.005 * 16 * 640 / sum(1 / s for s in seconds)
 
 
 def test_members_and_other_rates_share_one_program_that_is_built_once(tmp_path, monkeypatch):
