@@ -344,7 +344,10 @@ def factors(schedule: Callable[[int], float], steps: range) -> Array:
     if not isinstance(schedule, Schedule) or isinstance(schedule, PlateauSchedule):
         return np.array([*map(schedule, steps)], np.float64)
     first, last = steps.start // AT_ONCE, (steps.stop - 1) // AT_ONCE
-    parts = [_factors(schedule, number) for number in range(first, last + 1)]
+    try:
+        parts = [_factors(schedule, number) for number in range(first, last + 1)]
+    except OverflowError:  # which a step that is never made may have
+        return np.array([*map(schedule, steps)], np.float64)
     known = parts[0] if first == last else np.concatenate(parts)
     return known[steps.start - first * AT_ONCE : steps.stop - first * AT_ONCE]
 

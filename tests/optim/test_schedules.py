@@ -101,6 +101,13 @@ def test_many_factors_are_those_of_calls(
     assert factors(formula, range(9)).tolist() == [formula(step) for step in range(9)]
 
 
+def test_a_factor_that_overflows_later_is_no_error_yet() -> None:
+    schedule = StepSchedule(1, 100.0)
+    with pytest.raises(OverflowError):
+        schedule(200)
+    assert factors(schedule, range(3)).tolist() == [1.0, 100.0, 10_000.0]
+
+
 def test_factors_of_a_plateau_are_those_of_now() -> None:
     schedule = PlateauSchedule(patience=0)
     assert factors(schedule, range(2)).tolist() == [1.0, 1.0]
