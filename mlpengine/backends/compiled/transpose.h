@@ -85,11 +85,11 @@ INLINE void load_columns(vec to[LANES], const real *from, const long rows, const
   for (long i = 0; i < LANES; i++) to[i] = i < rows ? load_some(from + i * ld, columns) : (vec){0};
   transpose(to);
 }
-/* Store them, and change `columns`. */
-INLINE void store_columns(real *to, vec columns_of[LANES], const long rows, const long columns,
+/* Store such columns as rows; `from` is overwritten. */
+INLINE void store_columns(real *to, vec from[LANES], const long rows, const long columns,
                           const long ld) {
-  transpose(columns_of);
-  for (long i = 0; i < rows; i++) store_some(to + i * ld, columns_of[i], columns);
+  transpose(from);
+  for (long i = 0; i < rows; i++) store_some(to + i * ld, from[i], columns);
 }
 
 /* Return the sums of the lanes of n vectors, of a constant n, in the first n lanes. */
