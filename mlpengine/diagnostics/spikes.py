@@ -12,6 +12,10 @@ from mlpengine.spec import Array
 DOUBLE = log(2.0)
 LARGEST_EXPONENT = 700.0
 """The largest argument of exp in float64, rounded down."""
+DECAY = 0.98
+"""Weight of the past in the running mean and variance."""
+WEIGHTS = DECAY ** np.arange(2_000)[::-1]
+"""The weights of the last norms, the newest last; that of one more is below a rounding error."""
 
 
 class Spike(NamedTuple):
@@ -42,8 +46,6 @@ class Spikes:
     """
 
     DEVIATIONS = 4.0
-    DECAY = 0.98
-    """Weight of the past in the running mean and variance."""
     WARM_UP = 10
     """Number of first steps that cannot be spikes."""
 
@@ -51,7 +53,7 @@ class Spikes:
         self.count = self.steps = 0
         self.limit = inf
         self.pending: list[float] = []
-        self._sums: Array = np.zeros(3)
+        self._sums = [0.0] * 3
         """Weighted sums of 1, the log norm and its square; the weight decays with age."""
 
     def update(self) -> None:
@@ -66,10 +68,12 @@ class Spikes:
         logs = np.log(np.minimum(norms[(norms > 0.0) & (norms < inf)], self.limit))
         if self.limit == inf and len(logs):
             logs = np.minimum(logs, _highest(logs))
-        ages = np.arange(len(logs) - 1, -1, -1)
-        recent = self.DECAY**ages @ np.stack([np.ones_like(logs), logs, logs * logs], 1)
-        self._sums[:] = self.DECAY ** len(logs) * self._sums + recent
         self.steps += len(logs)
+        logs = logs[-len(WEIGHTS) :]
+        weights, past = WEIGHTS[len(WEIGHTS) - len(logs) :], DECAY ** len(logs)
+        weighted = weights * logs
+        recent = (1.0 - past) / (1.0 - DECAY), float(weighted.sum()), float(weighted @ logs)
+        self._sums = [past * old + new for old, new in zip(self._sums, recent, strict=True)]
         if self.steps >= self.WARM_UP:
             distance = max(DOUBLE, self.DEVIATIONS * self._deviation)
             self.limit = exp(min(self.mean + distance, LARGEST_EXPONENT))
@@ -77,12 +81,12 @@ class Spikes:
     @property
     def mean(self) -> float:
         """The running mean of the log norm."""
-        weight, total, _ = self._sums.tolist()
-        return float(total / weight) if weight else 0.0
+        weight, total, _ = self._sums
+        return total / weight if weight else 0.0
 
     @property
     def _deviation(self) -> float:
-        weight, _, square = self._sums.tolist()
+        weight, _, square = self._sums
         return sqrt(max(0.0, square / weight - self.mean**2)) if weight else 0.0
 
     @property
@@ -96,7 +100,7 @@ class Spikes:
             "count": self.count,
             "steps": self.steps,
             "limit": self.limit,
-            "sums": self._sums.copy(),
+            "sums": np.array(self._sums),
             "pending": np.array(self.pending),
         }
 
@@ -108,7 +112,7 @@ class Spikes:
             state = {**numbers, "sums": state[3:6], "pending": state[6:]}
         self.count, self.steps = int(state["count"]), int(state["steps"])
         self.limit = float(state["limit"])
-        self._sums[:], self.pending[:] = state["sums"], state["pending"].tolist()
+        self._sums, self.pending[:] = state["sums"].tolist(), state["pending"].tolist()
 
 
 def _highest(logs: Array) -> float:

@@ -89,7 +89,7 @@ def yardsticks(
     guesses = {
         "a linear model": linear_predictions(features, wide),
         "random units": random_unit_predictions(features, wide),
-        "nearest neighbors": wide[near].mean(axis=1),
+        "nearest neighbors": near @ wide / near.sum(axis=1, keepdims=True),
     }
     squares = np.square(wide).sum()
     explained = [1 - np.square(wide - guess).sum() / squares for guess in guesses.values()]
@@ -127,14 +127,18 @@ def standardized(x: Array) -> Array:
 
 
 def nearest(features: Array) -> Array:
-    """Return the nearest other rows of each row.  Shape: (rows, NEIGHBORS)."""
+    """Return for each row which others are the nearest, as near as number `NEIGHBORS`: 1, else 0.
+
+    Shape: (rows, rows), float64.
+    """
     narrow = features.astype(np.float32)
     squares = np.vecdot(narrow, narrow)
     distances = narrow @ narrow.T
     distances *= -2
     distances += squares
     np.fill_diagonal(distances, np.inf)
-    near: Array = np.argpartition(distances, NEIGHBORS, axis=1)[:, :NEIGHBORS]
+    last = np.partition(distances, NEIGHBORS - 1, axis=1)[:, NEIGHBORS - 1, None]
+    near: Array = (distances <= last).astype(np.float64)
     return near
 
 

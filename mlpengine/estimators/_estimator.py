@@ -32,9 +32,9 @@ from mlpengine.estimators._sparse import (
     DENSE,
     SparseRows,
     dense,
+    exact_scale,
     issparse,
     quantile_edges,
-    set_scale,
     updated_scale,
 )
 from mlpengine.nn import Front, Mlp
@@ -742,12 +742,13 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_scaler(self, x: Any, weights: Array | None) -> None:
         first = not hasattr(self._scaler, "n_samples_seen_")
+        if first and weights is None and not issparse(x):
+            self._scaler = exact_scale(x)
+            return
         for start in range(0, x.shape[0], self._chunk(x)):
             rows = slice(start, start + self._chunk(x))
             weight = None if weights is None else weights[rows]
             self._scaler = updated_scale(self._scaler, dense(x[rows]), weight, "X", start)
-        if first and weights is None and not issparse(x):
-            set_scale(self._scaler, x)
 
     def _set_numbers(self) -> None:
         """Compute features from the scale as it is now, and from the edges of bins."""

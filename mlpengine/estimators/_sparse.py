@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.preprocessing import StandardScaler
 
 from mlpengine.data import Table
 from mlpengine.data.bins import BINS
@@ -15,7 +16,7 @@ from mlpengine.data.statistics import Statistics
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
-__all__ = ["SparseRows", "dense", "issparse", "quantile_edges", "set_scale", "updated_scale"]
+__all__ = ["SparseRows", "dense", "exact_scale", "issparse", "quantile_edges", "updated_scale"]
 
 DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
@@ -32,26 +33,37 @@ def updated_scale(scaler: Any, x: Array, weights: Array | None, where: str, star
 
     Raises: DataError for a number whose square overflows.
     """
-    if max(float(x.max()), -float(x.min())) > LIMIT:
-        row, column = (int(k) for k in np.argwhere(np.abs(x) > LIMIT)[0])
-        raise DataError(
-            f"{where}: row {start + row}, column {column}: a number beyond {LIMIT:g} cannot be "
-            f"scaled ({x[row, column]:g}); divide it, or leave it out"
-        )
+    _check_size(x, where, start)
     scaler = copy(scaler)  # whose attributes `partial_fit` replaces
     with np.errstate(invalid="ignore"):  # the variance of very different weights rounds below 0
         scaler.partial_fit(x, sample_weight=weights)
     return scaler
 
 
-def set_scale(scaler: Any, x: Array) -> None:
-    """Set mean and deviation as the preprocessing of configs computes them, to the last bit."""
+def exact_scale(x: Array) -> StandardScaler:
+    """Return a scaler with mean and deviation as the preprocessing of configs computes them.
+
+    They are equal to the last bit.  Raises: DataError for a number whose square overflows.
+    """
+    _check_size(x, "X", 0)
     table = Table.from_arrays(x)
     stats = Statistics(table, [Source(name) for name in table.names], strict=True, rows=None)
     center, spread = stats.scale("standard")
     varies = (stats.high > stats.low) & (spread > 1e-13 * np.abs(stats.mean))
+    scaler = StandardScaler()
     scaler.mean_, scaler.var_ = center, np.square(spread)
     scaler.scale_ = np.where(varies, spread, 1.0)
+    scaler.n_features_in_, scaler.n_samples_seen_ = x.shape[1], np.int64(len(x))
+    return scaler
+
+
+def _check_size(x: Array, where: str, start: int) -> None:
+    if max(float(x.max()), -float(x.min())) > LIMIT:
+        row, column = (int(k) for k in np.argwhere(np.abs(x) > LIMIT)[0])
+        raise DataError(
+            f"{where}: row {start + row}, column {column}: a number beyond {LIMIT:g} cannot be "
+            f"scaled ({x[row, column]:g}); divide it, or leave it out"
+        )
 
 
 def quantile_edges(x: Any) -> list[Array]:

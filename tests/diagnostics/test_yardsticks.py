@@ -45,7 +45,16 @@ def test_neighbors_are_those_of_scikit_learn():
     features = standardized(X)
     search = neighbors.NearestNeighbors(n_neighbors=NEIGHBORS).fit(features)
     expected = search.kneighbors(return_distance=False)
-    assert [set(row) for row in nearest(features).tolist()] == [set(r) for r in expected.tolist()]
+    near = nearest(features)
+    assert near.sum(axis=1).tolist() == [NEIGHBORS] * len(X)
+    assert [set(np.flatnonzero(row)) for row in near] == [set(row) for row in expected.tolist()]
+
+
+def test_rows_as_near_as_the_last_neighbor_are_neighbors_too():
+    features = np.repeat([[0.0], [3.0]], [NEIGHBORS + 5, 3], axis=0)
+    near = nearest(features)
+    assert near.sum(axis=1).tolist() == [NEIGHBORS + 4] * (NEIGHBORS + 5) + [NEIGHBORS + 7] * 3
+    assert (near.diagonal()[: NEIGHBORS + 5] == 0).all()
 
 
 def test_shifts_are_those_of_the_two_sample_test():
