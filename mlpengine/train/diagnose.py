@@ -33,7 +33,7 @@ from mlpengine.train.task import Classification, Regression, Split, Task
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
-YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.03
+YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.02
 """Shortest run whose rows are compared with simple models, and the share of its time for them."""
 FEW_ROWS = 5
 """Number of rows of a class below which its recall says nothing."""
