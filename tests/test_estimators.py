@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 from mlpengine.config.proposal import propose  # noqa: E402
 from mlpengine.data import profile, read_table  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
+from mlpengine.estimators._sparse import exact_scale  # noqa: E402
 from mlpengine.optim import OPTIMIZERS  # noqa: E402
 from mlpengine.train.recipes import PRESETS, recipe  # noqa: E402
 
@@ -40,6 +41,17 @@ def checked(estimator):
     for result in results:
         found[result["status"]].append(f"{result['check_name']}: {result['exception']}")
     return found
+
+
+def test_the_scale_of_features_is_that_of_scikit_learn_and_goes_on():
+    features = np.random.default_rng(0).normal(3.0, 5.0, (200, 4))
+    features[:, 2] = 7.0
+    ours, theirs = exact_scale(features[:150]), StandardScaler().fit(features[:150])
+    for _ in range(2):
+        for name in ("mean_", "var_", "scale_", "n_samples_seen_"):
+            assert getattr(ours, name) == pytest.approx(getattr(theirs, name), rel=1e-12)
+        for scaler in (ours, theirs):
+            scaler.partial_fit(features[150:])
 
 
 @pytest.mark.filterwarnings("default")  # the checks provoke warnings on purpose

@@ -178,6 +178,32 @@ def test_spikes_need_a_level_and_rise_above_it():
     assert (other.limit, other.mean, other.pending) == (spikes.limit, spikes.mean, spikes.pending)
 
 
+@pytest.mark.parametrize("at_once", [1, 7, 3_000])
+def test_level_and_limit_are_those_of_decaying_means(at_once):
+    """A norm above the limit counts as one at the limit; norms that are 0 or infinite do not."""
+    rng = np.random.default_rng(0)
+    norms = [2.0] * 10 + [*np.exp(rng.normal(0.0, 1.0, 3_000))]
+    spikes = Spikes()
+    spikes.pending += norms[:10]
+    spikes.update()
+    weight, total, square = (sum(0.98**k for k in range(10)) * np.log(2.0) ** p for p in (0, 1, 2))
+    for start in range(10, len(norms), at_once):
+        limit, some = spikes.limit, norms[start : start + at_once]
+        spikes.pending += [0.0, *some, np.inf]
+        spikes.update()
+        for norm in some:
+            log = np.log(min(norm, limit))
+            weight, total, square = (
+                0.98 * past + now
+                for past, now in zip((weight, total, square), (1.0, log, log**2), strict=True)
+            )
+        mean = total / weight
+        distance = max(np.log(2.0), 4.0 * np.sqrt(square / weight - mean**2))
+        assert spikes.mean == pytest.approx(mean, abs=1e-9)
+        assert spikes.limit == pytest.approx(np.exp(mean + distance), rel=1e-9)
+    assert spikes.steps == len(norms)
+
+
 def test_states_of_version_0_1_0_load():
     """That version stored one array each: count, steps, limit, three sums, pending norms; means."""
     spikes, noise = Spikes(), NoiseScale()
