@@ -12,10 +12,8 @@ from mlpengine.spec import Array
 DOUBLE = log(2.0)
 LARGEST_EXPONENT = 700.0
 """The largest argument of exp in float64, rounded down."""
-DECAY = 0.98
-"""Weight of the past in the running mean and variance."""
-WEIGHTS = DECAY ** np.arange(2_000)[::-1]
-"""The weights of the last norms, the newest last; that of one more is below a rounding error."""
+WEIGHED = 2_000
+"""Number of norms that count; the weight of an older one is below a rounding error."""
 
 
 class Spike(NamedTuple):
@@ -46,6 +44,10 @@ class Spikes:
     """
 
     DEVIATIONS = 4.0
+    DECAY = 0.98
+    """Weight of the past in the running mean and variance."""
+    WEIGHTS = DECAY ** np.arange(WEIGHED)[::-1]
+    """The weights of the last norms, the newest last."""
     WARM_UP = 10
     """Number of first steps that cannot be spikes."""
 
@@ -69,10 +71,10 @@ class Spikes:
         if self.limit == inf and len(logs):
             logs = np.minimum(logs, _highest(logs))
         self.steps += len(logs)
-        logs = logs[-len(WEIGHTS) :]
-        weights, past = WEIGHTS[len(WEIGHTS) - len(logs) :], DECAY ** len(logs)
+        logs = logs[-WEIGHED:]
+        weights, past = self.WEIGHTS[WEIGHED - len(logs) :], self.DECAY ** len(logs)
         weighted = weights * logs
-        recent = (1.0 - past) / (1.0 - DECAY), float(weighted.sum()), float(weighted @ logs)
+        recent = (1.0 - past) / (1.0 - self.DECAY), float(weighted.sum()), float(weighted @ logs)
         self._sums = [past * old + new for old, new in zip(self._sums, recent, strict=True)]
         if self.steps >= self.WARM_UP:
             distance = max(DOUBLE, self.DEVIATIONS * self._deviation)
