@@ -741,8 +741,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self._set_numbers()
 
     def _fit_scaler(self, x: Any, weights: Array | None) -> None:
-        first = not hasattr(self._scaler, "n_samples_seen_")
-        if first and weights is None and not issparse(x):
+        is_new = not hasattr(self._scaler, "n_samples_seen_")
+        if is_new and weights is None and not issparse(x):
             self._scaler = exact_scale(x)
             return
         for start in range(0, x.shape[0], self._chunk(x)):
