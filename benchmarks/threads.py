@@ -5,6 +5,8 @@ of the NumPy and of the compiled executor with one thread and with two, window b
 Each window follows a pause, in which threads that still look for work go to sleep, and a few steps
 that are not timed.  A compiled step starts no more threads than its multiplications make up for,
 and makes its steps on one unless two are clearly faster; here it uses both for every step.
+
+``--busy N``: what that choice makes of two threads beside so many busy loops, for compiled steps.
 """
 
 import argparse
@@ -13,11 +15,12 @@ import time
 from itertools import pairwise
 
 import numpy as np
-from machine import describe, restart_clean
+from machine import busy_loops, describe, restart_clean
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.backends.compiled import emitter
+from mlpengine.wording import plural
 
 NETWORKS = (
     ((32, 32, 8), 32),
@@ -36,11 +39,14 @@ PAUSE = 0.04
 """Seconds: OpenBLAS's threads look for work for some 20 ms."""
 
 
-def make(sizes: tuple[int, ...], batch: int, backend: str, threads: int) -> TrainingStep:
+def make(
+    sizes: tuple[int, ...], batch: int, backend: str, threads: int, is_free: bool
+) -> TrainingStep:
+    """Return a step of so many threads, which it uses always or, if `is_free`, as it chooses."""
     mlp = Mlp(sizes, activation="relu", seed=0)
     adam = Adam(mlp, lr=1e-3)
     step = TrainingStep(mlp, SoftmaxCrossEntropy(), adam, batch, backend=backend, threads=threads)
-    if backend == "compiled":
+    if backend == "compiled" and not is_free:
         step.bound(batch).fused.call.threads = threads
     return step
 
@@ -61,10 +67,12 @@ def window(step: TrainingStep, seconds: float) -> float:
     return (time.perf_counter() - start) / calls * 1e6
 
 
-def compare(sizes: tuple[int, ...], batch: int, backend: str, budget: tuple[int, float]) -> str:
+def compare(
+    sizes: tuple[int, ...], batch: int, backend: str, budget: tuple[int, float], is_free: bool
+) -> str:
     """Return what one thread takes, and the gain by another."""
     windows, seconds = budget
-    one, two = (make(sizes, batch, backend, threads) for threads in (1, 2))
+    one, two = (make(sizes, batch, backend, threads, is_free) for threads in (1, 2))
     pairs = []
     for _ in range(windows):
         alone = window(one, seconds)
@@ -77,18 +85,24 @@ def compare(sizes: tuple[int, ...], batch: int, backend: str, budget: tuple[int,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two networks, short windows")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside N busy loops")
     args = parser.parse_args()
     describe()
     networks, budget = (NETWORKS[:2], (2, 0.002)) if args.smoke else (NETWORKS, (25, 0.02))
-    emitter.TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
-    with threadpool_limits(1, user_api="blas"):
-        for backend in ("compiled", "numpy"):
+    if args.busy:  # what a step chooses shows after some time slices of the loops
+        networks, budget = networks[-5:], (budget[0], 20 * budget[1])
+        print(f"beside {plural(args.busy, 'busy loop')}")
+    else:
+        emitter.TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
+    with threadpool_limits(1, user_api="blas"), busy_loops(args.busy):
+        for backend in ("compiled",) if args.busy else ("compiled", "numpy"):
             print(f"{backend}: network, multiplications of the largest layer and of a step")
             for sizes, batch in networks:
                 layers = [batch * a * b for a, b in pairwise(sizes)]
                 title = f"{'-'.join(map(str, sizes)):>18}, batch {batch:<4}"
                 terms = f"{max(layers):14,} {3 * sum(layers) - layers[0]:14,}"
-                print(f"{title} {terms} {compare(sizes, batch, backend, budget)}", flush=True)
+                gain = compare(sizes, batch, backend, budget, args.busy > 0)
+                print(f"{title} {terms} {gain}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,13 @@ ACROSS int claim(const struct part part, const long list, long *first, long *las
 #endif
 
 #if IN_UNIT(0)
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
 
 /* Duration of the steps between two choices of the threads, a burst, which may be those of several
    calls.  A call of few steps would be measured by how long it takes to wake the workers. */
@@ -36,6 +39,11 @@ ACROSS int claim(const struct part part, const long list, long *first, long *las
    ended: the last trial, which they slow down, may have taken 20 ms. */
 #define MIN_PATIENCE 8
 #define MAX_PATIENCE 32
+
+/* How often a trial of all threads that is due is put off, by MIN_PATIENCE bursts each time, while
+   other programs use the cores: for some four seconds.  Then it takes place, because the system may
+   count programs that use other cores than these. */
+#define MAX_POSTPONED 512
 
 /* How much faster all threads must be than the caller alone.  Beside other programs the two are
    about equal, and measured with errors of as much. */
@@ -59,6 +67,7 @@ static struct {
   int64_t end;                /* the step up to which the threads work */
   int alone;                  /* whether the caller makes the next steps alone */
   int trial;                  /* how many bursts are left of a trial of this way */
+  int postponed;              /* how often the next trial has been put off */
   int64_t patience, retry;    /* when the next trial is due */
   int64_t steps, spent;       /* of this burst so far, in nanoseconds */
   int64_t bursts[2];          /* nanoseconds of the last trial or burst of each way */
@@ -68,7 +77,7 @@ static struct {
   int forkable;               /* whether forks are handled */
   int core;                   /* excluded from the workers' affinity */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
-          .moved = PTHREAD_COND_INITIALIZER, .trial = TRIAL, .patience = MIN_PATIENCE};
+          .moved = PTHREAD_COND_INITIALIZER, .alone = 1, .patience = MIN_PATIENCE};
 
 INLINE int has_passed(const int round) {
   return atomic_load(&pool.round) != round || atomic_load(&pool.stopping);
@@ -211,6 +220,32 @@ static void set_affinity(void) {
 #endif
 }
 
+/* Whether the machine has free cores for more than half of the threads, by the number of threads of
+   all programs that want one.  With fewer, all threads are no faster, and a trial of them, which
+   waits at each barrier for time slices to pass, takes tens of milliseconds to find that out. */
+static int has_cores(void) {
+#ifdef __linux__
+  char text[80] = "";
+  const int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 1;
+  const ssize_t size = read(file, text, sizeof text - 1);
+  close(file);
+  long runnable; /* with the caller */
+  if (size > 0 && sscanf(text, "%*f %*f %*f %ld", &runnable) == 1)
+    return sysconf(_SC_NPROCESSORS_ONLN) - runnable + 1 > THREADS / 2;
+#endif
+  return 1;
+}
+
+/* Whether the other way is to be tried now. */
+static int is_due(void) {
+  if (now() < pool.retry) return 0;
+  const int due = !pool.alone || pool.postponed == MAX_POSTPONED || has_cores();
+  pool.postponed = due ? 0 : pool.postponed + 1;
+  if (!due) pool.retry = now() + MIN_PATIENCE * BURST_NANOSECONDS;
+  return due;
+}
+
 /* After `some` more steps in `nanoseconds`, at the end of a burst, choose whether the next ones are
    the caller's alone.  A slow burst of the caller does not start a trial: on a busy machine, all
    threads are no faster. */
@@ -238,7 +273,7 @@ static void choose(const int64_t some, const int64_t nanoseconds) {
     if (pool.alone) pool.patience = MIN(2 * pool.patience, MAX_PATIENCE);
     else if (alone) pool.patience = MAX(pool.patience / 2, MIN_PATIENCE);
     pool.retry = now() + (pool.alone ? pool.patience : MAX_PATIENCE) * pool.bursts[!pool.alone];
-  } else if ((is_slower && !alone) || now() >= pool.retry) {
+  } else if ((is_slower && !alone) || is_due()) {
     pool.alone = !alone;
     pool.trial = TRIAL;
   }
