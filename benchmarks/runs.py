@@ -213,6 +213,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="other than those of the runs")
     args = parser.parse_args()
     describe()
+    if not (has("torch") and has("sklearn")):
+        print("not every contestant is installed: pip install '.[bench]'")
     lines: list[list[str]] = []
     names: list[str] = []
     with busy_loops(BUSY if args.busy else 0):
