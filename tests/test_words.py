@@ -38,7 +38,7 @@ WORDS = (
     Word("take_over", "record_result"),
     Word("twins?", "clone"),
     Word("remember", "save_for_backward"),
-    Word("larger|smaller|choose", "vmax, vmin, select"),
+    Word("larger|smaller|choose", "vmax, vmin, vselect"),
     Word("checkpointing of activations|gradient checkpointing", "rematerialization", text=True),
     Word("dear", "expensive", text=True),
     Word("Spacing", "SamplingSchedule"),

@@ -45,7 +45,7 @@ COUNTED: dict[str, Callable[[str], int]] = {
     **{
         name: _count(rf"\b{name}\(")
         for name in (
-            "is_nan", "one_hot", "select", "vmax", "v_abs", "v_exp", "v_expm1", "v_log",
+            "is_nan", "one_hot", "vselect", "vmax", "v_abs", "v_exp", "v_expm1", "v_log",
             "v_log1p_exp_of_minus_abs", "v_maximum", "v_sigmoid", "v_softplus", "v_sqrt", "v_tanh",
         )
     },
@@ -69,7 +69,7 @@ COEFFICIENTS: dict[str, tuple[float, float]] = {
     "literal": (30.1, 28.8),
     "is_nan": (-115.6, -176.9),
     "one_hot": (-43.2, -1.2),
-    "select": (-62.4, -83.0),
+    "vselect": (-62.4, -83.0),
     "vmax": (49.8, -2.5),
     "v_abs": (-12.1, -30.8),
     "v_exp": (-116.9, -164.8),

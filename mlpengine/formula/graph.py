@@ -498,7 +498,7 @@ FUNCTIONS: dict[str, Function] = {
     "where": Function(
         lambda d, y, c, a, b: (None, where(c, d, 0), where(c, 0, d)),
         pieces.select,
-        "select({}, {}, {})",
+        "vselect({}, {}, {})",
         "where({}, {}, {})",
         "Where",
         arity=3,

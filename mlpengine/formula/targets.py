@@ -12,7 +12,7 @@ LONGEST_TEXT = 10_000
 
 SCALARS = """\
 #define splat(x) ((real)(x))
-#define select(c, a, b) ((c) ? (a) : (b))
+#define vselect(c, a, b) ((c) ? (a) : (b))
 #define vmax(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define vmin(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 #define v_maximum(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))

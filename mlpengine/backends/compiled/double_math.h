@@ -47,7 +47,7 @@ INLINE vec v_expm1_below_0(vec x) {
 
 /* exp(x) - 1; above 50 the 1 is below half a unit in the last place of exp(x). */
 INLINE vec v_expm1(vec x) {
-  return select(x > splat(50.0), v_exp(x), v_expm1_below_0(vmin(x, splat(50.0))));
+  return vselect(x > splat(50.0), v_exp(x), v_expm1_below_0(vmin(x, splat(50.0))));
 }
 
 /* With x = 2^e (1 + f) and s = f / (2 + f), log(1 + f) = 2 s + s^3 (2 / 3 + ...), of which f is
@@ -68,9 +68,9 @@ INLINE vec v_log(vec x) {
   vec square = splat(0.5) * f * f;
   vec tail = square - (s * (square + p * z) + k * splat(1.90821492927058770002e-10));
   vec y = k * splat(6.93147180369123816490e-01) - (tail - f);
-  y = select(x < splat(2.2250738585072014e-308), splat(-INFINITY), y);
-  y = select(x < splat(0.0), splat(NAN), y);
-  return select((x == splat(INFINITY)) | (x != x), x, y);
+  y = vselect(x < splat(2.2250738585072014e-308), splat(-INFINITY), y);
+  y = vselect(x < splat(0.0), splat(NAN), y);
+  return vselect((x == splat(INFINITY)) | (x != x), x, y);
 }
 
 /* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  For |x| > 20 it is 1 to the last digit. */
@@ -134,6 +134,6 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
   cosine = cosine * z + splat(-0.0013888888888876133);
   cosine = (cosine * z + splat(0.041666666666666616)) * (z * z);
   cosine += splat(1.0) - splat(0.5) * z;
-  vec y = select((quarter & 1) == 1, cosine, sine);
+  vec y = vselect((quarter & 1) == 1, cosine, sine);
   return (vec)((ivec)y ^ ((quarter & 2) << 62));
 }

@@ -44,7 +44,7 @@ INLINE vec v_expm1_below_0(vec x) {
 
 /* exp(x) - 1; above 40 the 1 is below half a unit in the last place of exp(x). */
 INLINE vec v_expm1(vec x) {
-  return select(x > splat(40.0f), v_exp(x), v_expm1_below_0(vmin(x, splat(40.0f))));
+  return vselect(x > splat(40.0f), v_exp(x), v_expm1_below_0(vmin(x, splat(40.0f))));
 }
 
 INLINE vec v_log(vec x) {
@@ -63,9 +63,9 @@ INLINE vec v_log(vec x) {
   vec square = f * f;
   vec tail = p * (square * f) + k * splat(1.42860682030941723e-6f) - splat(0.5f) * square;
   vec y = k * splat(0.693145751953125f) + (f + tail);
-  y = select(x < splat(1.17549435e-38f), splat(-INFINITY), y);
-  y = select(x < splat(0.0f), splat(NAN), y);
-  return select((x == splat(INFINITY)) | (x != x), x, y);
+  y = vselect(x < splat(1.17549435e-38f), splat(-INFINITY), y);
+  y = vselect(x < splat(0.0f), splat(NAN), y);
+  return vselect((x == splat(INFINITY)) | (x != x), x, y);
 }
 
 /* e / (e + 2) with e = expm1(2 |x|), and the sign of x.  For |x| > 10 it is 1 to the last digit; up
@@ -102,8 +102,8 @@ INLINE vec v_erfc(vec x) {
   q = q * size + splat(-6.38093513685e-01f);
   q = q * size + splat(-1.12712252864f);
   q = q * size + splat(-3.32682343935e-04f);
-  vec far = select(x > splat(4.0f), splat(0.0f), v_exp(q));
-  return select(size < splat(1.0f), near, far);
+  vec far = vselect(x > splat(4.0f), splat(0.0f), v_exp(q));
+  return vselect(size < splat(1.0f), near, far);
 }
 
 /* sin(x + turns pi / 2).  The part of x beyond whole quarters is exact to 1e-7 up to the limit, since
@@ -126,6 +126,6 @@ INLINE vec sine_of_quarters(vec x, const bits turns) {
   cosine = cosine * z + splat(-1.388731625493765e-3f);
   cosine = (cosine * z + splat(4.166664568298827e-2f)) * (z * z);
   cosine += splat(1.0f) - splat(0.5f) * z;
-  vec y = select((quarter & 1) == 1, cosine, sine);
+  vec y = vselect((quarter & 1) == 1, cosine, sine);
   return (vec)((ivec)y ^ ((quarter & 2) << 30));
 }

@@ -91,6 +91,6 @@ INLINE ivec widen(const uint8_t *p) {
 #endif
 }
 INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
-  return select(widen(p) >= limit, splat(scale), splat(0));
+  return vselect(widen(p) >= limit, splat(scale), splat(0));
 }
 #endif

@@ -120,22 +120,22 @@ INLINE void store_every(real *p, vec v, const long n, const long stride) {
 /* All lanes x.  With x + {0} the compiler would emit an addition, because -0 + 0 is 0. */
 INLINE vec splat(real x) { return x - (vec){0}; }
 
-/* select: a where `mask` is set, else b, lane by lane.  vmax and vmin: the larger and the smaller
+/* vselect: a where `mask` is set, else b, lane by lane.  vmax and vmin: the larger and the smaller
    one; a NaN in `a` stays.  Compilers do not generate the single instructions by themselves. */
 #if defined(WITH_MASKS) && !defined(__clang__)
-INLINE vec select(ivec mask, vec a, vec b) {
+INLINE vec vselect(ivec mask, vec a, vec b) {
   return PACKED(blendm, _512_mask)(b, a, LANE_BITS(mask));
 }
 INLINE vec vmax(vec a, vec b) { return PACKED(max, 512_mask)(b, a, (vec){0}, (lane_bits)-1, 4); }
 INLINE vec vmin(vec a, vec b) { return PACKED(min, 512_mask)(b, a, (vec){0}, (lane_bits)-1, 4); }
 #elif defined(WITH_BLENDS)
-INLINE vec select(ivec mask, vec a, vec b) { return PACKED(blendv, 256)(b, a, (vec)mask); }
+INLINE vec vselect(ivec mask, vec a, vec b) { return PACKED(blendv, 256)(b, a, (vec)mask); }
 INLINE vec vmax(vec a, vec b) { return PACKED(max, 256)(b, a); }
 INLINE vec vmin(vec a, vec b) { return PACKED(min, 256)(b, a); }
 #else
-INLINE vec select(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
-INLINE vec vmax(vec a, vec b) { return select(a < b, b, a); }
-INLINE vec vmin(vec a, vec b) { return select(a > b, b, a); }
+INLINE vec vselect(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
+INLINE vec vmax(vec a, vec b) { return vselect(a < b, b, a); }
+INLINE vec vmin(vec a, vec b) { return vselect(a > b, b, a); }
 #endif
 
 /* Whether the mask is set in any lane. */

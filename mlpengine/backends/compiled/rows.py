@@ -20,7 +20,7 @@ def columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[State
 
 def masked(name: str, value: str) -> Statement:
     """Return the statement that sets the lanes after the end of a row to a neutral value."""
-    return If("n < LANES", [f"{name} = select(first_lanes(n), {name}, splat({value}));"])
+    return If("n < LANES", [f"{name} = vselect(first_lanes(n), {name}, splat({value}));"])
 
 
 def softmax_rows(kernel: SoftmaxRows, layout: Layout) -> Sequence[Statement]:

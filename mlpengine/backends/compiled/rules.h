@@ -15,7 +15,7 @@ INLINE vec v_sqrt(vec x) {
 }
 
 /* 1 where `mask` is set and 0 elsewhere: a factor, with which NaN stays NaN. */
-INLINE vec one_where(ivec mask) { return select(mask, splat(1), splat(0)); }
+INLINE vec one_where(ivec mask) { return vselect(mask, splat(1), splat(0)); }
 
 /* e / (1 + e) with e = exp(x); from 40 on it is 1 to the last digit. */
 INLINE vec v_sigmoid(vec x) {
@@ -41,10 +41,10 @@ INLINE vec v_log1p_exp_of_minus_abs(vec x) {
 
 /* The functions of formulas for which vectors have no operator. */
 #define v_not(mask) (~(mask))
-INLINE vec v_maximum(vec a, vec b) { return select(b != b, b, vmax(a, b)); }
-INLINE vec v_minimum(vec a, vec b) { return select(b != b, b, vmin(a, b)); }
+INLINE vec v_maximum(vec a, vec b) { return vselect(b != b, b, vmax(a, b)); }
+INLINE vec v_minimum(vec a, vec b) { return vselect(b != b, b, vmin(a, b)); }
 INLINE vec v_sign(vec x) {
-  return select(x > splat(0), splat(1), select(x < splat(0), splat(-1), x));
+  return vselect(x > splat(0), splat(1), vselect(x < splat(0), splat(-1), x));
 }
 INLINE vec v_softplus(vec x) { return vmax(x, splat(0)) + v_log1p_exp_of_minus_abs(x); }
 
@@ -52,7 +52,7 @@ INLINE vec v_softplus(vec x) { return vmax(x, splat(0)) + v_log1p_exp_of_minus_a
 INLINE vec v_normal_cdf(vec x) {
   vec z = vmin(v_abs(x), splat(39));
   vec tail = splat(0.5) * v_erfc(z * splat((real)0.70710678118654752440));
-  return select(x > splat(0), splat(1) - tail, tail);
+  return vselect(x > splat(0), splat(1) - tail, tail);
 }
 
 /* Functions of the C library, lane by lane. */

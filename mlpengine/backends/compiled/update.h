@@ -14,7 +14,7 @@ SHARED void zero_small(real *restrict x, const real limit, const long first, con
   for (long i = first; i < last; i += LANES) {
     const long n = MIN(LANES, last - i);
     const vec old = load_first(x + i, n);
-    store_first(x + i, select(v_abs(old) < splat(limit), splat(0), old), n);
+    store_first(x + i, vselect(v_abs(old) < splat(limit), splat(0), old), n);
   }
 }
 
