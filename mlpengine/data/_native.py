@@ -45,11 +45,11 @@ _log = logging.getLogger("mlpengine")
 def library() -> ctypes.CDLL | None:
     """Return the compiled loops, from the cache or newly compiled; None if they cannot be."""
     from mlpengine.backends.compiled.cache import load
-    from mlpengine.backends.compiled.executor import native_target
+    from mlpengine.backends.compiled.executor import chosen_target
 
     source = files("mlpengine.data").joinpath("scan.c").read_text(encoding="utf-8")
     try:
-        loops = load(source, native_target(), functions=tuple(_FUNCTIONS))
+        loops = load(source, chosen_target(), functions=tuple(_FUNCTIONS))
     except CompileError as reason:
         _log.debug("reading: NumPy cuts and converts cells (%s)", reason)
         return None

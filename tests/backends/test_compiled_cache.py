@@ -18,7 +18,7 @@ from compiled_table import CASES
 from mlpengine import CompileError
 from mlpengine.backends.compiled import cache
 from mlpengine.backends.compiled import target as targets
-from mlpengine.backends.compiled.executor import native_target
+from mlpengine.backends.compiled.executor import chosen_target
 from mlpengine.backends.compiled.target import compiler_command, find_target
 from mlpengine.train.threads import blas_name
 
@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def answer(source=SOURCE):
-    return cache.load(source, native_target()).answer()
+    return cache.load(source, chosen_target()).answer()
 
 
 def kept(folder):
@@ -62,7 +62,7 @@ WRONG_FIELDS = (
 
 @pytest.mark.parametrize("damage", [None, "", "[]", "{", "\0", *WRONG_FIELDS], ids=str)
 def test_a_compiler_is_asked_once_and_again_if_the_answer_is_damaged(folder, monkeypatch, damage):
-    target = native_target()
+    target = chosen_target()
     (path,) = folder.iterdir()
     if damage is not None:
         fields = json.loads(path.read_text())
@@ -71,7 +71,7 @@ def test_a_compiler_is_asked_once_and_again_if_the_answer_is_damaged(folder, mon
     cache._targets.clear()
     if damage is None:
         monkeypatch.setattr(cache, "find_target", None)  # asking again would fail
-    assert native_target() == target
+    assert chosen_target() == target
 
 
 def is_sound(path):
@@ -146,7 +146,7 @@ def test_a_full_disk_is_a_compile_error(folder, monkeypatch):
 
 def test_a_library_that_cannot_serve_is_built_again(folder, tmp_path):
     """Not a library, without the function, and that of another program: each with a good digest."""
-    native_target()
+    chosen_target()
     other = f"/* other */ {SOURCE}"
     assert answer(other) == 42
     stranger = kept(folder)[0].read_bytes()
@@ -167,7 +167,7 @@ def test_a_library_that_cannot_serve_is_built_again(folder, tmp_path):
         if signed:
             cache._sign(path, path.name)
         cache._loaded.clear()
-        library = cache.load(source, native_target(), functions=("answer",))
+        library = cache.load(source, chosen_target(), functions=("answer",))
         assert library.answer() == 42
         assert path.read_bytes() != content
 
@@ -275,7 +275,7 @@ def test_a_directory_moved_to_the_path_is_not_loaded_from(folder, tmp_path, monk
 
 
 def test_what_a_killed_compiler_run_left_is_removed(folder):
-    native_target()
+    chosen_target()
     old, new = folder / ".build-old", folder / ".build-new"
     for path in (old, new):
         path.mkdir()
@@ -296,7 +296,7 @@ def test_a_compiler_that_hangs_is_ended_with_its_children(folder, tmp_path, monk
     monkeypatch.setattr(targets, "SECONDS", 2.0)
     monkeypatch.setattr(targets, "NOTICE_SECONDS", 1.0)
     with pytest.raises(CompileError, match=r"must run .*timed out"):
-        native_target()
+        chosen_target()
     assert [r.levelno for r in caplog.records] == [logging.WARNING]
     assert "hanging still runs after 1 s; it is ended after 2 s" in caplog.text
     assert_ends((tmp_path / "child").read_text().strip())
@@ -383,8 +383,8 @@ def test_a_compiler_that_does_not_answer_is_an_error():
 def test_processes_at_once_share_one_program(folder):
     code = (
         "from mlpengine.backends.compiled.cache import load\n"
-        "from mlpengine.backends.compiled import native_target\n"
-        f"assert load({SOURCE!r}, native_target()).answer() == 42\n"
+        "from mlpengine.backends.compiled import chosen_target\n"
+        f"assert load({SOURCE!r}, chosen_target()).answer() == 42\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
     assert [process.wait() for process in running] == [0] * 4

@@ -8,7 +8,7 @@ import pytest
 from compiled_table import CASES
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-from mlpengine.backends.compiled import native_target
+from mlpengine.backends.compiled import chosen_target
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.products import heights
 from mlpengine.backends.compiled.statements import (
@@ -65,7 +65,7 @@ def test_statements_are_printed_with_their_blocks():
 
 def planned(functions, sizes, **options):
     """Return the first and last byte of each buffer, and the bytes of all."""
-    layout = Layout(native_target(), 4)
+    layout = Layout(chosen_target(), 4)
     for name, (count, phases) in sizes.items():
         layout.reserve(name, count, phases=phases)
     layout.plan(functions, **options)

@@ -19,7 +19,7 @@ from mlpengine.backends.compiled import (
     FINISHED,
     LossInstruction,
     compile_program,
-    native_target,
+    chosen_target,
 )
 from mlpengine.backends.compiled.cache import load
 from mlpengine.backends.compiled.rules import find_rule
@@ -348,7 +348,7 @@ def by_scalar_c(rows, dtype):
             *(f"out[{k}][i] = {name};" for k, name in enumerate(outputs)),
         ]
         parts.append(SCALAR_FUNCTION.format(number=number, body="\n    ".join(body)))
-    library = load("\n".join(parts), native_target())
+    library = load("\n".join(parts), chosen_target())
     made = []
     for number, row in enumerate(rows):
         given, dy = row.data(dtype)

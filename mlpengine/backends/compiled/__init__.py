@@ -13,8 +13,9 @@ from mlpengine.backends.compiled.executor import (
     FINISHED,
     NOT_FINITE,
     Executor,
+    available_targets,
+    chosen_target,
     compile_program,
-    native_target,
 )
 from mlpengine.backends.compiled.lower import InstructionLike, LossInstruction
 from mlpengine.backends.compiled.values import UnsupportedError
@@ -29,6 +30,7 @@ __all__ = [
     "LossInstruction",
     "UnsupportedError",
     "Update",
+    "available_targets",
+    "chosen_target",
     "compile_program",
-    "native_target",
 ]

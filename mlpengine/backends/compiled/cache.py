@@ -71,16 +71,16 @@ def load(
     return library
 
 
-def known_target(command: tuple[str, ...]) -> Target:
-    """Return the target of the compiler `command`, which is queried once and then cached.
+def known_target(command: tuple[str, ...], level: str) -> Target:
+    """Return the target of `command` for a level, which is queried once and then cached.
 
-    A query starts two processes, which takes longer than loading a program.
-    Raises: CompileError if the query fails.
+    A query starts processes, which takes longer than loading a program.
+    Raises: CompileError if the query fails; UsageError if the processor lacks the level.
     """
-    stamp = hashlib.sha256(compiler_stamp(command).encode()).hexdigest()
+    stamp = hashlib.sha256(f"{compiler_stamp(command)}\n{level}".encode()).hexdigest()
     if stamp not in _targets:
         path = cache_directory() / f"{stamp}.json"
-        _targets[stamp] = _read_target(command, path) or _ask_target(command, path)
+        _targets[stamp] = _read_target(command, path) or _ask_target(command, level, path)
     return _targets[stamp]
 
 
@@ -94,8 +94,8 @@ def _read_target(command: tuple[str, ...], path: Path) -> Target | None:
     return target if target.command == command else None
 
 
-def _ask_target(command: tuple[str, ...], path: Path) -> Target:
-    target = find_target(command)
+def _ask_target(command: tuple[str, ...], level: str, path: Path) -> Target:
+    target = find_target(command, level)
     with suppress(OSError):  # without the file the compiler is queried again
         handle, name = tempfile.mkstemp(prefix=".target-", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:

@@ -44,7 +44,7 @@ static long rank_of(const double *sorted, const long n, const double x, const in
 }
 
 /* Add a norm to the history and return the percentile of it, as PercentileClip does. */
-UNFUSED static double next_limit(struct call *call, const double norm) {
+static double next_limit(struct call *call, const double norm) {
   void *const *table = call->table;
   double *norms = CLIP_NORMS, *sorted = CLIP_SORTED;
   int64_t *counts = CLIP_COUNTS; /* norms in the history, and the place of the oldest */

@@ -9,21 +9,22 @@ INLINE vec power_of_two(ivec n) { return (vec)((n + 1023) << 52); }
 /* Split x into n ln 2 + r with |r| <= ln 2 / 2, and return (exp(r) - 1 - r) / r^2. */
 INLINE vec exp_parts(vec x, ivec *n, vec *r) {
   const vec shift = splat(6755399441055744.0); /* 1.5 * 2^52: adding it rounds to a whole number */
-  vec t = x * splat(1.4426950408889634) + shift;
-  vec whole = t - shift;
+  vec t = multiply_add(x, splat(1.4426950408889634), shift);
+  vec whole = shift - t; /* minus n */
   *n = (ivec)t - (ivec)shift;
-  *r = x - whole * splat(6.93147180369123816490e-01) - whole * splat(1.90821492927058770002e-10);
+  *r = multiply_add(whole, splat(6.93147180369123816490e-01), x);
+  *r = multiply_add(whole, splat(1.90821492927058770002e-10), *r);
   vec p = splat(2.0924535132321916e-09);
-  p = p * *r + splat(2.5109151945231553e-08);
-  p = p * *r + splat(2.7557242474881183e-07);
-  p = p * *r + splat(2.7557243909322727e-06);
-  p = p * *r + splat(2.480158736086938e-05);
-  p = p * *r + splat(0.0001984126988639088);
-  p = p * *r + splat(0.0013888888888866694);
-  p = p * *r + splat(0.008333333333321542);
-  p = p * *r + splat(0.0416666666666667);
-  p = p * *r + splat(0.16666666666666677);
-  return p * *r + splat(0.5);
+  p = multiply_add(p, *r, splat(2.5109151945231553e-08));
+  p = multiply_add(p, *r, splat(2.7557242474881183e-07));
+  p = multiply_add(p, *r, splat(2.7557243909322727e-06));
+  p = multiply_add(p, *r, splat(2.480158736086938e-05));
+  p = multiply_add(p, *r, splat(0.0001984126988639088));
+  p = multiply_add(p, *r, splat(0.0013888888888866694));
+  p = multiply_add(p, *r, splat(0.008333333333321542));
+  p = multiply_add(p, *r, splat(0.0416666666666667));
+  p = multiply_add(p, *r, splat(0.16666666666666677));
+  return multiply_add(p, *r, splat(0.5));
 }
 
 /* exp(x) where no x exceeds 710; 2^n in two factors, so that neither overflows. */
@@ -32,7 +33,8 @@ INLINE vec v_exp_bounded(vec x) {
   vec r;
   vec p = exp_parts(vmax(x, splat(-746.0)), &n, &r);
   ivec half = n >> 1;
-  return (p * (r * r) + r + splat(1.0)) * power_of_two(half) * power_of_two(n - half);
+  vec y = multiply_add(p, r * r, r) + splat(1.0);
+  return y * power_of_two(half) * power_of_two(n - half);
 }
 INLINE vec v_exp(vec x) { return v_exp_bounded(vmin(x, splat(710.0))); }
 
@@ -42,7 +44,7 @@ INLINE vec v_expm1_below_0(vec x) {
   vec r;
   vec p = exp_parts(vmax(x, splat(-50.0)), &n, &r);
   vec scale = power_of_two(n);
-  return scale * (p * (r * r) + r) + (scale - splat(1.0));
+  return multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0));
 }
 
 /* exp(x) - 1; above 50 the 1 is below half a unit in the last place of exp(x). */
@@ -59,15 +61,15 @@ INLINE vec v_log(vec x) {
   vec k = (vec)(e + shift) - (vec)shift;
   vec s = f / (splat(2.0) + f), z = s * s;
   vec p = splat(0.14792107332161786);
-  p = p * z + splat(0.1531446383185581);
-  p = p * z + splat(0.1818354673618585);
-  p = p * z + splat(0.2222219894776363);
-  p = p * z + splat(0.28571428738251137);
-  p = p * z + splat(0.3999999999943656);
-  p = p * z + splat(0.6666666666666731);
+  p = multiply_add(p, z, splat(0.1531446383185581));
+  p = multiply_add(p, z, splat(0.1818354673618585));
+  p = multiply_add(p, z, splat(0.2222219894776363));
+  p = multiply_add(p, z, splat(0.28571428738251137));
+  p = multiply_add(p, z, splat(0.3999999999943656));
+  p = multiply_add(p, z, splat(0.6666666666666731));
   vec square = splat(0.5) * f * f;
-  vec tail = square - (s * (square + p * z) + k * splat(1.90821492927058770002e-10));
-  vec y = k * splat(6.93147180369123816490e-01) - (tail - f);
+  vec tail = multiply_add(k, splat(1.90821492927058770002e-10), s * multiply_add(p, z, square));
+  vec y = multiply_add(k, splat(6.93147180369123816490e-01), f - (square - tail));
   y = vselect(x < splat(2.2250738585072014e-308), splat(-INFINITY), y);
   y = vselect(x < splat(0.0), splat(NAN), y);
   return vselect((x == splat(INFINITY)) | (x != x), x, y);
@@ -81,10 +83,11 @@ INLINE vec v_tanh(vec x) {
   vec size = (vec)((ivec)x ^ sign);
   vec p = exp_parts(vmin(size + size, splat(40.0)), &n, &r);
   vec scale = power_of_two(n);
-  vec e = scale * (p * (r * r) + r) + (scale - splat(1.0));
+  vec e = multiply_add(scale, multiply_add(p, r * r, r), scale - splat(1.0));
   vec d = e + splat(2.0), lost = e - (d - splat(2.0));
   vec inverse = splat(1.0) / d, y = e * inverse;
-  y += (e - y * d - y * lost) * inverse; /* the rounding errors of the sum and the quotient */
+  /* the rounding errors of the quotient and the sum */
+  y = multiply_add(multiply_add(-y, lost, multiply_add(-y, d, e)), inverse, y);
   return (vec)((ivec)y | sign);
 }
 
@@ -92,20 +95,20 @@ INLINE vec v_tanh(vec x) {
 INLINE vec v_erfc(vec x) {
   vec z = x * splat(1.4142135623730951), u = splat(1.0) - splat(8.0) / (z + splat(4.0));
   vec p = splat(-2.937582190108851e-07);
-  p = p * u + splat(-2.1702928440787017e-06);
-  p = p * u + splat(-4.53476373343744e-06);
-  p = p * u + splat(6.719493309597361e-06);
-  p = p * u + splat(3.2466482329984035e-05);
-  p = p * u + splat(-4.181450784089393e-05);
-  p = p * u + splat(-0.00018477121180645199);
-  p = p * u + splat(0.0006398940389323332);
-  p = p * u + splat(0.0005078998182259286);
-  p = p * u + splat(-0.0084920233526665);
-  p = p * u + splat(0.030864814028916717);
-  p = p * u + splat(-0.0717074065740202);
-  p = p * u + splat(0.12437925535760685);
-  p = p * u + splat(-0.17039772154963587);
-  p = p * u + splat(0.09441064130191382);
+  p = multiply_add(p, u, splat(-2.1702928440787017e-06));
+  p = multiply_add(p, u, splat(-4.53476373343744e-06));
+  p = multiply_add(p, u, splat(6.719493309597361e-06));
+  p = multiply_add(p, u, splat(3.2466482329984035e-05));
+  p = multiply_add(p, u, splat(-4.181450784089393e-05));
+  p = multiply_add(p, u, splat(-0.00018477121180645199));
+  p = multiply_add(p, u, splat(0.0006398940389323332));
+  p = multiply_add(p, u, splat(0.0005078998182259286));
+  p = multiply_add(p, u, splat(-0.0084920233526665));
+  p = multiply_add(p, u, splat(0.030864814028916717));
+  p = multiply_add(p, u, splat(-0.0717074065740202));
+  p = multiply_add(p, u, splat(0.12437925535760685));
+  p = multiply_add(p, u, splat(-0.17039772154963587));
+  p = multiply_add(p, u, splat(0.09441064130191382));
   return splat(2.0) * p * v_exp(-(x * x));
 }
 
@@ -114,26 +117,26 @@ INLINE vec v_erfc(vec x) {
 #define LARGEST_ANGLE 1e6
 INLINE vec sine_of_quarters(vec x, const bits turns) {
   const vec shift = splat(6755399441055744.0); /* 1.5 * 2^52: adding it rounds to a whole number */
-  vec t = x * splat(0.63661977236758134308) + shift;
-  vec whole = t - shift;
+  vec t = multiply_add(x, splat(0.63661977236758134308), shift);
+  vec whole = shift - t; /* minus the number of quarters */
   ivec quarter = (ivec)t + turns;
-  vec r = x - whole * splat(1.57079632673412561417e+00);
-  r -= whole * splat(6.07710050630396597660e-11);
-  r -= whole * splat(2.02226624879595063154e-21);
+  vec r = multiply_add(whole, splat(1.57079632673412561417e+00), x);
+  r = multiply_add(whole, splat(6.07710050630396597660e-11), r);
+  r = multiply_add(whole, splat(2.02226624879595063154e-21), r);
   vec z = r * r;
   vec sine = splat(1.5896988574676793e-10);
-  sine = sine * z + splat(-2.5050761827770138e-08);
-  sine = sine * z + splat(2.755731371892007e-06);
-  sine = sine * z + splat(-0.00019841269829899122);
-  sine = sine * z + splat(0.008333333333322554);
-  sine = (sine * z + splat(-0.16666666666666632)) * (z * r) + r;
+  sine = multiply_add(sine, z, splat(-2.5050761827770138e-08));
+  sine = multiply_add(sine, z, splat(2.755731371892007e-06));
+  sine = multiply_add(sine, z, splat(-0.00019841269829899122));
+  sine = multiply_add(sine, z, splat(0.008333333333322554));
+  sine = multiply_add(multiply_add(sine, z, splat(-0.16666666666666632)), z * r, r);
   vec cosine = splat(-1.136130310144232e-11);
-  cosine = cosine * z + splat(2.087575806039999e-09);
-  cosine = cosine * z + splat(-2.755731463434286e-07);
-  cosine = cosine * z + splat(2.4801587290576083e-05);
-  cosine = cosine * z + splat(-0.0013888888888876133);
-  cosine = (cosine * z + splat(0.041666666666666616)) * (z * z);
-  cosine += splat(1.0) - splat(0.5) * z;
+  cosine = multiply_add(cosine, z, splat(2.087575806039999e-09));
+  cosine = multiply_add(cosine, z, splat(-2.755731463434286e-07));
+  cosine = multiply_add(cosine, z, splat(2.4801587290576083e-05));
+  cosine = multiply_add(cosine, z, splat(-0.0013888888888876133));
+  cosine = multiply_add(cosine, z, splat(0.041666666666666616));
+  cosine = multiply_add(cosine, z * z, multiply_add(splat(-0.5), z, splat(1.0)));
   vec y = vselect((quarter & 1) == 1, cosine, sine);
   return (vec)((ivec)y ^ ((quarter & 2) << 62));
 }

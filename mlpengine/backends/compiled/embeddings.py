@@ -30,7 +30,11 @@ def embedding_rows(kernel: Embedding, layout: Layout) -> Sequence[Statement]:
                 outputs,
                 [
                     "vec sum = {0};",
-                    *_vectors(waves, layout, [f"sum += wave[k / LANES] * {load(row, 'n')};"]),
+                    *_vectors(
+                        waves,
+                        layout,
+                        [f"sum = multiply_add(wave[k / LANES], {load(row, 'n')}, sum);"],
+                    ),
                     f"to[q] = {bias}[j * {outputs} + q] + sum_lanes(sum);",
                 ],
             ),
@@ -62,13 +66,14 @@ def embedding_sums(kernel: EmbeddingSums, layout: Layout) -> Sequence[Statement]
         terms.append(f"const vec slope = -{load('dy + k', 'n')} * v_sin(angle);")
     else:
         row = f"(j * {outputs} + q) * {waves} + k"
+        weights = load(f"{kernel.weight.name} + {row}", "n")
         mine = f"by_weight[q * {vectors} + k / LANES]"
         zeros.append(
             f"vec by_weight[{outputs * vectors}] = {{{{0}}}}; real by_bias[{outputs}] = {{0}};"
         )
         mixed: list[Statement] = [
-            f"{mine} += splat(dy[q]) * wave;",
-            f"through += splat(dy[q]) * {load(f'{kernel.weight.name} + {row}', 'n')};",
+            f"{mine} = multiply_add(splat(dy[q]), wave, {mine});",
+            f"through = multiply_add(splat(dy[q]), {weights}, through);",
         ]
         terms += [
             "const vec wave = v_cos(angle);",
@@ -87,7 +92,10 @@ def embedding_sums(kernel: EmbeddingSums, layout: Layout) -> Sequence[Statement]
                 [*_vectors(waves, layout, added), f"{bias} = by_bias[q] + (begin ? {bias} : 0);"],
             )
         ]
-    terms += ["by_phase[k / LANES] += slope;", "by_frequency[k / LANES] += slope * splat(x);"]
+    terms += [
+        "by_phase[k / LANES] += slope;",
+        "by_frequency[k / LANES] = multiply_add(slope, splat(x), by_frequency[k / LANES]);",
+    ]
     rows: list[Statement] = [
         f"const real x = *({layout.at(kernel.x, 'i', 'j')});",
         f"const real *restrict dy = {layout.at(kernel.dy, 'i', str(features))} + j * {outputs};",
@@ -112,7 +120,8 @@ def _angle(frequency: Value, phase: Value, x: str) -> str:
     """Return the angles of the vector `k` of feature `j` at `x`."""
     place = f"j * {frequency.columns} + k"
     period = f"splat({x}) * {load(f'{frequency.name} + {place}', 'n')}"
-    return f"{period} * splat((real){2 * pi!r}) + {load(f'{phase.name} + {place}', 'n')}"
+    start = load(f"{phase.name} + {place}", "n")
+    return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
 
 
 def _added(place: str, value: str) -> list[Statement]:

@@ -4,6 +4,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from math import inf
 
@@ -12,10 +13,15 @@ import numpy as np
 from mlpengine.backends.compiled.cache import known_target, load
 from mlpengine.backends.compiled.lower import InstructionLike
 from mlpengine.backends.compiled.source import Source, make_source
-from mlpengine.backends.compiled.target import Target, compiler_command
+from mlpengine.backends.compiled.target import (
+    LEVEL_NAMES,
+    Target,
+    chosen_level,
+    compiler_command,
+)
 from mlpengine.backends.update import Clipping, Update
 from mlpengine.buffers import address_of
-from mlpengine.errors import CompileError, RunError
+from mlpengine.errors import CompileError, RunError, UsageError
 from mlpengine.spec import Array
 
 FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST = range(6)
@@ -30,11 +36,27 @@ FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
 
 
-def native_target() -> Target:
-    """Return the target of the installed compiler.
+def chosen_target() -> Target:
+    """Return the target of the installed compiler for the level that $MLPENGINE_TARGET names.
+
+    Raises: CompileError if there is no compiler; UsageError if the processor lacks the level.
+    """
+    return known_target(_compiler(), chosen_level())
+
+
+def available_targets() -> list[Target]:
+    """Return the targets of the installed compiler for each level of this processor, highest first.
 
     Raises: CompileError if there is no compiler.
     """
+    targets, command = [], _compiler()
+    for level in LEVEL_NAMES:
+        with suppress(UsageError):
+            targets.append(known_target(command, level))
+    return targets
+
+
+def _compiler() -> tuple[str, ...]:
     command = compiler_command()
     if command is None:
         named = os.environ.get("CC")
@@ -44,7 +66,7 @@ def native_target() -> Target:
             else "compiler: a C compiler must be on PATH or named by $CC; "
             "pip install 'mlpengine[compiled]' brings one"
         )
-    return known_target(command)
+    return command
 
 
 class Call(ctypes.Structure):
@@ -241,7 +263,7 @@ def compile_program(
     `make_source`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
-    target, clipping = native_target(), clipping or Clipping()
+    target, clipping = chosen_target(), clipping or Clipping()
     source = make_source(
         instructions,
         target=target,

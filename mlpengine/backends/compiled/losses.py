@@ -118,7 +118,7 @@ def _narrow_cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statem
                 "const vec low = o[j] - top;",
                 wanted,
                 "mass += q;",
-                "picked += q * low;",
+                "picked = multiply_add(q, low, picked);",
                 "sum += o[j] = v_exp(low);",
             ],
         ),
@@ -128,7 +128,7 @@ def _narrow_cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statem
         lines.append(f"const vec share = load_some({weight.name} + from, rows);")
         share = " * share"
     if slot is not None:
-        slope = f"o[j] = (o[j] * scale - q){share};"
+        slope = f"o[j] = multiply_add(o[j], scale, -q){share};"
         lines += ["const vec scale = mass / sum;", Loop("j", 0, columns, [wanted, slope])]
         at, ld = layout.at(slot, "from", "0"), layout.stride(slot)
         lines.append(f"store_columns({at}, o, rows, {columns}, {ld});")
@@ -170,14 +170,14 @@ def _cross_entropy(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
         masked("q", "0"),
         masked("o", "0"),
         "mass += q;",
-        "picked += q * (o - splat(top));",
+        "picked = multiply_add(q, o - splat(top), picked);",
     ]
     slopes: list[Statement] = []
     if slot is not None:  # the gradient's buffer holds the exponentials until it is written
         at = layout.at(slot, "i", "j")
         sums.append(store(at, "e", "n"))
         weighted = f" * splat({weight.name}[i])" if weight else ""
-        slope = f"({load(at, 'n')} * splat(weighed / total) - q){weighted}"
+        slope = f"multiply_add({load(at, 'n')}, splat(weighed / total), -q){weighted}"
         slopes = [wanted, store(at, slope, "n")]
 
     def loop(body: Sequence[Statement]) -> Sequence[Statement]:

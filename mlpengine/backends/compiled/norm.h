@@ -7,7 +7,7 @@ INLINE double chunk_squares(const real *x, long n) {
   long i = 0;
   for (; i + 4 * LANES <= n; i += 4 * LANES) UNROLL for (int q = 0; q < 4; q++) {
     vec v = load(x + i + q * LANES);
-    part[q] += v * v;
+    part[q] = multiply_add(v, v, part[q]);
   }
   double total = (double)sum_lanes((part[0] + part[1]) + (part[2] + part[3]));
   for (; i < n; i++) total += (double)x[i] * (double)x[i];

@@ -30,6 +30,7 @@ INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 
 /* The bytes first to last of a stream, whole blocks; `state` is seed and step. */
 SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
                        const long first, const long last) {
+  if (first >= last) return; /* a thread without rows, in a short batch */
   const uint64_t seed = (uint64_t)state[0], step = (uint64_t)state[1];
   const words none = {0}, factor_0 = none + 0xD2511F53, factor_2 = none + 0xCD9E8D57;
   words lane_number;

@@ -31,11 +31,6 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
    and drops its calls. */
 #define HAS_EFFECTS __asm__ volatile("" ::: "memory")
 #define UNROLL _Pragma("GCC unroll 16")
-#if defined(__GNUC__) && !defined(__clang__)
-#define UNFUSED __attribute__((optimize("fp-contract=off"))) /* products are rounded before sums */
-#else
-#define UNFUSED
-#endif
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -59,7 +54,7 @@ INLINE ivec first_lanes(const long n) { return lane_numbers() < (bits)n; }
 
 #if defined(__AVX512DQ__) && BYTES == 64
 #define WITH_MASKS /* mask registers with one bit for each lane */
-#elif defined(__AVX2__) && BYTES == 32
+#elif defined(__AVX2__) && defined(__FMA__) && BYTES == 32
 #define WITH_BLENDS /* masks are vectors */
 #endif
 #ifdef REAL_IS_FLOAT
@@ -151,6 +146,26 @@ INLINE long any_lane(ivec mask) {
 #endif
 }
 
+/* a b + c, rounded once where the target has an instruction for it, else twice.  All sums of products
+   and series are written with it, since the compiler fuses nothing by itself; minus signs of a and
+   c are part of the instruction. */
+INLINE vec multiply_add(vec a, vec b, vec c) {
+#if defined(__clang__)
+#pragma clang fp contract(on)
+  return a * b + c;
+#elif defined(WITH_MASKS)
+  return PACKED(vfmadd, 512_mask)(a, b, c, (lane_bits)-1, 4);
+#elif defined(WITH_BLENDS)
+  return PACKED(vfmadd, 256)(a, b, c);
+#elif defined(__aarch64__) && defined(REAL_IS_FLOAT)
+  return __builtin_aarch64_fmav4sf(a, b, c);
+#elif defined(__aarch64__)
+  return __builtin_aarch64_fmav2df(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 /* 1 / x for normal x, to at least 11 bits: the start value of a division by Newton's method. */
 #if defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
 INLINE vec inverse_roughly(vec x) {
@@ -164,7 +179,7 @@ INLINE vec inverse_roughly(vec x) { return splat(1) / x; }
 INLINE vec quotient(vec a, vec b) {
 #if defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
   vec inverse = inverse_roughly(b), y = a * inverse;
-  return y + (a - y * b) * inverse;
+  return multiply_add(multiply_add(-y, b, a), inverse, y);
 #else
   return a / b;
 #endif

@@ -152,7 +152,7 @@ INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wid
     }
     UNROLL for (int r = 0; r < rows; r++) {
       const vec factor = splat(a[r * a_row + k * a_term]);
-      UNROLL for (int v = 0; v < wide; v++) sum[r][v] += factor * factors[v];
+      UNROLL for (int v = 0; v < wide; v++) sum[r][v] = multiply_add(factor, factors[v], sum[r][v]);
     }
   }
 }
@@ -171,13 +171,13 @@ INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const long co
     UNROLL for (int r = 0; r < rows; r++) row[r] = load(a + r * a_row + k);
     UNROLL for (long j = 0; j < columns; j++) {
       const vec factor = load(b + j * b_row + k);
-      UNROLL for (int r = 0; r < rows; r++) part[r][j] += row[r] * factor;
+      UNROLL for (int r = 0; r < rows; r++) part[r][j] = multiply_add(row[r], factor, part[r][j]);
     }
   }
   if (rest) UNROLL for (long j = 0; j < columns; j++) {
     const vec factor = load_some(b + j * b_row + whole, rest);
     UNROLL for (int r = 0; r < rows; r++)
-      part[r][j] += load_some(a + r * a_row + whole, rest) * factor;
+      part[r][j] = multiply_add(load_some(a + r * a_row + whole, rest), factor, part[r][j]);
   }
   UNROLL for (int r = 0; r < rows; r++) sum[r][0] = sums_of_lanes(part[r], columns);
 }

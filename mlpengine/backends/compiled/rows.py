@@ -62,7 +62,7 @@ def _gradient(kernel: SoftmaxRows, layout: Layout) -> Sequence[Statement]:
     if kernel.logarithm:
         add, slope = [f"sum += {load(dy, 'n')};"], "dy - v_exp(y) * splat(total)"
     else:
-        add, slope = [*entry, "sum += dy * y;"], "(dy - splat(total)) * y"
+        add, slope = [*entry, "sum = multiply_add(dy, y, sum);"], "(dy - splat(total)) * y"
 
     def loop(body: Sequence[Statement]) -> Sequence[Statement]:
         return columns(kernel.out.columns, layout.lanes, body)

@@ -14,23 +14,28 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-from mlpengine.errors import CompileError
+from mlpengine.errors import CompileError, UsageError
 
 _log = logging.getLogger("mlpengine")
 
 FLAGS = (
     "-O2",
-    "-march=native",
     "-std=gnu11",
-    "-ffp-contract=fast",
+    "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fPIC",
     "-pthread",
     "-Werror=implicit-function-declaration",
 )
-"""Without -ffast-math, which hides NaN and, when linked, changes the mode of the whole process."""
+"""Without -ffast-math, which hides NaN and, when linked, changes the mode of the whole process.
+
+The compiler fuses no operations: what it considers fast depends on the processor and on the code
+around a sum, so that threads would change bits.  `multiply_add` of prelude.h says where a product
+is fused.
+"""
 
 SECONDS = 600.0
 """Time limit of the compiler in seconds: more than a busy machine takes, because a step on NumPy
@@ -39,8 +44,55 @@ instead has other bits."""
 NOTICE_SECONDS = 10.0
 """Seconds after which a message reports that the compiler is still running."""
 
-VECTORS = ((64, 32), (32, 16), (16, 32), (16, 16))
-"""Bytes and number of vector registers of the supported processors."""
+
+class Level(NamedTuple):
+    """What a level of an architecture compiles for.
+
+    Attributes:
+        vector_bytes: size of a vector register.
+        registers: number of vector registers.
+        macros: those that a compiler defines for a processor of this level.
+        flags: the compiler's flag; compilers spell it differently.
+    """
+
+    vector_bytes: int
+    registers: int
+    macros: frozenset[str]
+    flags: tuple[str, ...]
+
+
+def _level(vector_bytes: int, registers: int, macros: str, *flags: str) -> Level:
+    return Level(vector_bytes, registers, frozenset(macros.split()), flags)
+
+
+LEVELS = {
+    "x86_64": {
+        "avx512": _level(
+            64,
+            32,
+            "__AVX512F__ __AVX512BW__ __AVX512CD__ __AVX512DQ__ __AVX512VL__ __AVX2__ __FMA__",
+            "-march=x86-64-v4",
+            "-march=x86_64_v4",
+        ),
+        "avx2": _level(32, 16, "__AVX2__ __FMA__", "-march=x86-64-v3", "-march=x86_64_v3"),
+        "baseline": _level(16, 16, "__SSE2__", "-march=x86-64", "-march=x86_64"),
+    },
+    "aarch64": {"baseline": _level(16, 32, "__ARM_FEATURE_FMA", "-march=armv8-a", "-mcpu=generic")},
+    "": {"baseline": _level(16, 16, "", "-O2")},
+}
+"""The levels of each architecture, highest first; other architectures have the last ones.
+
+Macros and flags are those of GCC and Clang; zig writes an underscore.  Sources: x86-64 psABI, levels
+3 and 4 of its microarchitectures; Arm C Language Extensions."""
+
+LEVEL_NAMES = tuple(dict.fromkeys(name for levels in LEVELS.values() for name in levels))
+"""The names of all levels, highest first."""
+
+NATIVE_FLAGS = ("-march=native", "-mcpu=native")
+"""Tried in this order: Clang for Arm may know the second only, a cross compiler neither."""
+
+VARIABLE = "MLPENGINE_TARGET"
+"""The environment variable that selects a level."""
 
 
 MANY_ROWS = 64
@@ -64,6 +116,8 @@ class Target:
         command: the compiler, as arguments.
         version: the first line of its version message.
         cpu: the processor, with its features.
+        level: the name of the level in `LEVELS`.
+        flag: the flag by which the compiler generates code for this processor.
         vector_bytes: size of a vector register: 16, 32 or 64.
         registers: number of vector registers.
 
@@ -73,14 +127,19 @@ class Target:
     command: tuple[str, ...]
     version: str
     cpu: str
+    level: str
+    flag: str
     vector_bytes: int
     registers: int
 
     def __post_init__(self) -> None:
-        texts = (*self.command, self.version, self.cpu)
+        texts = (*self.command, self.version, self.cpu, self.level, self.flag)
         sizes = (self.vector_bytes, self.registers)
-        if sizes not in VECTORS or {*map(type, sizes)} != {int} or {*map(type, texts)} != {str}:
+        known = {(name, *each[:2]) for levels in LEVELS.values() for name, each in levels.items()}
+        if (self.level, *sizes) not in known or {*map(type, sizes)} != {int}:
             raise ValueError(f"target: {self} is of no processor")
+        if {*map(type, texts)} != {str}:
+            raise ValueError(f"target: {self} must be described by texts")
 
     def tile_rows(self, rows: int, terms: int = FEW_TERMS) -> int:
         """Return the rows of a tile, two vectors wide, of a product with so many rows.
@@ -120,7 +179,13 @@ class Target:
         compile, and makes no step faster.  Vectors of 16 bytes need it, because v_sqrt is written
         lane by lane for them.
         """
-        return (*FLAGS, "-fno-tree-vectorize") if self.vector_bytes >= 32 else FLAGS
+        more = ("-fno-tree-vectorize",) if self.vector_bytes >= 32 else ()
+        return (*FLAGS, self.flag, *more)
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the processor multiplies and adds with one rounding (multiply_add, prelude.h)."""
+        return any(macro in self.cpu for macro in ("__FMA__", "__ARM_FEATURE_FMA"))
 
     @property
     def identity(self) -> str:
@@ -148,23 +213,64 @@ def compiler_command() -> tuple[str, ...] | None:
     return None
 
 
-def find_target(command: tuple[str, ...]) -> Target:
-    """Return the target of the compiler `command`, by running it.
+def chosen_level() -> str:
+    """Return the level that $MLPENGINE_TARGET names; "native", the highest one, if it is not set.
 
-    Raises: CompileError if it cannot be queried.
+    Raises: UsageError if no architecture has such a level.
+    """
+    name = os.environ.get(VARIABLE) or "native"
+    if name not in ("native", *LEVEL_NAMES):
+        names = ", ".join((*LEVEL_NAMES, "native"))
+        raise UsageError(f"{VARIABLE}: must be one of {names} (got {name!r})")
+    return name
+
+
+def find_target(command: tuple[str, ...], level: str = "native") -> Target:
+    """Return the target of the compiler `command` for a level of this processor, by running it.
+
+    Raises: CompileError if it cannot be queried; UsageError if the processor lacks the level.
     """
     about = _ask([*command, "--version"]).splitlines()[0]
-    macros = _ask([*command, "-march=native", "-dM", "-E", "-x", "c", os.devnull])
-    defined = {line.split()[1] for line in macros.splitlines() if line.startswith("#define")}
-    if "__AVX512F__" in defined:
-        size, registers = 64, 32
-    elif "__AVX2__" in defined and "__FMA__" in defined:
-        size, registers = 32, 16
-    else:
-        size, registers = 16, 32 if "__aarch64__" in defined else 16
-    features = sorted(m for m in defined if m.startswith(("__AVX", "__FMA", "__ARM_FEATURE")))
+    flag, macros = _first_accepted(command, NATIVE_FLAGS)
+    if not macros:  # a cross compiler
+        macros = _macros(command, "-O2") or frozenset()
+    levels = next(levels for name, levels in LEVELS.items() if f"__{name}__" in macros or not name)
+    found = [name for name, each in levels.items() if each.macros <= macros]
+    if flag is None or not found:
+        found = ["baseline"]
+    if level != "native" and level not in found:
+        raise UsageError(
+            f"{VARIABLE}: this processor, as {shlex.join(command)} knows it, must have {level} "
+            f"(it has {', '.join(found)})"
+        )
+    name = found[0] if level == "native" else level
+    if level != "native" or flag is None:
+        flag, macros = _first_accepted(command, levels[name].flags)
+        if flag is None or not levels[name].macros <= macros:
+            flags = " or ".join(levels[name].flags)
+            raise CompileError(f"compiler: {shlex.join(command)} must know {flags}")
+    features = sorted(m for m in macros if m.startswith(("__AVX", "__FMA", "__ARM_FEATURE")))
     cpu = " ".join([platform.machine(), cpu_model(), *features])
-    return Target(command, about, cpu, size, registers)
+    return Target(command, about, cpu, name, flag, *levels[name][:2])
+
+
+def _first_accepted(
+    command: tuple[str, ...], flags: Sequence[str]
+) -> tuple[str | None, frozenset[str]]:
+    """Return the first flag that the compiler accepts, and the macros that it then defines."""
+    for flag in flags:
+        if macros := _macros(command, flag):
+            return flag, macros
+    return None, frozenset()
+
+
+def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
+    """Return the names of the predefined macros; none if the compiler refuses the flag."""
+    try:
+        text = _ask([*command, flag, "-dM", "-E", "-x", "c", os.devnull])
+    except CompileError:
+        return frozenset()
+    return frozenset(line.split()[1] for line in text.splitlines() if line.startswith("#define"))
 
 
 def _ask(command: list[str]) -> str:

@@ -38,7 +38,6 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
             _update(update, itemsize),
             "A step of the optimizer, rounded as NumPy rounds it",
             parameters,
-            qualifiers="UNFUSED static",
         ),
         Function(
             "flush",
