@@ -162,7 +162,7 @@ def _abort(ranks: Ranks, error: Exception) -> NoReturn:
 def compare(ranks: Ranks, experiment: Experiment) -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
     executors = " ".join(member.step.executor for member in experiment.members)
-    surroundings = {**environment(1), "executor": executors}
+    surroundings = environment(1, executors)
     values = {name: surroundings[name] for name in DECIDES_BITS}
     values["config"] = experiment.file.flat
     values["data"] = fingerprints(experiment.parts)

@@ -59,7 +59,7 @@ START = "start.safetensors"
 """The model that training started from, where it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
-DECIDES_BITS = ("packages", "python", "machine", "blas", "executor")
+DECIDES_BITS = ("packages", "python", "machine", "blas", "executor", "target")
 """Keys of the environment that may change the last bits of a result."""
 
 _log = logging.getLogger("mlpengine")
@@ -107,12 +107,14 @@ class CheckpointEnvironment(TypedDict):
     """The parts of a checkpoint that describe the machine that wrote it."""
 
     blas: Any
+    compiler: NotRequired[str | None]
     cores: int
     executor: str
     machine: str
     packages: dict[str, Any]
     platform: str
     python: str
+    target: NotRequired[str | None]
     threads: int
 
 
@@ -166,10 +168,7 @@ class Session:
         self._config = (
             read_file(resolved) if resolved.is_file() else experiment.file.resolved().encode()
         )
-        self.environment = {
-            **environment(experiment.threads),
-            "executor": experiment.step.executor,
-        }
+        self.environment = environment(experiment.threads, experiment.step.executor)
         self.draws = uses_extra(experiment.file.config.report.run_plots, "matplotlib")
         self.diagnostics = experiment.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)

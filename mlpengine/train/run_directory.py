@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from mlpengine import __version__
+from mlpengine.backends.compiled import chosen_target
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import similar_file, write_atomically, writing
 from mlpengine.train.threads import blas_name, cores
@@ -117,11 +118,13 @@ class RunDirectory:
         return f"RunDirectory({str(self.path)!r})"
 
 
-def environment(threads: int) -> dict[str, Any]:
+def environment(threads: int, executor: str) -> dict[str, Any]:
     """Return the versions and settings that, with the config, determine the bits of a result.
 
-    The version of a package that the run has not loaded is None.
+    The version of a package that the run has not loaded is None, and so are target and compiler of
+    an executor that is not compiled.
     """
+    target = chosen_target() if "compiled" in executor else None
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in PACKAGES}
     return {
         "packages": {"mlpengine": __version__} | versions,
@@ -131,6 +134,9 @@ def environment(threads: int) -> dict[str, Any]:
         "cores": cores(),
         "blas": blas_name(),
         "threads": threads,
+        "executor": executor,
+        "target": target and target.level,
+        "compiler": target and target.version,
     }
 
 

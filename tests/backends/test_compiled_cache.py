@@ -54,6 +54,8 @@ WRONG_FIELDS = (
     *({"vector_bytes": n} for n in (0, 33, None, "32", 16.0)),
     *({"registers": n} for n in (None, -32, 1e9, True)),
     *({"command": c} for c in (["other"], [None], "cc", [])),
+    *({"level": name} for name in ("avx3", None, "native")),
+    {"flag": 2},
     {"version": 3},
     {"cpu": None},
     {"more": 1},
@@ -376,7 +378,7 @@ assert folder.is_dir()
 
 def test_a_compiler_that_does_not_answer_is_an_error():
     with pytest.raises(CompileError, match="must run"):
-        find_target(("false",))
+        find_target(("false",), "native")
     assert compiler_command() is not None
 
 

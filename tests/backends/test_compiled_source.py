@@ -22,7 +22,7 @@ from mlpengine.backends.compiled.statements import (
     print_function,
     store,
 )
-from mlpengine.backends.compiled.target import FLAGS, Target, compiler_command
+from mlpengine.backends.compiled.target import LEVELS, Target, compiler_command
 
 PRINTED = """\
 /* a text */
@@ -171,7 +171,7 @@ def test_a_program_compiles_without_warnings(case, tmp_path):
     """A buffer that a function declares and does not use would be one."""
     source = tmp_path / "program.c"
     source.write_text(case.step("compiled").emit_c())
-    flags = [*FLAGS, "-Wall", "-Wextra", "-Werror"]
+    flags = [*chosen_target().flags, "-Wall", "-Wextra", "-Werror"]
     allowed = ["-Wno-unused-function", "-Wno-psabi", "-Wno-unknown-pragmas"]
     for unit in ([], ["-DUNIT=0"], ["-DUNIT=1"]):
         command = [*compiler_command(), *flags, *allowed, *unit, "-fsyntax-only", str(source)]
@@ -187,7 +187,7 @@ def test_a_program_compiles_without_warnings(case, tmp_path):
 )
 def test_weight_gradients_of_a_small_network_share_one_height_of_tiles(batch, weights, expected):
     """Each height is an instance to compile, which takes a small network longer than it saves."""
-    target = Target(("cc",), "", "", vector_bytes=64, registers=32)
+    target = Target(("cc",), "", "", "avx512", "", *LEVELS["x86_64"]["avx512"][:2])
     tallest = [target.tile_rows(rows, batch * columns) for rows, columns in weights]
     used = [heights(rows, height) for (rows, _), height in zip(weights, tallest, strict=True)]
     assert set().union(*used) == expected

@@ -27,7 +27,13 @@ from mlpengine import (
     TrainingStep,
     UsageError,
 )
-from mlpengine.backends.compiled import FINISHED, LossInstruction, compile_program, executor
+from mlpengine.backends.compiled import (
+    FINISHED,
+    LossInstruction,
+    chosen_target,
+    compile_program,
+    executor,
+)
 from mlpengine.backends.compiled.target import Target
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
@@ -179,9 +185,11 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
     assert values[0] == values[1]
 
 
-@pytest.mark.parametrize(("batch", "share"), [(48, "part, FIRST(4), LAST(4)"), (64, "part, first")])
-def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, share, monkeypatch):
+@pytest.mark.parametrize("batch", [48, 64])
+def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, monkeypatch):
     monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    panels = 128 // (2 * chosen_target().vector_bytes // 4)
+    share = f"part, FIRST({panels}), LAST({panels})" if batch == 48 else "part, first"
     step = StepCase("wide layer", (100, 128, 10), batch).step("compiled", threads=2)
     text = step.emit_c()
     assert f"kernel_0(table, workspace, {share}" in text
@@ -480,6 +488,8 @@ def test_a_row_that_is_not_finite_has_no_loss(classes):
 )
 def test_outputs_of_few_columns_are_dot_products(sizes, dtype):
     """Their vectors run along the inputs, of which the last vector may be partial."""
+    lanes = chosen_target().vector_bytes // np.dtype(dtype).itemsize
+    sizes = sizes[0], min(sizes[1], lanes // 2 + lanes // 8)  # more columns fill vectors
     mlp = Mlp(sizes, seed=0, dtype=dtype)
     mlp.params.views["0.bias"][...] = np.arange(1, sizes[1] + 1)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.0), 9, backend="compiled")

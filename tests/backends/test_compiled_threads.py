@@ -317,10 +317,14 @@ def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):
 
 
 def test_threads_end_with_the_step(many_threads):
-    x, y, _ = CASE.data(64)
+    kept = CASE.step("compiled", threads=3)  # as a test that failed keeps its steps
+    kept.bound(64).fused.call.threads = 3
+    own = StepCase("own", (128, 240, 10), 64, "relu", MeanSquaredError())
+    x, y, _ = own.data(64)
+    kept(x, y)
     before = thread_count()
     for _ in range(4):
-        step, twin = (CASE.step("compiled", threads=3) for _ in range(2))
+        step, twin = (own.step("compiled", threads=3) for _ in range(2))
         step.bound(64).fused.call.threads = 3  # not 1, as the pool may choose
         twin.bound(64).fused.call.threads = 3
         step(x, y)

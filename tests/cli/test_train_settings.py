@@ -7,6 +7,8 @@ import sys
 import pytest
 from small import SMALL
 
+from mlpengine.backends.compiled.target import compiler_command
+
 
 def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
     path = tmp_path / "bad.yaml"
@@ -228,3 +230,25 @@ def test_a_run_directory_that_is_not_utf_8(tmp_path):
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith(b"error: tensorboard: the directory's path must be UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("level", "message"),
+    [
+        ("sse5", "MLPENGINE_TARGET: must be one of avx512, avx2, baseline, native (got 'sse5')"),
+        ("avx512", "must have avx512 (it has "),
+    ],
+)
+def test_a_target_that_is_not_there_is_refused_in_one_line(
+    level, message, mlpengine, config, tmp_path, monkeypatch
+):
+    (tmp_path / "cc").write_text(
+        f'#!/bin/sh\nexec {" ".join(compiler_command())} "$@" -mno-avx512f 2> /dev/null\n'
+    )
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    monkeypatch.setenv("MLPENGINE_TARGET", level)
+    found = mlpengine("train", config, "--set", "training.backend=compiled", "-q")
+    assert found.code == 2
+    assert message in found.err
+    assert found.err.count("\n") == 1

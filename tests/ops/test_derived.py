@@ -18,8 +18,8 @@ from mlpengine import Mlp, Program, Tape, tape
 from mlpengine.backends.compiled import (
     FINISHED,
     LossInstruction,
-    compile_program,
     chosen_target,
+    compile_program,
 )
 from mlpengine.backends.compiled.cache import load
 from mlpengine.backends.compiled.rules import find_rule

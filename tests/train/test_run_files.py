@@ -12,6 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from mlpengine import CheckpointError, Mlp, RunError, __version__
+from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.data import Column, Preprocessor, Table, read_table
 from mlpengine.files import writing
 from mlpengine.nn.tensors import write_tensors
@@ -69,8 +70,14 @@ def test_files_are_written_whole(tmp_path):
     assert json.loads((directory.path / "b.json").read_text()) == {"b": 1, "a": None}
 
 
-def test_the_environment_names_what_decides_the_bits():
-    found = environment(2)
+@pytest.mark.parametrize("level", [target.level for target in available_targets()])
+def test_the_environment_names_what_decides_the_bits(level, monkeypatch):
+    monkeypatch.setenv("MLPENGINE_TARGET", level)
+    found = environment(2, "compiled")
+    assert found["target"] == level
+    assert found["compiler"] == chosen_target().version
+    found = environment(2, "numpy")
+    assert found["target"] is found["compiler"] is None
     assert found["packages"]["numpy"] == np.__version__
     assert found["threads"] == 2
     assert "openblas" in found["blas"] or found["blas"]
@@ -130,7 +137,10 @@ def test_errors_of_our_own_pass_unchanged(tmp_path):
 
 def test_a_package_that_is_not_loaded_has_no_version(monkeypatch):
     monkeypatch.setattr(run_directory, "PACKAGES", ("no-such-package",))
-    assert environment(1)["packages"] == {"mlpengine": __version__, "no-such-package": None}
+    assert environment(1, "numpy")["packages"] == {
+        "mlpengine": __version__,
+        "no-such-package": None,
+    }
 
 
 def test_threads_are_pinned_and_set_back(monkeypatch):

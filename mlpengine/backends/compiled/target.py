@@ -82,8 +82,8 @@ LEVELS = {
 }
 """The levels of each architecture, highest first; other architectures have the last ones.
 
-Macros and flags are those of GCC and Clang; zig writes an underscore.  Sources: x86-64 psABI, levels
-3 and 4 of its microarchitectures; Arm C Language Extensions."""
+Macros and flags are those of GCC and Clang; zig writes an underscore.  Sources: x86-64 psABI, the
+levels 3 and 4 of its microarchitectures; Arm C Language Extensions."""
 
 LEVEL_NAMES = tuple(dict.fromkeys(name for levels in LEVELS.values() for name in levels))
 """The names of all levels, highest first."""
@@ -232,8 +232,8 @@ def find_target(command: tuple[str, ...], level: str = "native") -> Target:
     """
     about = _ask([*command, "--version"]).splitlines()[0]
     flag, macros = _first_accepted(command, NATIVE_FLAGS)
-    if not macros:  # a cross compiler
-        macros = _macros(command, "-O2") or frozenset()
+    if flag is None:  # a cross compiler
+        macros = _macros(command, "-O2")
     levels = next(levels for name, levels in LEVELS.items() if f"__{name}__" in macros or not name)
     found = [name for name, each in levels.items() if each.macros <= macros]
     if flag is None or not found:
@@ -259,17 +259,14 @@ def _first_accepted(
 ) -> tuple[str | None, frozenset[str]]:
     """Return the first flag that the compiler accepts, and the macros that it then defines."""
     for flag in flags:
-        if macros := _macros(command, flag):
-            return flag, macros
+        with suppress(CompileError):
+            return flag, _macros(command, flag)
     return None, frozenset()
 
 
 def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
-    """Return the names of the predefined macros; none if the compiler refuses the flag."""
-    try:
-        text = _ask([*command, flag, "-dM", "-E", "-x", "c", os.devnull])
-    except CompileError:
-        return frozenset()
+    """Return the names of the predefined macros; raise CompileError if it refuses the flag."""
+    text = _ask([*command, flag, "-dM", "-E", "-x", "c", os.devnull])
     return frozenset(line.split()[1] for line in text.splitlines() if line.startswith("#define"))
 
 
