@@ -12,27 +12,27 @@ from mlpengine.buffers import address_of
 from mlpengine.errors import CompileError
 from mlpengine.spec import Array
 
-_LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
+_INTEGER, _POINTER = ctypes.c_int64, ctypes.c_void_p
 _FUNCTIONS = {
     "scan_cut": (
-        _LONG,
-        [_POINTER, _LONG, _LONG, ctypes.c_int, _LONG, _LONG, _LONG, *[_POINTER] * 2],
+        _INTEGER,
+        [_POINTER, _INTEGER, _INTEGER, ctypes.c_int, _INTEGER, _INTEGER, _INTEGER, *[_POINTER] * 2],
     ),
     "scan_numbers": (
-        _LONG,
-        [_POINTER, _LONG, *[_POINTER] * 3, _LONG, ctypes.c_int, *[_POINTER] * 2],
+        _INTEGER,
+        [_POINTER, _INTEGER, *[_POINTER] * 3, _INTEGER, ctypes.c_int, *[_POINTER] * 2],
     ),
-    "scan_moments": (ctypes.c_int, [_POINTER, _LONG, *[_POINTER] * 3]),
-    "scan_rehash": (None, [_POINTER, ctypes.c_uint64, _POINTER, _LONG]),
+    "scan_moments": (ctypes.c_int, [_POINTER, _INTEGER, *[_POINTER] * 3]),
+    "scan_rehash": (None, [_POINTER, ctypes.c_uint64, _POINTER, _INTEGER]),
     "scan_texts": (
-        _LONG,
+        _INTEGER,
         [
             _POINTER,
-            _LONG,
+            _INTEGER,
             *[_POINTER] * 3,
             ctypes.c_uint64,
             *[_POINTER] * 3,
-            _LONG,
+            _INTEGER,
             _POINTER,
         ],
     ),

@@ -28,7 +28,7 @@ static uint64_t word_at(const void *at) {
 }
 
 /* Return the first `count` bytes, at most eight, and zeros behind them. */
-static uint64_t bytes_at(const uint8_t *at, long count) {
+static uint64_t bytes_at(const uint8_t *at, int64_t count) {
     return count < 8 ? word_at(at) & ~(~UINT64_C(0) << (8 * count)) : word_at(at);
 }
 
@@ -48,18 +48,18 @@ static uint64_t marks_at(const uint8_t *at, uint8_t delimiter) {
 
 /* Cut the lines from `begin` to `end`, whose last byte is a newline, into at most `rows` rows of
  * `width` cells.  Return the number of rows, or -1 if the lines need a full parser. */
-long scan_cut(const uint8_t *text, long begin, long end, int delimiter, long width, long rows,
-              long limit, int32_t *start, int32_t *stop) {
-    const long last_column = (width - 1) * rows;
-    long row = 0, cell = 0, first = begin; /* cell is column * rows + row */
+int64_t scan_cut(const uint8_t *text, int64_t begin, int64_t end, int delimiter, int64_t width,
+                 int64_t rows, int64_t limit, int32_t *start, int32_t *stop) {
+    const int64_t last_column = (width - 1) * rows;
+    int64_t row = 0, cell = 0, first = begin; /* cell is column * rows + row */
     int is_quoted = 0;
-    for (long base = begin, next; base < end; base = next) {
+    for (int64_t base = begin, next; base < end; base = next) {
         uint64_t marks = marks_at(text + base, (uint8_t)delimiter);
         next = base + 64;
         if (next > end)
             marks &= ~(~UINT64_C(0) << (end - base));
         for (; marks; marks &= marks - 1) {
-            long at = base + __builtin_ctzll(marks), last = at;
+            int64_t at = base + __builtin_ctzll(marks), last = at;
             const int is_end = text[at] == '\n';
             if (is_end) {
                 last -= text[at - 1] == '\r';
@@ -157,7 +157,7 @@ static int read_long(const uint8_t *at, const uint8_t *end, int padded, struct p
     uint64_t digits = 0;
     int wrong = 0;
     const uint8_t *behind = read_digits(at, &digits, &wrong);
-    long count = behind - at, exponent = 0;
+    int64_t count = behind - at, exponent = 0;
     if (*behind == '.') {
         at = behind + 1;
         behind = read_digits(at, &digits, &wrong);
@@ -173,7 +173,7 @@ static int read_long(const uint8_t *at, const uint8_t *end, int padded, struct p
         at = behind + (negative || behind[1] == '+' ? 2 : 1);
         behind = read_digits(at, &size, &wrong);
         wrong |= behind == at || size > 1000;
-        exponent += negative ? -(long)size : (long)size;
+        exponent += negative ? -(int64_t)size : (int64_t)size;
     }
     wrong |= behind != end || count == 0 || exponent < -LARGEST_POWER || exponent > LARGEST_POWER;
     wrong |= exponent > 0 && digits >= (uint64_t)EXACT;
@@ -201,11 +201,11 @@ static void round_long(const struct parts *parts, int count, double *values, uin
     }
 }
 
-static int is_among(const uint64_t *words, long count, const uint8_t *at, const uint8_t *end) {
+static int is_among(const uint64_t *words, int64_t count, const uint8_t *at, const uint8_t *end) {
     if (end - at > 8)
         return 0;
     const uint64_t word = bytes_at(at, end - at);
-    for (long i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (words[i] == word)
             return 1;
     return 0;
@@ -214,19 +214,19 @@ static int is_among(const uint64_t *words, long count, const uint8_t *at, const 
 /* Write the values of numbers, NaN for empty cells and those that hold one of the words (up to
  * eight bytes, zeros behind them), and which cells are others; return how many those are.  The
  * words may be numbers if `is_word_first`. */
-long scan_numbers(const uint8_t *text, long rows, const int32_t *start, const int32_t *stop,
-                  const uint64_t *words, long word_count, int is_word_first, double *values,
-                  uint8_t *odd) {
+int64_t scan_numbers(const uint8_t *text, int64_t rows, const int32_t *start, const int32_t *stop,
+                     const uint64_t *words, int64_t word_count, int is_word_first, double *values,
+                     uint8_t *odd) {
     struct parts parts[STRIP];
-    long odd_count = 0;
-    for (long row = 0; row < rows; row += STRIP) {
+    int64_t odd_count = 0;
+    for (int64_t row = 0; row < rows; row += STRIP) {
         const int count = rows - row < STRIP ? (int)(rows - row) : STRIP;
         int64_t largest = 0;
         for (int i = 0; i < count; i++) {
             const uint8_t *const begin = text + start[row + i], *const end = text + stop[row + i];
             const int is_negative = *begin == '-', is_padded = *begin == '0';
             const uint8_t *const at = begin + (is_negative || *begin == '+');
-            const long length = end - at;
+            const int64_t length = end - at;
             parts[i] = (struct parts){0, is_negative ? -1 : 1, 1};
             odd[row + i] = 0;
             if (begin == end || (is_word_first && is_among(words, word_count, begin, end)))
@@ -250,15 +250,15 @@ long scan_numbers(const uint8_t *text, long rows, const int32_t *start, const in
     return odd_count;
 }
 
-static long byte_of(uint64_t word, int place) { return word >> (8 * place) & 0xFF; }
+static int64_t byte_of(uint64_t word, int place) { return word >> (8 * place) & 0xFF; }
 
 /* Write dates as seconds since 1970, NaN for empty cells; return whether all cells are such. */
-int scan_moments(const uint8_t *text, long rows, const int32_t *start, const int32_t *stop,
+int scan_moments(const uint8_t *text, int64_t rows, const int32_t *start, const int32_t *stop,
                  double *values) {
     static const short before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
-    for (long row = 0; row < rows; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         const uint8_t *const at = text + start[row];
-        const long length = stop[row] - start[row];
+        const int64_t length = stop[row] - start[row];
         if (length == 0) {
             values[row] = NAN;
             continue;
@@ -277,17 +277,18 @@ int scan_moments(const uint8_t *text, long rows, const int32_t *start, const int
         wrong |= months & UINT64_C(0xFF0000FF00000000);
         wrong |= (minutes & UINT64_C(0x0000FF0000FF0000)) | (seconds & 0xFF);
         months = pairs_of(months), minutes = pairs_of(minutes), seconds = pairs_of(seconds);
-        const long year = byte_of(months, 0) * 100 + byte_of(months, 2), month = byte_of(months, 5);
-        const long day = byte_of(minutes, 0), hour = byte_of(minutes, 3);
-        const long minute = byte_of(minutes, 6), second = byte_of(seconds, 1);
+        const int64_t year = byte_of(months, 0) * 100 + byte_of(months, 2);
+        const int64_t month = byte_of(months, 5), day = byte_of(minutes, 0);
+        const int64_t hour = byte_of(minutes, 3), minute = byte_of(minutes, 6);
+        const int64_t second = byte_of(seconds, 1);
         if (wrong || year < 1 || month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 ||
             second > 59)
             return 0;
         const int leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         if (day > before[month] - before[month - 1] + (leap && month == 2))
             return 0;
-        const long past = year - 1;
-        const long days = past * 365 + past / 4 - past / 100 + past / 400 + before[month - 1] +
+        const int64_t past = year - 1;
+        const int64_t days = past * 365 + past / 4 - past / 100 + past / 400 + before[month - 1] +
                           (leap && month > 2) + day - 1 - 719162;
         values[row] = days * 86400.0 + hour * 3600.0 + minute * 60.0 + second;
     }
@@ -295,7 +296,7 @@ int scan_moments(const uint8_t *text, long rows, const int32_t *start, const int
 }
 
 /* The lowest bits, which choose a place in a table, depend on all bytes. */
-static uint64_t hash_of(const uint8_t *at, long length) {
+static uint64_t hash_of(const uint8_t *at, int64_t length) {
     uint64_t hash = (uint64_t)length * 0x9E3779B97F4A7C15u;
     for (; length > 8; at += 8, length -= 8)
         hash = __builtin_bswap64((hash ^ word_at(at)) * 0xFF51AFD7ED558CCDu);
@@ -303,7 +304,7 @@ static uint64_t hash_of(const uint8_t *at, long length) {
     return hash ^ hash >> 32;
 }
 
-static int are_equal(const uint8_t *a, const uint8_t *b, long length) {
+static int are_equal(const uint8_t *a, const uint8_t *b, int64_t length) {
     for (; length > 8; a += 8, b += 8, length -= 8)
         if (word_at(a) != word_at(b))
             return 0;
@@ -311,8 +312,8 @@ static int are_equal(const uint8_t *a, const uint8_t *b, long length) {
 }
 
 /* Put the entries into an empty table of `mask + 1` places; 0 is free, else a number from 1. */
-void scan_rehash(int32_t *table, uint64_t mask, const uint64_t *hashes, long count) {
-    for (long entry = 0; entry < count; entry++) {
+void scan_rehash(int32_t *table, uint64_t mask, const uint64_t *hashes, int64_t count) {
+    for (int64_t entry = 0; entry < count; entry++) {
         uint64_t place = hashes[entry] & mask;
         while (table[place])
             place = (place + 1) & mask;
@@ -322,12 +323,12 @@ void scan_rehash(int32_t *table, uint64_t mask, const uint64_t *hashes, long cou
 
 /* Write the number of each cell's text; texts that are new get the next numbers.  There must be
  * room for all cells to be new, and for eight bytes more.  Return the number of texts. */
-long scan_texts(const uint8_t *text, long rows, const int32_t *start, const int32_t *stop,
-                int32_t *table, uint64_t mask, uint64_t *hashes, int64_t *ends, uint8_t *arena,
-                long count, int32_t *numbers) {
-    for (long row = 0; row < rows; row++) {
+int64_t scan_texts(const uint8_t *text, int64_t rows, const int32_t *start, const int32_t *stop,
+                   int32_t *table, uint64_t mask, uint64_t *hashes, int64_t *ends, uint8_t *arena,
+                   int64_t count, int32_t *numbers) {
+    for (int64_t row = 0; row < rows; row++) {
         const uint8_t *const at = text + start[row];
-        const long length = stop[row] - start[row];
+        const int64_t length = stop[row] - start[row];
         const uint64_t hash = hash_of(at, length);
         uint64_t place = hash & mask;
         int32_t entry;

@@ -138,7 +138,7 @@ class SharedUpdate:
         self._total = total, shared_total
         self._holds, self._is_read = False, True
         self._add = executor.library.mlpengine_add
-        self._add.argtypes, self._add.restype = [ctypes.c_void_p], ctypes.c_long
+        self._add.argtypes, self._add.restype = [ctypes.c_void_p], ctypes.c_int64
         self._call = ctypes.c_void_p(ctypes.addressof(executor.call))
         self._executor = executor
 

@@ -203,5 +203,5 @@ def test_the_bare_call_keeps_its_memory():
     ("sizes", "batch", "chunked"), [([4, 64, 4], 10_000, True), ([1024, 1024], 512, False)]
 )
 def test_only_small_weights_are_met_chunk_by_chunk(sizes, batch, chunked):
-    whole = f"#define CHUNK_ROWS {batch}L\n"
+    whole = f"#define CHUNK_ROWS INT64_C({batch})\n"
     assert (whole not in Mlp(sizes, seed=0).compile(batch).source) == chunked

@@ -70,20 +70,21 @@ def program(dtype, level):
         ),
     ]
     text += (
-        f"void apply_{name}(real *x, double y, long first, long last) "
+        f"void apply_{name}(real *x, double y, int64_t first, int64_t last) "
         f"{{ {name}(x, (real)y, first, last); }}"
         for name in VECTORS
     )
     for name in FUNCTIONS:
-        text.append(f"void apply_{name}(const real *x, real *y, long count) {{")
-        text.append(f"for (long i = 0; i < count; i += LANES) store(y + i, v_{name}(load(x + i)));")
+        text.append(f"void apply_{name}(const real *x, real *y, int64_t count) {{")
+        text.append("for (int64_t i = 0; i < count; i += LANES)")
+        text.append(f"store(y + i, v_{name}(load(x + i)));")
         text.append("}")
     return load("\n".join(text) + "\n", TARGETS[level])
 
 
 def applied(dtype, level, name, x):
     apply = getattr(program(dtype, level), f"apply_{name}")
-    apply.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_long]
+    apply.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     padded = np.resize(x, -(-x.size // 16) * 16)
     y = np.empty_like(padded)
     apply(padded.ctypes.data, y.ctypes.data, y.size)
@@ -170,7 +171,7 @@ def test_ends_and_nan(name, dtype, level):
 @pytest.mark.parametrize("name", VECTORS)
 def test_parts_of_vectors(name, dtype, level):
     apply = getattr(program(dtype, level), f"apply_{name}")
-    apply.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_long, ctypes.c_long]
+    apply.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_int64, ctypes.c_int64]
     x = np.random.default_rng(0).standard_normal(70).astype(dtype)
     x[[5, 17, 18, 19, 35]] = np.nan, -0.0, 0.3, -0.3, -np.inf
     for first, last in [(0, 70), (1, 70), (3, 4), (5, 5), (7, 40), (2, 34), (3, 66)]:

@@ -26,11 +26,11 @@ from mlpengine.backends.compiled.target import LEVELS, Target, compiler_command
 
 PRINTED = """\
 /* a text */
-static void f(void *const *table, char *workspace, const long first, const long last) {
+static void f(void *const *table, char *workspace, const int64_t first, const int64_t last) {
   (void)table, (void)workspace;
   real *restrict x = (real *)table[0];
   HAS_EFFECTS;
-  for (long i = first; i < last; i++) {
+  for (int64_t i = first; i < last; i++) {
     if (i > 2) {
       store(x + i, load(x));
     } else {
@@ -41,7 +41,7 @@ static void f(void *const *table, char *workspace, const long first, const long 
       default: __builtin_trap(); /* rows that no case computes */
     }
   }
-  for (long j = 0; j < 8; j += LANES) {
+  for (int64_t j = 0; j < 8; j += LANES) {
     EACH {
       a;
     }

@@ -177,11 +177,11 @@ def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
 
 POOL = """
 #if IN_UNIT(0)
-int mlpengine_claim(long thread, long list, long units[2]) {
+int mlpengine_claim(int64_t thread, int64_t list, int64_t units[2]) {
   return claim((struct part){thread, THREADS}, list, units, units + 1);
 }
 void mlpengine_offer(void) {
-  for (long t = 0; t < THREADS; t++) offer(t);
+  for (int64_t t = 0; t < THREADS; t++) offer(t);
 }
 int mlpengine_choose(const double seconds[2]) {
   pool.alone = pool.trial = pool.retry = pool.nanoseconds[0] = pool.nanoseconds[1] = 0;
@@ -303,7 +303,7 @@ def test_all_threads_are_not_tried_while_other_programs_have_the_cores(
 def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):
     text, library = pool_of(LONG)
     tiles = int(text.split("#define CLAIMABLE {")[1].split("}")[0].split(",")[0])
-    rng, units = np.random.default_rng(0), (ctypes.c_long * 2)()
+    rng, units = np.random.default_rng(0), (ctypes.c_int64 * 2)()
     for chance in np.linspace(0, 1, 11):  # that the second thread comes before the first one
         library.mlpengine_offer()
         claimed, thread = [[], []], int(rng.random() < chance)

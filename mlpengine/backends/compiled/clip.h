@@ -13,7 +13,7 @@ static double gradient_norm(struct call *call, const struct part part, const int
   const real *restrict grads = GRADS;
   double *restrict chunk_sums = CHUNK_SUMS;
   if (!measured)
-    EACH_RANGE(first, last) for (long c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
+    EACH_RANGE(first, last) for (int64_t c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
       chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
   barrier(part);
   return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM, part);
@@ -33,10 +33,10 @@ static double clip_gradients(struct call *call, const double norm, const struct 
 
 #elif CLIP == PERCENTILE_CLIP
 /* The number of sorted values that are smaller than x, or with `equal` not larger. */
-static long rank_of(const double *sorted, const long n, const double x, const int equal) {
-  long low = 0, high = n;
+static int64_t rank_of(const double *sorted, const int64_t n, const double x, const int equal) {
+  int64_t low = 0, high = n;
   while (low < high) {
-    const long middle = (low + high) / 2;
+    const int64_t middle = (low + high) / 2;
     if (sorted[middle] < x || (equal && sorted[middle] == x)) low = middle + 1;
     else high = middle;
   }
@@ -48,19 +48,19 @@ static double next_limit(struct call *call, const double norm) {
   void *const *table = call->table;
   double *norms = CLIP_NORMS, *sorted = CLIP_SORTED;
   int64_t *counts = CLIP_COUNTS; /* norms in the history, and the place of the oldest */
-  long n = counts[0], place = (counts[1] + n) % CLIP_NORMS_LENGTH;
+  int64_t n = counts[0], place = (counts[1] + n) % CLIP_NORMS_LENGTH;
   if (n == CLIP_NORMS_LENGTH) {
-    const long i = rank_of(sorted, n, norms[place], 0);
+    const int64_t i = rank_of(sorted, n, norms[place], 0);
     memmove(sorted + i, sorted + i + 1, (size_t)(--n - i) * sizeof(double));
     counts[1] = (place + 1) % CLIP_NORMS_LENGTH;
   }
   norms[place] = norm;
-  const long i = rank_of(sorted, n, norm, 1);
+  const int64_t i = rank_of(sorted, n, norm, 1);
   memmove(sorted + i + 1, sorted + i, (size_t)(n++ - i) * sizeof(double));
   sorted[i] = norm;
   counts[0] = n;
   const double at = (double)(n - 1) * call->clip[0] / 100.0;
-  const long low = (long)at, high = MIN(low + 1, n - 1);
+  const int64_t low = (int64_t)at, high = MIN(low + 1, n - 1);
   return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
 }
 
@@ -83,9 +83,9 @@ static double clip_gradients(struct call *call, const double norm, const struct 
   const double ratio = call->clip[0], eps = call->clip[1];
   const int large = !(norm < sqrt(LARGEST_SUM) / 2);
   const int64_t *units = CLIP_UNITS; /* for each view its start, its units and their length */
-  for (long v = 0; v < CLIP_UNITS_LENGTH / 3; v++, units += 3)
-    for (long u = FIRST(units[1]), end = LAST(units[1]); u < end; u++) {
-      const long n = units[2], at = units[0] + u * n;
+  for (int64_t v = 0; v < CLIP_UNITS_LENGTH / 3; v++, units += 3)
+    for (int64_t u = FIRST(units[1]), end = LAST(units[1]); u < end; u++) {
+      const int64_t n = units[2], at = units[0] + u * n;
       real *restrict g = GRADS + at;
       const real *restrict w = PARAMS + at;
       const double weights = large ? careful_norm(w, n) : sqrt(chunk_squares(w, n));

@@ -142,7 +142,7 @@ def _vectors(count: int, layout: Layout, body: Sequence[Statement]) -> list[Stat
     whole = count // layout.lanes * layout.lanes
     parts: list[Statement] = []
     if whole:
-        parts.append(Loop("k", 0, whole, ["const long n = LANES;", *body], step="LANES"))
+        parts.append(Loop("k", 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
     if count % layout.lanes:
-        parts.append(Block([f"const long k = {whole}, n = {count % layout.lanes};", *body]))
+        parts.append(Block([f"const int64_t k = {whole}, n = {count % layout.lanes};", *body]))
     return parts

@@ -185,8 +185,8 @@ class Emitter:
         if phase == "rows" and count != self.batch and not by_columns:
             raise UnsupportedError(f"row count {count} in a program over {self.batch}")
         parameters = ["const struct part part"] if takes_part else []
-        parameters += ["const long first, const long last"] if claims != "within" else []
-        parameters += ["const long begin, const long end"] if phase == "reduce" else []
+        parameters += ["const int64_t first, const int64_t last"] if claims != "within" else []
+        parameters += ["const int64_t begin, const int64_t end"] if phase == "reduce" else []
         self.functions.append(
             Function(
                 name,
@@ -265,7 +265,7 @@ class Emitter:
             self._add(f"{name}_step", "prepare", 1, "The generator's next step", [step], [], [rng])
         span = f"before + first * {width}, before + last * {width}"
         body = [
-            f"const long before = {rng}[2] * {width}; // bytes of the batch's rows before these",
+            f"const int64_t before = {rng}[2] * {width}; // bytes of the batch's rows before these",
             f"draw_bytes({kernel.out.name} - before, {rng}, {kernel.op.layer}, {span});",
         ]
         self._add(name, "rows", kernel.out.rows, kernel.text, body, [rng], [kernel.out.name])

@@ -148,7 +148,7 @@ class Executor:
     def _bind(self, call: Call) -> None:
         self.call = call
         run, pointer = self.library.mlpengine_run, ctypes.c_void_p(ctypes.addressof(call))
-        run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_long
+        run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_int64
         pointer.call = call  # type: ignore[attr-defined]  # what it points to
 
         def step() -> int:

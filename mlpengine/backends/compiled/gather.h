@@ -1,8 +1,8 @@
 /* The rows of a batch from whole data sets: features, targets and sample weights.  Defined before
    this for each of them that there is: BUFFER_0 to BUFFER_2, its address, and its ROW_BYTES. */
 static void gather(void *const *table, const int64_t *order, const char *const data[3],
-                   const long first, const long last) {
-  for (long i = first; i < last; i++) {
+                   const int64_t first, const int64_t last) {
+  for (int64_t i = first; i < last; i++) {
 #ifdef BUFFER_0
     memcpy((char *)BUFFER_0 + i * ROW_BYTES_0, data[0] + order[i] * ROW_BYTES_0, ROW_BYTES_0);
 #endif

@@ -68,7 +68,8 @@ def _entry_loss(kernel: LossRows, layout: Layout, loss: EntryLoss) -> Sequence[S
     if (weight := kernel.weight) is not None:
         share = load(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
     if by_rows:
-        body = ["const long j = 0, n = MIN(LANES, last - i);", f"const vec share = {share};", *body]
+        lanes_left = "const int64_t j = 0, n = MIN(LANES, last - i);"
+        body = [lanes_left, f"const vec share = {share};", *body]
         body.append("store_row_losses(row_loss + i, value, mean, share, n);")
         return [*shares, Loop("i", "first", "last", body, "LANES")]
     # Shares of the mean: no sum of entries that are near the largest number overflows.
@@ -92,7 +93,7 @@ def _narrow_cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statem
 
     wanted = _target_rows(kernel, layout, narrow=True)
     lines: list[Statement] = [
-        "const long rows = MIN(LANES, last - from);",
+        "const int64_t rows = MIN(LANES, last - from);",
         *load_columns(output, "o"),
     ]
     if target.array.dtype.kind == "f":
@@ -146,7 +147,7 @@ def _cross_entropies(kernel: LossRows, layout: Layout) -> Sequence[Statement]:
     share = f" * {kernel.weight.name}[i]" if kernel.weight else ""
     log = "(double)logs[i - from] * (double)masses[i - from]"
     return [
-        "const long to = MIN(from + LANES, last);",
+        "const int64_t to = MIN(from + LANES, last);",
         "real totals[LANES], masses[LANES];",
         "store(totals, splat(1));",
         Loop("i", "from", "to", _cross_entropy(kernel, layout)),

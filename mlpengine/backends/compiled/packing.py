@@ -30,7 +30,7 @@ def packing(
     full, thin = (f"{pack}(panel, {matrix}, j, {width});" for width in ("WIDE * LANES", "LANES"))
     fill: Statement = full if vectors % 2 == 0 else If(f"p < {vectors // 2}", [full], [thin])
     body = [
-        "const long j = p * WIDE * LANES;",
+        "const int64_t j = p * WIDE * LANES;",
         f"real *restrict panel = {name} + j * {product.depth};",
         fill,
     ]

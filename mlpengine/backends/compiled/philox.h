@@ -4,7 +4,7 @@
 typedef uint64_t words __attribute__((vector_size(BYTES)));
 typedef uint8_t byte_lanes __attribute__((vector_size(BYTES / sizeof(real)), aligned(1)));
 #define WORDS (BYTES / 8)
-#define GROUP_BYTES 128L /* eight blocks: the first half of each, then the second half of each */
+#define GROUP_BYTES INT64_C(128) /* eight blocks: the first half of each, then the second halves */
 
 /* Products of the lower halves. */
 #if defined(__AVX512F__) && BYTES == 64 && !defined(__clang__)
@@ -29,20 +29,20 @@ INLINE words multiply_halves(words a, words b) { return (a & 0xffffffff) * (b & 
 
 /* The bytes first to last of a stream, whole blocks; `state` is seed and step. */
 SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, const uint64_t stream,
-                       const long first, const long last) {
+                       const int64_t first, const int64_t last) {
   if (first >= last) return; /* a thread without rows, in a short batch */
   const uint64_t seed = (uint64_t)state[0], step = (uint64_t)state[1];
   const words none = {0}, factor_0 = none + 0xD2511F53, factor_2 = none + 0xCD9E8D57;
   words lane_number;
-  UNROLL for (long i = 0; i < WORDS; i++) lane_number[i] = (uint64_t)i;
+  UNROLL for (int64_t i = 0; i < WORDS; i++) lane_number[i] = (uint64_t)i;
   uint64_t keys[10][2]; /* of each round */
   for (uint32_t round = 0; round < 10; round++) {
     keys[round][0] = (uint32_t)seed + round * 0x9E3779B9u;
     keys[round][1] = (uint32_t)(seed >> 32) + round * 0xBB67AE85u;
   }
-  for (long group = first / GROUP_BYTES * GROUP_BYTES; group < last; group += GROUP_BYTES) {
+  for (int64_t group = first / GROUP_BYTES * GROUP_BYTES; group < last; group += GROUP_BYTES) {
     uint64_t drawn[GROUP_BYTES / 8] __attribute__((aligned(64)));
-    UNROLL for (long b = 0; b < 8; b += WORDS) {
+    UNROLL for (int64_t b = 0; b < 8; b += WORDS) {
       words word_0 = lane_number + (uint64_t)(group / 16 + b), word_1 = none + stream;
       words word_2 = none + step, word_3 = none + (step >> 32);
       UNROLL for (int round = 0; round < 10; round++) {
@@ -58,7 +58,7 @@ SHARED void draw_bytes(uint8_t *restrict out, const int64_t *restrict state, con
       memcpy(drawn + b, &word_0, BYTES);
       memcpy(drawn + 8 + b, &word_2, BYTES);
     }
-    const long from = MAX(first, group), to = MIN(last, group + GROUP_BYTES);
+    const int64_t from = MAX(first, group), to = MIN(last, group + GROUP_BYTES);
     if (to - from == GROUP_BYTES) memcpy(out + group, drawn, GROUP_BYTES);
     else memcpy(out + from, (char *)drawn + (from - group), (size_t)(to - from));
   }

@@ -13,7 +13,7 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
 
-#define LANES ((long)(BYTES / sizeof(real)))
+#define LANES ((int64_t)(BYTES / sizeof(real)))
 #define INLINE static inline __attribute__((always_inline))
 
 /* The compiler makes two units of a program at the same time, each of some functions; those that are
@@ -50,7 +50,7 @@ INLINE ivec lane_numbers(void) {
   static const bits numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return load_bits(numbers);
 }
-INLINE ivec first_lanes(const long n) { return lane_numbers() < (bits)n; }
+INLINE ivec first_lanes(const int64_t n) { return lane_numbers() < (bits)n; }
 
 #if defined(__AVX512DQ__) && BYTES == 64
 #define WITH_MASKS /* mask registers with one bit for each lane */
@@ -71,45 +71,45 @@ typedef long long mask_vec __attribute__((vector_size(BYTES)));
 
 /* Load or store the first n lanes; the others are loaded as zero and not stored. */
 #if defined(WITH_MASKS)
-INLINE vec load_some(const real *p, const long n) {
+INLINE vec load_some(const real *p, const int64_t n) {
   return PACKED(loadu, 512_mask)(p, (vec){0}, (lane_bits)((1u << n) - 1));
 }
-INLINE void store_some(real *p, vec v, const long n) {
+INLINE void store_some(real *p, vec v, const int64_t n) {
   PACKED(storeu, 512_mask)(p, v, (lane_bits)((1u << n) - 1));
 }
 #elif defined(WITH_BLENDS)
-INLINE vec load_some(const real *p, const long n) {
+INLINE vec load_some(const real *p, const int64_t n) {
   return PACKED(maskload, 256)((const vec *)p, (mask_vec)first_lanes(n));
 }
-INLINE void store_some(real *p, vec v, const long n) {
+INLINE void store_some(real *p, vec v, const int64_t n) {
   PACKED(maskstore, 256)((vec *)p, (mask_vec)first_lanes(n), v);
 }
 #else
-INLINE vec load_some(const real *p, const long n) {
+INLINE vec load_some(const real *p, const int64_t n) {
   vec v = {0};
   memcpy(&v, p, (size_t)n * sizeof(real));
   return v;
 }
-INLINE void store_some(real *p, vec v, const long n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
+INLINE void store_some(real *p, vec v, const int64_t n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
 #endif
 
 /* The same for a constant n, which may be the number of all lanes. */
-INLINE vec load_first(const real *p, const long n) {
+INLINE vec load_first(const real *p, const int64_t n) {
   return n == LANES ? load(p) : load_some(p, n);
 }
-INLINE void store_first(real *p, vec v, const long n) {
+INLINE void store_first(real *p, vec v, const int64_t n) {
   if (n == LANES) store(p, v);
   else store_some(p, v, n);
 }
 
 /* The same for every `stride`-th number from p on. */
-INLINE vec load_every(const real *p, const long n, const long stride) {
+INLINE vec load_every(const real *p, const int64_t n, const int64_t stride) {
   vec v = {0};
-  UNROLL for (long i = 0; i < n; i++) v[i] = p[i * stride];
+  UNROLL for (int64_t i = 0; i < n; i++) v[i] = p[i * stride];
   return v;
 }
-INLINE void store_every(real *p, vec v, const long n, const long stride) {
-  UNROLL for (long i = 0; i < n; i++) p[i * stride] = v[i];
+INLINE void store_every(real *p, vec v, const int64_t n, const int64_t stride) {
+  UNROLL for (int64_t i = 0; i < n; i++) p[i * stride] = v[i];
 }
 
 /* All lanes x.  With x + {0} the compiler would emit an addition, because -0 + 0 is 0. */
@@ -134,14 +134,14 @@ INLINE vec vmin(vec a, vec b) { return vselect(a > b, b, a); }
 #endif
 
 /* Whether the mask is set in any lane. */
-INLINE long any_lane(ivec mask) {
+INLINE int64_t any_lane(ivec mask) {
 #if defined(WITH_MASKS)
   return LANE_BITS(mask);
 #elif defined(WITH_BLENDS)
   return PACKED(movmsk, 256)((vec)mask);
 #else
   bits any = 0;
-  UNROLL for (long i = 0; i < LANES; i++) any |= mask[i];
+  UNROLL for (int64_t i = 0; i < LANES; i++) any |= mask[i];
   return any != 0;
 #endif
 }
@@ -192,51 +192,51 @@ typedef bits iquad __attribute__((vector_size(16)));
 INLINE real sum_lanes(vec v) {
   quad part[QUADS];
   memcpy(part, &v, BYTES);
-  UNROLL for (long n = QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
+  UNROLL for (int64_t n = QUADS / 2; n; n /= 2) UNROLL for (int64_t i = 0; i < n; i++)
     part[i] += part[i + n];
-  UNROLL for (long n = LANES / QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
+  UNROLL for (int64_t n = LANES / QUADS / 2; n; n /= 2) UNROLL for (int64_t i = 0; i < n; i++)
     part[0][i] += part[0][i + n];
   return part[0][0];
 }
 INLINE real max_lanes(vec v) {
   quad part[QUADS];
   memcpy(part, &v, BYTES);
-  UNROLL for (long n = QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++) {
+  UNROLL for (int64_t n = QUADS / 2; n; n /= 2) UNROLL for (int64_t i = 0; i < n; i++) {
     const iquad larger = part[i] > part[i + n];
     part[i] = (quad)(((iquad)part[i] & larger) | ((iquad)part[i + n] & ~larger));
   }
-  UNROLL for (long n = LANES / QUADS / 2; n; n /= 2) UNROLL for (long i = 0; i < n; i++)
+  UNROLL for (int64_t n = LANES / QUADS / 2; n; n /= 2) UNROLL for (int64_t i = 0; i < n; i++)
     part[0][i] = MAX(part[0][i], part[0][i + n]);
   return part[0][0];
 }
 
 /* Between the two calls, denormal numbers count as zero in this thread. */
-INLINE unsigned long flush_denormals(void) {
+INLINE uint64_t flush_denormals(void) {
 #if defined(__SSE2__)
   unsigned int old = __builtin_ia32_stmxcsr();
   __builtin_ia32_ldmxcsr(old | 0x8040);
   return old;
 #elif defined(__aarch64__)
-  unsigned long old;
+  uint64_t old;
   __asm__ volatile("mrs %0, fpcr" : "=r"(old));
-  __asm__ volatile("msr fpcr, %0" : : "r"(old | (1ul << 24)));
+  __asm__ volatile("msr fpcr, %0" : : "r"(old | (UINT64_C(1) << 24)));
   return old;
 #else
   return 0;
 #endif
 }
 /* Compute with denormal numbers, as NumPy does; return the state before. */
-INLINE unsigned long keep_denormals(void) {
-  const unsigned long old = flush_denormals();
+INLINE uint64_t keep_denormals(void) {
+  const uint64_t old = flush_denormals();
 #if defined(__SSE2__)
   __builtin_ia32_ldmxcsr((unsigned int)old & ~0x8040u);
 #elif defined(__aarch64__)
-  __asm__ volatile("msr fpcr, %0" : : "r"(old & ~(1ul << 24)));
+  __asm__ volatile("msr fpcr, %0" : : "r"(old & ~(UINT64_C(1) << 24)));
 #endif
   return old;
 }
 
-INLINE void restore_denormals(unsigned long old) {
+INLINE void restore_denormals(uint64_t old) {
 #if defined(__SSE2__)
   __builtin_ia32_ldmxcsr((unsigned int)old);
 #elif defined(__aarch64__)

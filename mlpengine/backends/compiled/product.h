@@ -4,16 +4,16 @@
 
 /* The height of the next tile when `left` rows remain: a full tile or one row less, so that thin
    tiles at the end are rare. */
-INLINE long tile_height(const long left, const long full) {
+INLINE int64_t tile_height(const int64_t left, const int64_t full) {
   return left % full == 0 ? full : left < full ? left : full - 1;
 }
 
 /* Pack a panel: `width` columns of a matrix, row after row, padded with zeros. */
-SHARED void pack_panel(real *restrict panel, const real *restrict b, const long ld,
-                       const long depth, const long columns, long j, const long width) {
-  const long whole = j + width <= columns;
-  for (long k = 0; k < depth; k++)
-    for (long v = 0; v < width; v += LANES) {
+SHARED void pack_panel(real *restrict panel, const real *restrict b, const int64_t ld,
+                       const int64_t depth, const int64_t columns, int64_t j, const int64_t width) {
+  const int64_t whole = j + width <= columns;
+  for (int64_t k = 0; k < depth; k++)
+    for (int64_t v = 0; v < width; v += LANES) {
       const real *from = b + k * ld + j + v;
       store(panel + k * width + v,
             whole || j + v + LANES <= columns ? load(from)
@@ -22,18 +22,18 @@ SHARED void pack_panel(real *restrict panel, const real *restrict b, const long 
 }
 
 /* The same for a matrix that is stored transposed: `w` has a row for each column. */
-INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const long ld,
-                                   const long depth, const long columns, long j,
-                                   const long width) {
+INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w, const int64_t ld,
+                                   const int64_t depth, const int64_t columns, int64_t j,
+                                   const int64_t width) {
 #if defined(TRANSPOSE_BY_SIXTEEN)
-  for (long k = 0; k < depth; k += 16)
-    for (long v = 0; v < width; v += 16) { /* every row of w before the next 16 terms */
+  for (int64_t k = 0; k < depth; k += 16)
+    for (int64_t v = 0; v < width; v += 16) { /* every row of w before the next 16 terms */
       vec r[16], block[16];
       const real *from = w + (j + v) * ld + k;
-      const long rows = columns - j - v, n = MIN(16, depth - k);
-      long next = ld;
+      const int64_t rows = columns - j - v, n = MIN(16, depth - k);
+      int64_t next = ld;
       if (rows < 16 || n < 16) { /* at an edge: fill the block with zeros */
-        for (long i = 0; i < 16; i++) block[i] = load_some(from + i * ld, i < rows ? n : 0);
+        for (int64_t i = 0; i < 16; i++) block[i] = load_some(from + i * ld, i < rows ? n : 0);
         from = (const real *)block, next = 16;
       }
       UNROLL for (int i = 0; i < 16; i++) r[i] = load(from + i * next);
@@ -43,10 +43,10 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
     }
 #elif defined(TRANSPOSE_BY_EIGHT)
   static const float zeros[8];
-  long k = 0;
+  int64_t k = 0;
   if (j + width <= columns) /* whole blocks, most of them */
     for (; k + 8 <= depth; k += 8)
-      for (long v = 0; v < width; v += 8) {
+      for (int64_t v = 0; v < width; v += 8) {
         vec8 r[8];
         const float *const first = w + (j + v) * ld + k, *row[8];
         UNROLL for (int i = 0; i < 8; i++) row[i] = first + i * ld;
@@ -54,11 +54,11 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
         UNROLL for (int i = 0; i < 8; i++) memcpy(panel + (k + i) * width + v, &r[i], 32);
       }
   for (; k < depth; k += 8)
-    for (long v = 0; v < width; v += 8) {
+    for (int64_t v = 0; v < width; v += 8) {
       vec8 r[8];
       float ends[8][8];
       const float *row[8];
-      const long n = MIN(8, depth - k);
+      const int64_t n = MIN(8, depth - k);
       UNROLL for (int i = 0; i < 8; i++) {
         row[i] = j + v + i < columns ? w + (j + v + i) * ld + k : zeros;
         if (n < 8) row[i] = memcpy(ends[i], row[i], (size_t)n * sizeof(float));
@@ -68,31 +68,33 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
         if (i < n) memcpy(panel + (k + i) * width + v, &r[i], 32);
     }
 #else
-  for (long v = 0; v < width; v++)
-    for (long k = 0; k < depth; k++)
+  for (int64_t v = 0; v < width; v++)
+    for (int64_t k = 0; k < depth; k++)
       panel[k * width + v] = j + v < columns ? w[(j + v) * ld + k] : 0;
 #endif
 }
 
-SHARED void pack_transposed(real *restrict panel, const real *restrict w, const long ld,
-                            const long depth, const long columns, long j, const long width) {
+SHARED void pack_transposed(real *restrict panel, const real *restrict w, const int64_t ld,
+                            const int64_t depth, const int64_t columns, int64_t j,
+                            const int64_t width) {
   pack_transposed_inline(panel, w, ld, depth, columns, j, width);
 }
 
 /* Pack `rows` rows of `terms` entries for a tile: the entries of a term are contiguous.  They are
    a_row apart between rows and a_term between terms.  Vectors are stored beyond a term's entries,
    where those of the next term follow, but not beyond the tile. */
-SHARED void pack_tile(real *restrict tile, const real *restrict a, const long a_row,
-                      const long a_term, const long rows, const long terms) {
-  long k = 0;
+SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t a_row,
+                      const int64_t a_term, const int64_t rows, const int64_t terms) {
+  int64_t k = 0;
   if (a_row == 1)
     for (; (k + 1) * rows + LANES <= terms * rows; k++)
-      for (long v = 0; v < rows; v += LANES) store(tile + k * rows + v, load(a + k * a_term + v));
+      for (int64_t v = 0; v < rows; v += LANES)
+        store(tile + k * rows + v, load(a + k * a_term + v));
 #ifdef TRANSPOSE_BY_EIGHT
   else
     for (; (k + 8) * rows + 8 <= terms * rows; k += 8) {
       vec8 r[2][8];
-      for (long v = 0; 8 * v < rows; v++) {
+      for (int64_t v = 0; 8 * v < rows; v++) {
         const float *row[8];
         UNROLL for (int i = 0; i < 8; i++) row[i] = a + MIN(8 * v + i, rows - 1) * a_row + k;
         load_transposed(r[v], row);
@@ -104,34 +106,35 @@ SHARED void pack_tile(real *restrict tile, const real *restrict a, const long a_
     }
 #endif
   for (; k < terms; k++)
-    for (long i = 0; i < rows; i++) tile[k * rows + i] = a[i * a_row + k * a_term];
+    for (int64_t i = 0; i < rows; i++) tile[k * rows + i] = a[i * a_row + k * a_term];
 }
 
 /* Copy the rows first to last between matrices of different row lengths. */
-INLINE void copy_rows(real *restrict to, const long to_ld, const real *restrict from,
-                      const long from_ld, const long columns, long first, long last) {
-  for (long i = first; i < last; i++)
+INLINE void copy_rows(real *restrict to, const int64_t to_ld, const real *restrict from,
+                      const int64_t from_ld, const int64_t columns, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; i++)
     memcpy(to + i * to_ld, from + i * from_ld, (size_t)columns * sizeof(real));
 }
 
 /* Sum n columns of x, at most one vector, over the rows begin to end; add the result to `sums`
    unless begin is 0. */
-INLINE void sum_vector(real *restrict sums, const real *restrict x, const long ld, const long n,
-                       long begin, long end) {
+INLINE void sum_vector(real *restrict sums, const real *restrict x, const int64_t ld,
+                       const int64_t n, int64_t begin, int64_t end) {
   vec part[4] = {{0}, {0}, {0}, {0}};
-  const long whole = begin + (end - begin) / 4 * 4;
-  for (long i = begin; i < whole; i += 4) UNROLL for (int q = 0; q < 4; q++)
+  const int64_t whole = begin + (end - begin) / 4 * 4;
+  for (int64_t i = begin; i < whole; i += 4) UNROLL for (int q = 0; q < 4; q++)
     part[q] += load_first(x + (i + q) * ld, n);
-  for (long i = whole; i < end; i++) part[0] += load_first(x + i * ld, n);
+  for (int64_t i = whole; i < end; i++) part[0] += load_first(x + i * ld, n);
   vec total = (part[0] + part[1]) + (part[2] + part[3]);
   if (begin) total += load_first(sums, n);
   store_first(sums, total, n);
 }
 
 /* The same for all columns in the vectors first to last. */
-SHARED void sum_columns(real *restrict sums, const real *restrict x, const long ld,
-                        const long columns, long first, long last, long begin, long end) {
-  for (long j = first; j < last; j++)
+SHARED void sum_columns(real *restrict sums, const real *restrict x, const int64_t ld,
+                        const int64_t columns, int64_t first, int64_t last, int64_t begin,
+                        int64_t end) {
+  for (int64_t j = first; j < last; j++)
     sum_vector(sums + j * LANES, x + j * LANES, ld, MIN(LANES, columns - j * LANES), begin, end);
 }
 
@@ -140,10 +143,10 @@ SHARED void sum_columns(real *restrict sums, const real *restrict x, const long 
 
 /* Add the products of `terms` terms to a tile of sums.  Entries of `a` are a_row apart between rows
    and a_term between terms; vectors of `b` are contiguous and b_term apart between terms. */
-INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide, const long terms,
-                         const real *restrict a, const long a_row, const long a_term,
-                         const real *restrict b, const long b_term) {
-  for (long k = 0; k < terms; k++) {
+INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wide,
+                         const int64_t terms, const real *restrict a, const int64_t a_row,
+                         const int64_t a_term, const real *restrict b, const int64_t b_term) {
+  for (int64_t k = 0; k < terms; k++) {
     vec factors[WIDE];
     UNROLL for (int v = 0; v < wide; v++) {
       const real *at = b + k * b_term + v * LANES;
@@ -159,22 +162,22 @@ INLINE void add_products(vec sum[TILE_ROWS][WIDE], const int rows, const int wid
 
 /* Set the first vector of each row's sums to the dot products with `columns` rows of b, at most the
    lanes of a vector.  Rows of `a` and `b` have `terms` entries and are a_row and b_row apart. */
-INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const long columns,
-                         const long terms, const real *restrict a, const long a_row,
-                         const real *restrict b, const long b_row) {
-  const long whole = terms / LANES * LANES, rest = terms - whole;
+INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const int64_t columns,
+                         const int64_t terms, const real *restrict a, const int64_t a_row,
+                         const real *restrict b, const int64_t b_row) {
+  const int64_t whole = terms / LANES * LANES, rest = terms - whole;
   vec part[2][LANES];
-  UNROLL for (int r = 0; r < rows; r++) UNROLL for (long j = 0; j < LANES; j++)
+  UNROLL for (int r = 0; r < rows; r++) UNROLL for (int64_t j = 0; j < LANES; j++)
     part[r][j] = (vec){0};
-  for (long k = 0; k < whole; k += LANES) {
+  for (int64_t k = 0; k < whole; k += LANES) {
     vec row[2];
     UNROLL for (int r = 0; r < rows; r++) row[r] = load(a + r * a_row + k);
-    UNROLL for (long j = 0; j < columns; j++) {
+    UNROLL for (int64_t j = 0; j < columns; j++) {
       const vec factor = load(b + j * b_row + k);
       UNROLL for (int r = 0; r < rows; r++) part[r][j] = multiply_add(row[r], factor, part[r][j]);
     }
   }
-  if (rest) UNROLL for (long j = 0; j < columns; j++) {
+  if (rest) UNROLL for (int64_t j = 0; j < columns; j++) {
     const vec factor = load_some(b + j * b_row + whole, rest);
     UNROLL for (int r = 0; r < rows; r++)
       part[r][j] = multiply_add(load_some(a + r * a_row + whole, rest), factor, part[r][j]);
@@ -183,8 +186,8 @@ INLINE void dot_products(vec sum[TILE_ROWS][WIDE], const int rows, const long co
 }
 
 /* Copy `count` contiguous vectors. */
-INLINE void copy_vectors(real *restrict to, const real *restrict from, const long count) {
-  UNROLL for (long v = 0; v < count; v++) store(to + v * LANES, load(from + v * LANES));
+INLINE void copy_vectors(real *restrict to, const real *restrict from, const int64_t count) {
+  UNROLL for (int64_t v = 0; v < count; v++) store(to + v * LANES, load(from + v * LANES));
 }
 
 #define EACH UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < wide; v++)

@@ -27,8 +27,9 @@ from mlpengine.backends.compiled.values import Value, padded_length
 from mlpengine.formula import FUNCTIONS, c_number, order
 
 TILE_PARAMETERS = (
-    "const int rows, const int wide, const int part, const long i, const long j, "
-    "const long k0, const long k1, const long depth, const real *restrict a, const real *restrict b"
+    "const int rows, const int wide, const int part, const int64_t i, const int64_t j, "
+    "const int64_t k0, const int64_t k1, const int64_t depth, "
+    "const real *restrict a, const real *restrict b"
 )
 
 LONG_EPILOGUE = 20
@@ -131,7 +132,7 @@ def _finish(product: Product, name: str, layout: Layout) -> Function:
         ],
         parameters=(
             "vec kept[TILE_ROWS][WIDE], const int rows, const int wide, const int part, "
-            "const long i, const long j"
+            "const int64_t i, const int64_t j"
         ),
         qualifiers="SHARED",
     )
@@ -219,17 +220,14 @@ def product_statements(
         body.append(over_tiles)
     else:
         number = f"{claims} + (left - from) / {width}" if grouped else str(claims)
-        span = "const long top = tops[first], bottom = tops[last], stop = bottom;"
+        span = "const int64_t top = tops[first], bottom = tops[last], stop = bottom;"
         body.append(Claim(number, [span, over_tiles]))
     if grouped:
-        body = [
-            Loop(
-                "left", "from", "to", [f"const long right = MIN(left + {width}, to);", *body], width
-            )
-        ]
+        bound = f"const int64_t right = MIN(left + {width}, to);"
+        body = [Loop("left", "from", "to", [bound, *body], width)]
     begin, end = ("begin", "end") if across else (0, product.depth)
     passes = Loop(
-        "k0", begin, end, [f"const long k1 = MIN(k0 + {block}, {end});", *body], step=block
+        "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
     rows = f"top = 0, bottom = {product.rows}" if by_columns else "top = first, bottom = last"
     rows += ", stop = bottom" if across else ", stop = MIN(bottom, part.rows)"
@@ -237,12 +235,12 @@ def product_statements(
     if not by_columns:
         columns = "0", f"{spans[-1][2]}"
     names = ("from", "to") if grouped else ("left", "right")
-    head = [f"const long {rows};"]
+    head = [f"const int64_t {rows};"]
     if claims is not None:
         tops = ", ".join(map(str, tile_tops(product.rows, tiling.height)))
-        head = [f"static const long tops[] = {{{tops}}};"]
+        head = [f"static const int64_t tops[] = {{{tops}}};"]
     if bounded:
-        head.append(f"const long {names[0]} = {columns[0]}, {names[1]} = {columns[1]};")
+        head.append(f"const int64_t {names[0]} = {columns[0]}, {names[1]} = {columns[1]};")
     return [*head, passes]
 
 
@@ -275,7 +273,7 @@ def _moves(matrices: Sequence[Value], layout: Layout) -> str:
 
 def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
     """Return the statements of a vector of a tile; ``lanes`` is the number of its valid lanes."""
-    count = ["const long lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
+    count = ["const int64_t lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
     return [*count, *body]
 
 

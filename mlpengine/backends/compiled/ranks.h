@@ -17,7 +17,7 @@ struct barrier_state {
 
 /* A shard of a rank: a program that gathers its rows and computes their gradient.  `ShardOfCall` in
    shared_update.py mirrors it. */
-typedef long entry(struct call *);
+typedef int64_t entry(struct call *);
 struct shard {
   entry *run;
   struct call *call;
@@ -59,13 +59,13 @@ enum { TAIL_LOSS, TAIL_FAILURES, TAIL_STOPS };
 #define CHUNK_SUMS (part.count > 1 ? part.ranks->chunk_sums : CHUNK_SUMS_ALONE)
 
 /* The chunks of a rank, one after the other. */
-#define EACH_RANGE(from, to)                                                                   \
-  for (long chunk = FIRST(CHUNKS), from = chunk * CHUNK, to = MIN(from + CHUNK, PARAMETERS);   \
+#define EACH_RANGE(from, to)                                                                    \
+  for (int64_t chunk = FIRST(CHUNKS), from = chunk * CHUNK, to = MIN(from + CHUNK, PARAMETERS); \
        chunk < LAST(CHUNKS); chunk++, from += CHUNK, to = MIN(from + CHUNK, PARAMETERS))
 
-static long futex(atomic_int *word, const int operation, const int value) {
+static void futex(atomic_int *word, const int operation, const int value) {
   const struct timespec patience = {.tv_sec = 1}; /* of FUTEX_WAIT */
-  return syscall(SYS_futex, word, operation, value, &patience, NULL, 0);
+  syscall(SYS_futex, word, operation, value, &patience, NULL, 0);
 }
 
 /* Wait until all ranks have arrived.  A rank that waits for long sleeps, as its core may be needed,
@@ -107,27 +107,27 @@ static struct part part_of(const struct call *call) {
 
 /* Set `sum` to the sum of the `length` numbers of each of `count` vectors; neighbors are added
    first. */
-static void add_vectors(const real *const *vectors, const long count, const long first,
-                        const long length, real *sum) {
+static void add_vectors(const real *const *vectors, const int64_t count, const int64_t first,
+                        const int64_t length, real *sum) {
   enum { AT_ONCE = 1024 };
   real right[AT_ONCE];
   if (count == 2) {
     const real *a = vectors[0] + first, *b = vectors[1] + first;
-    long i = 0;
+    int64_t i = 0;
     for (; i + LANES <= length; i += LANES) store(sum + i, load(a + i) + load(b + i));
     for (; i < length; i++) sum[i] = a[i] + b[i];
     return;
   }
-  for (long start = 0; start < length; start += AT_ONCE) {
-    const long n = MIN(AT_ONCE, length - start);
+  for (int64_t start = 0; start < length; start += AT_ONCE) {
+    const int64_t n = MIN(AT_ONCE, length - start);
     real *left = sum + start;
     add_vectors(vectors, count / 2, first + start, n, left);
     add_vectors(vectors + count / 2, count / 2, first + start, n, right);
-    for (long i = 0; i < n; i++) left[i] += right[i];
+    for (int64_t i = 0; i < n; i++) left[i] += right[i];
   }
 }
 
-static double add_numbers(const double *const *tails, const long count, const long place) {
+static double add_numbers(const double *const *tails, const int64_t count, const int64_t place) {
   if (count == 1) return tails[0][place];
   return add_numbers(tails, count / 2, place) + add_numbers(tails + count / 2, count / 2, place);
 }
@@ -139,19 +139,19 @@ static void compute_shards(const struct call *call, const int64_t *order, const 
                            const struct ranks *ranks) {
   real *const sums = (real *)ranks->gradients[ranks->index];
   double *const tail = (double *)ranks->tails[ranks->index];
-  const long tail_stride = ranks->stride * (long)sizeof(real) / (long)sizeof(double);
-  long status = FINISHED;
-  for (long k = 0; k < ranks->shard_count && !status; k++) {
+  const int64_t tail_stride = ranks->stride * (int64_t)sizeof(real) / (int64_t)sizeof(double);
+  int64_t status = FINISHED;
+  for (int64_t k = 0; k < ranks->shard_count && !status; k++) {
     const struct shard *const shard = ranks->shards + k;
     memcpy(shard->call->data, call->data, sizeof call->data);
     shard->call->order = order + shard->start;
     if (ranks->drawn) ranks->drawn[1] = number - 1, ranks->drawn[2] = shard->start;
     status = shard->run(shard->call);
     shard->call->order = NULL;
-    long row = __builtin_popcountl((unsigned long)k);
+    int64_t row = __builtin_popcountll((uint64_t)k);
     tail[row * tail_stride + TAIL_LOSS] = shard->call->loss;
-    const unsigned long old = keep_denormals();
-    for (long bits = k; bits & 1; bits >>= 1, row--) {
+    const uint64_t old = keep_denormals();
+    for (int64_t bits = k; bits & 1; bits >>= 1, row--) {
       real *const left = sums + (row - 1) * ranks->stride;
       add_vectors((const real *[]){left, left + ranks->stride}, 2, 0, PARAMETERS, left);
       tail[(row - 1) * tail_stride + TAIL_LOSS] += tail[row * tail_stride + TAIL_LOSS];
@@ -164,7 +164,7 @@ static void compute_shards(const struct call *call, const int64_t *order, const 
 }
 
 /* Give the new parameters first to last to the other ranks, unless all work on one copy. */
-static void publish(const struct call *call, const long first, const long last,
+static void publish(const struct call *call, const int64_t first, const int64_t last,
                     const struct part part) {
   void *const *table = call->table;
   if (part.count == 1 || part.ranks->shares) return;
@@ -175,7 +175,7 @@ static void publish(const struct call *call, const long first, const long last,
 static void receive(const struct call *call, const struct part own) {
   void *const *table = call->table;
   if (own.count == 1 || own.ranks->shares) return;
-  for (long rank = 0; rank < own.count; rank++) {
+  for (int64_t rank = 0; rank < own.count; rank++) {
     const struct part part = {.index = rank, .count = own.count, .ranks = own.ranks};
     if (rank != own.index) EACH_RANGE(first, last)
       memcpy(PARAMS + first, own.ranks->parameters + first, (size_t)(last - first) * sizeof(real));
@@ -184,8 +184,8 @@ static void receive(const struct call *call, const struct part own) {
 
 /* Let all programs of this rank work on the parameters at `to` in place of those at `from`. */
 static void move_parameters(const struct ranks *ranks, const real *from, real *to) {
-  for (long t = 0; t < ranks->table_count; t++) {
-    for (long i = 0; i < ranks->tables[t].length; i++) {
+  for (int64_t t = 0; t < ranks->table_count; t++) {
+    for (int64_t i = 0; i < ranks->tables[t].length; i++) {
       void **const address = ranks->tables[t].addresses + i;
       const uintptr_t offset = (uintptr_t)*address - (uintptr_t)from;
       if (offset < PARAMETERS * sizeof(real)) *address = (char *)to + offset;

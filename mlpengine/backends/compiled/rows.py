@@ -12,9 +12,9 @@ def columns(count: int, lanes: int, body: Sequence[Statement]) -> Sequence[State
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
-        parts.append(Loop("j", 0, whole, ["const long n = LANES;", *body], step="LANES"))
+        parts.append(Loop("j", 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
     if count % lanes:
-        parts.append(Block([f"const long j = {whole}, n = {count % lanes};", *body]))
+        parts.append(Block([f"const int64_t j = {whole}, n = {count % lanes};", *body]))
     return parts
 
 

@@ -9,7 +9,7 @@ INLINE vec v_sqrt(vec x) {
   return PACKED(sqrt, 256)(x);
 #else
   vec y;
-  UNROLL for (long i = 0; i < LANES; i++) y[i] = sizeof(real) == 4 ? sqrtf(x[i]) : sqrt(x[i]);
+  UNROLL for (int64_t i = 0; i < LANES; i++) y[i] = sizeof(real) == 4 ? sqrtf(x[i]) : sqrt(x[i]);
   return y;
 #endif
 }
@@ -56,16 +56,16 @@ INLINE vec v_normal_cdf(vec x) {
 }
 
 /* Functions of the C library, lane by lane. */
-#define LANE_BY_LANE(kind, name, c_name)                                                        \
-  kind vec name(vec x) {                                                                        \
-    for (long i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? c_name##f(x[i]) : c_name(x[i]); \
-    return x;                                                                                   \
+#define LANE_BY_LANE(kind, name, c_name)                                                           \
+  kind vec name(vec x) {                                                                           \
+    for (int64_t i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? c_name##f(x[i]) : c_name(x[i]); \
+    return x;                                                                                      \
   }
 LANE_BY_LANE(INLINE, v_log1p, log1p)
 LANE_BY_LANE(INLINE, v_log2, log2)
 
 /* sin and cos. */
-INLINE long has_large_angles(vec x) {
+INLINE int64_t has_large_angles(vec x) {
   return any_lane(~((x <= splat(LARGEST_ANGLE)) & (x >= splat(-LARGEST_ANGLE))));
 }
 #define SINE(name, turns)                                                            \
@@ -77,6 +77,6 @@ SINE(sin, 0)
 SINE(cos, 1)
 
 INLINE vec v_pow(vec x, real n) {
-  for (long i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? powf(x[i], n) : pow(x[i], n);
+  for (int64_t i = 0; i < LANES; i++) x[i] = sizeof(real) == 4 ? powf(x[i], n) : pow(x[i], n);
   return x;
 }

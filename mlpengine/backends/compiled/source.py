@@ -111,8 +111,8 @@ def make_source(
     parts = [
         *_defines(target, dtype),
         f"#define THREADS {threads}",
-        f"#define BATCH {batch}L",
-        f"#define CHUNK_ROWS {emitter.chunk}L",
+        f"#define BATCH INT64_C({batch})",
+        f"#define CHUNK_ROWS INT64_C({emitter.chunk})",
         f"#define CLAIMS {len(emitter.claimable)}",
         f"#define CLAIMABLE {{{', '.join(map(str, emitter.claimable))}}} /* units of each list */",
         *(["#define RANKS"] if ranks else []),
@@ -167,7 +167,7 @@ def _step_defines(
     for number, buffer in enumerate(gathered):
         if buffer is not None:
             yield f"#define BUFFER_{number} ({layout.pointer(f'batch_{number}')})"
-            yield f"#define ROW_BYTES_{number} {prod(buffer.shape[1:]) * buffer.itemsize}L"
+            yield f"#define ROW_BYTES_{number} INT64_C({prod(buffer.shape[1:]) * buffer.itemsize})"
     if layout.knows("row_loss"):
         yield f"#define ROW_LOSS ({layout.pointer('row_loss')})"
         yield f"#define LOSS_VALUE ({layout.pointer('loss_value')})"
@@ -175,7 +175,7 @@ def _step_defines(
         yield f"#define LABEL_ERROR ({layout.pointer('bad_label')})"
     if update is not None:
         info = np.finfo(dtype)
-        yield f"#define PARAMETERS {update.params.size}L"
+        yield f"#define PARAMETERS INT64_C({update.params.size})"
         yield f"#define GRADS ({layout.pointer('grads')})"
         yield f"#define CHUNK_SUMS{'_ALONE' if ranks else ''} ({layout.pointer('chunk_sums')})"
         yield f"#define SMALLEST_SUM {float(info.tiny) * CHUNK / float(info.eps)!r}"
@@ -186,7 +186,7 @@ def _step_defines(
         yield f"#define CLIP {clipping.rule.upper()}_CLIP"
         for name, array in clipping.arrays.items():
             yield f"#define {name.upper()} ({layout.pointer(name)})"
-            yield f"#define {name.upper()}_LENGTH {array.size}L"
+            yield f"#define {name.upper()}_LENGTH INT64_C({array.size})"
 
 
 def _output_defines(
@@ -195,8 +195,8 @@ def _output_defines(
     """Yield the definitions with which step.h computes outputs, of rows of the first buffer."""
     if output is not None and gathered:
         yield f"#define OUTPUT ({layout.pointer(output.name)})"
-        yield f"#define OUTPUT_COLUMNS {output.columns}L"
-        yield f"#define OUTPUT_STRIDE {layout.stride(output)}L"
+        yield f"#define OUTPUT_COLUMNS INT64_C({output.columns})"
+        yield f"#define OUTPUT_STRIDE INT64_C({layout.stride(output)})"
 
 
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
@@ -219,7 +219,7 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
             end = start + c.array.size
     ranges.append((end, grads.size - end, 1))
     parts = ", ".join(f"{{{start}, {n}, {length}}}" for start, n, length in ranges if n)
-    yield f"static const long RANGES[][3] = {{{parts or '{0, 0, 1}'}}};"
+    yield f"static const int64_t RANGES[][3] = {{{parts or '{0, 0, 1}'}}};"
 
 
 def _headers(
@@ -253,8 +253,8 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
     """
     parameters = {
         "prepare": "const struct part part",
-        "rows": "const struct part part, const long first, const long last",
-        "reduce": "const struct part part, const long begin, const long end",
+        "rows": "const struct part part, const int64_t first, const int64_t last",
+        "reduce": "const struct part part, const int64_t begin, const int64_t end",
     }[phase]
     merged = {"rows": ("rows", "reduce"), "reduce": ()} if in_turn else {}
     called = [f for f in functions if f.phase in merged.get(phase, (phase,))]
@@ -275,7 +275,7 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
     }[phase]
     names = [one.split()[-1] for one in parameters.split(",")]
     if phase == "rows":
-        calls.insert(0, "const long stop = MIN(last, part.rows), begin = first, end = stop;")
+        calls.insert(0, "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;")
         names += ["stop", "begin", "end"]
     unused = [f"(void){name};" for name in names]
     return Function(phase, phase, (), [*calls[:1], *unused, *calls[1:]], text, parameters)

@@ -20,7 +20,7 @@ MEMORY = "void *const *table, char *workspace"
 
 
 class Loop(NamedTuple):
-    """``for (long variable = start; variable < stop; variable += step)``."""
+    """``for (int64_t variable = start; variable < stop; variable += step)``."""
 
     variable: str
     start: str | int
@@ -107,7 +107,7 @@ class Function:
     buffers: Sequence[str]
     body: Sequence[Statement]
     text: str = ""
-    parameters: str = "const long first, const long last"
+    parameters: str = "const int64_t first, const int64_t last"
     count: int = 0
     tile: "Function | None" = None
     by_columns: bool = False
@@ -143,7 +143,7 @@ class Function:
             return f"{self.name}(table, workspace, part{more});"
         if self.claims == "before":
             call = f"{self.name}(table, workspace, {part}from, to{more});"
-            return f"for (long from = 0, to = 0; claim(part, {self.number}, &from, &to);) {call}"
+            return f"for (int64_t from = 0, to = 0; claim(part, {self.number}, &from, &to);) {call}"
         share = f"FIRST({self.count}), LAST({self.count})"
         return f"{self.name}(table, workspace, {part}{share}{more});"
 
@@ -176,12 +176,12 @@ def _lines(statement: Statement, indent: str) -> Iterator[str]:
             yield indent + statement
         case Loop(variable, start, stop, body, step):
             grow = f"{variable}++" if step == 1 else f"{variable} += {step}"
-            yield f"{indent}for (long {variable} = {start}; {variable} < {stop}; {grow}) {{"
+            yield f"{indent}for (int64_t {variable} = {start}; {variable} < {stop}; {grow}) {{"
             yield from print_statements(body, deeper)
             yield indent + "}"
         case Claim(number, body):
             claim = f"claim(part, {number}, &first, &last)"
-            yield f"{indent}for (long first = 0, last = 0; {claim};) {{"
+            yield f"{indent}for (int64_t first = 0, last = 0; {claim};) {{"
             yield from print_statements(body, deeper)
             yield indent + "}"
         case If(condition, body, otherwise):

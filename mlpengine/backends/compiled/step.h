@@ -7,10 +7,10 @@
 #ifdef RANKS
 /* Add the gradients of all ranks in a chunk, first to last, and measure the sum.  Denormal numbers
    are added as numbers, as by NumPy. */
-static void add_chunk(const struct call *call, const long chunk, const long first, const long last,
-                      const struct part part) {
+static void add_chunk(const struct call *call, const int64_t chunk, const int64_t first,
+                      const int64_t last, const struct part part) {
   void *const *table = call->table;
-  const unsigned long old = keep_denormals();
+  const uint64_t old = keep_denormals();
   add_vectors(part.ranks->gradients, part.count, first, last - first, GRADS + first);
   flush_denormals();
   part.ranks->chunk_sums[chunk] = chunk_squares(GRADS + first, last - first);
@@ -21,14 +21,15 @@ static void add_chunk(const struct call *call, const long chunk, const long firs
 static int meet(const struct part part) {
   const struct ranks *ranks = part.ranks;
   barrier(part);
-  const unsigned long old = keep_denormals();
-  for (long i = 0; i < ranks->numbers; i++) ranks->tail[i] = add_numbers(ranks->tails, part.count, i);
+  const uint64_t old = keep_denormals();
+  for (int64_t i = 0; i < ranks->numbers; i++)
+    ranks->tail[i] = add_numbers(ranks->tails, part.count, i);
   restore_denormals(old);
   return !ranks->lost;
 }
 
 /* Meet, and add this rank's part of the gradients. */
-long mlpengine_add(struct call *call) {
+int64_t mlpengine_add(struct call *call) {
   const struct part part = part_of(call);
   const int all = meet(part);
   EACH_RANGE(first, last) add_chunk(call, chunk, first, last, part);
@@ -36,8 +37,8 @@ long mlpengine_add(struct call *call) {
 }
 
 /* Compute the gradients of this rank and the loss of a whole batch. */
-static long compute(struct call *call, const int64_t *order, const int64_t number,
-                    const struct part part) {
+static int64_t compute(struct call *call, const int64_t *order, const int64_t number,
+                       const struct part part) {
   compute_shards(call, order, number, part.ranks);
   if (!meet(part)) return LOST;
   call->loss = part.ranks->tail[TAIL_LOSS];
@@ -49,8 +50,8 @@ static long compute(struct call *call, const int64_t *order, const int64_t numbe
 
 #ifdef PARAMETERS
 /* Apply update `number` to this part of the parameters. */
-static long update_part(struct call *call, const int64_t number, const double lr,
-                        const double decay, const struct part part) {
+static int64_t update_part(struct call *call, const int64_t number, const double lr,
+                           const double decay, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   const int flushes = number > 1 && (number - 1) % FLUSH_EVERY == 0;
@@ -73,8 +74,8 @@ static long update_part(struct call *call, const int64_t number, const double lr
 }
 
 /* Compute the norm, check that loss and norm are finite, clip, and apply update `number`. */
-static long apply(struct call *call, const int64_t number, const double lr, const double decay,
-                  const double loss, const struct part part) {
+static int64_t apply(struct call *call, const int64_t number, const double lr, const double decay,
+                     const double loss, const struct part part) {
 #ifdef RANKS
   const int measured = part.count > 1; /* by mlpengine_add */
 #else
@@ -98,8 +99,8 @@ static long apply(struct call *call, const int64_t number, const double lr, cons
 #endif
 
 /* The work of one thread in a step. */
-static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
-                 const double decay, const struct part part) {
+static int64_t step(struct call *call, const int64_t *order, const int64_t number, const double lr,
+                    const double decay, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   (void)order, (void)number, (void)lr, (void)decay;
@@ -108,9 +109,9 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 #endif
 #ifndef RANKS
   prepare(table, workspace, part);
-  for (long begin = 0; begin < part.rows; begin += CHUNK_ROWS) {
-    const long end = MIN(begin + CHUNK_ROWS, BATCH), length = end - begin;
-    const long first = begin + FIRST(length), last = begin + LAST(length);
+  for (int64_t begin = 0; begin < part.rows; begin += CHUNK_ROWS) {
+    const int64_t end = MIN(begin + CHUNK_ROWS, BATCH), length = end - begin;
+    const int64_t first = begin + FIRST(length), last = begin + LAST(length);
 #ifdef GATHERS
     if (order) gather(table, order, call->data, first, MIN(last, part.rows));
 #endif
@@ -124,7 +125,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 #endif
 #ifdef RANKS
   if (order) {
-    const long status = compute(call, order, number, part);
+    const int64_t status = compute(call, order, number, part);
     if (status) return status;
     EACH_RANGE(first, last) add_chunk(call, chunk, first, last, part);
   }
@@ -153,15 +154,15 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 void mlpengine_forward(void *const *table, char *workspace, const char *inputs, const int64_t count,
                        real *outputs) {
   enter();
-  const unsigned long old = flush_denormals();
+  const uint64_t old = flush_denormals();
   for (int64_t done = 0; done < count; done += BATCH) {
     const struct part part = {.count = 1, .rows = MIN(BATCH, count - done)};
     memcpy((char *)BUFFER_0, inputs + done * ROW_BYTES_0, (size_t)(part.rows * ROW_BYTES_0));
     prepare(table, workspace, part);
-    for (long begin = 0; begin < part.rows; begin += CHUNK_ROWS) {
-      const long end = MIN(begin + CHUNK_ROWS, BATCH);
+    for (int64_t begin = 0; begin < part.rows; begin += CHUNK_ROWS) {
+      const int64_t end = MIN(begin + CHUNK_ROWS, BATCH);
       rows(table, workspace, part, begin, end);
-      for (long i = begin; i < MIN(end, part.rows); i++)
+      for (int64_t i = begin; i < MIN(end, part.rows); i++)
         memcpy(outputs + (done + i) * OUTPUT_COLUMNS, OUTPUT + i * OUTPUT_STRIDE,
                OUTPUT_COLUMNS * sizeof(real));
     }
@@ -172,9 +173,9 @@ void mlpengine_forward(void *const *table, char *workspace, const char *inputs, 
 #endif
 
 /* Run the steps of a call; return the status of the last one. */
-long mlpengine_run(struct call *call) {
+int64_t mlpengine_run(struct call *call) {
   enter();
-  const unsigned long old = flush_denormals();
+  const uint64_t old = flush_denormals();
   call->done = call->clips = call->together = 0;
   call->status = FINISHED;
   run(call);

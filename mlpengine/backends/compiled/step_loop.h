@@ -36,7 +36,7 @@ enum { FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST };
    divide the rows of a whole batch, of which a short one has the first `rows`, so that the tiles are
    the same. */
 struct part {
-  long index, count, rows;
+  int64_t index, count, rows;
   double mean_rows;
   int trains; /* or computes outputs only */
 #ifdef RANKS
@@ -53,14 +53,14 @@ struct part {
 
 #if IN_UNIT(0)
 #ifndef RANKS
-static struct part thread_part(const struct call *call, const long index, const long count) {
+static struct part thread_part(const struct call *call, const int64_t index, const int64_t count) {
   return (struct part){index, count, call->rows, call->mean_rows, .trains = 1};
 }
 #endif
 
 static void barrier(const struct part part); /* waits until all threads of a step arrive */
-static long step(struct call *call, const int64_t *order, const int64_t number, const double lr,
-                 const double decay, const struct part part);
+static int64_t step(struct call *call, const int64_t *order, const int64_t number, const double lr,
+                    const double decay, const struct part part);
 
 /* The work of one thread in the next steps of a call, up to step number `end`.  All threads compute
    the same status, and no worker reads the call after the last barrier, because the caller may then
@@ -68,7 +68,7 @@ static long step(struct call *call, const int64_t *order, const int64_t number, 
 static void work(struct call *call, const int64_t end, const struct part part) {
   int64_t done = call->done;
   const int64_t before = call->steps - done;
-  long status = FINISHED;
+  int64_t status = FINISHED;
   while (done < end && !status) {
     const int64_t *order = call->order ? call->order + done * part.rows : NULL;
     struct part own = part;

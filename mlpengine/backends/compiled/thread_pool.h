@@ -8,7 +8,7 @@
 #define LAST(n) ((n) * (part.index + 1) / part.count)
 
 #if CLAIMS
-ACROSS int claim(const struct part part, const long list, long *first, long *last);
+ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int64_t *last);
 #endif
 
 #if IN_UNIT(0)
@@ -115,10 +115,10 @@ static void barrier(const struct part part) {
 }
 
 /* Let a thread's shares of all lists be claimed again. */
-static void offer(const long thread) {
+static void offer(const int64_t thread) {
   (void)thread;
 #if CLAIMS
-  for (long i = 0; i < CLAIMS; i++) {
+  for (int64_t i = 0; i < CLAIMS; i++) {
     const uint64_t n = claimable[i], t = (uint64_t)thread;
     atomic_store(&claims[i][thread].left, n * t / THREADS << 32 | n * (t + 1) / THREADS);
   }
@@ -129,17 +129,17 @@ static void offer(const long thread) {
 /* Claim units *first to *last of a list; return whether there were any.  A thread takes a part of
    what is left of its own share and, once that is empty, single units from the ends of the others'.
    So faster cores do more, and no thread waits for one that has no core.  No sum depends on it. */
-ACROSS int claim(const struct part part, const long list, long *first, long *last) {
+ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int64_t *last) {
   if (part.count == 1) { /* all units at once */
-    const long before = *last;
-    *last = (long)claimable[list];
+    const int64_t before = *last;
+    *last = (int64_t)claimable[list];
     return before == 0;
   }
-  for (long t = 0; t < THREADS; t++) {
+  for (int64_t t = 0; t < THREADS; t++) {
     _Atomic uint64_t *const share = &claims[list][(part.index + t) % THREADS].left;
     uint64_t left = atomic_load(share), rest;
     do {
-      const long from = (long)(left >> 32), to = (long)(left & UINT32_MAX);
+      const int64_t from = (int64_t)(left >> 32), to = (int64_t)(left & UINT32_MAX);
       if (from == to) break;
       *first = t ? to - 1 : from;
       *last = t ? to : from + (to - from + 3) / 4;
@@ -156,7 +156,7 @@ static void *worker_main(void *number) {
   for (;;) {
     wait_at_barrier();
     if (atomic_load(&pool.stopping)) return NULL;
-    work(pool.call, pool.end, thread_part(pool.call, (long)(intptr_t)number, THREADS));
+    work(pool.call, pool.end, thread_part(pool.call, (int64_t)(intptr_t)number, THREADS));
   }
 }
 
@@ -180,7 +180,7 @@ static int start_workers(void) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int failed = 0;
   while (pool.started < THREADS - 1 && !failed) {
-    const long next = pool.started + 1;
+    const int64_t next = pool.started + 1;
     failed = pthread_create(&pool.workers[next], NULL, worker_main, (void *)(intptr_t)next);
     pool.started += !failed;
   }
@@ -214,7 +214,7 @@ static void set_affinity(void) {
   if (here == pool.core || pthread_getaffinity_np(pthread_self(), sizeof others, &others)) return;
   CPU_CLR(here, &others);
   if (CPU_COUNT(&others) < THREADS - 1) return;
-  for (long t = 1; t < THREADS; t++)
+  for (int64_t t = 1; t < THREADS; t++)
     pthread_setaffinity_np(pool.workers[t], sizeof others, &others);
   pool.core = here;
 #endif
@@ -230,8 +230,8 @@ static int has_cores(void) {
   if (file < 0) return 1;
   const ssize_t size = read(file, text, sizeof text - 1);
   close(file);
-  long runnable; /* with the caller */
-  if (size > 0 && sscanf(text, "%*f %*f %*f %ld", &runnable) == 1)
+  int runnable; /* with the caller */
+  if (size > 0 && sscanf(text, "%*f %*f %*f %d", &runnable) == 1)
     return sysconf(_SC_NPROCESSORS_ONLN) - runnable + 1 > THREADS / 2;
 #endif
   return 1;
@@ -303,7 +303,7 @@ static void run(struct call *call) {
     const int64_t end = call->threads ? call->count : MIN(before + burst, call->count);
     if (together) {
       set_affinity();
-      for (long t = 0; t < THREADS; t++) offer(t);
+      for (int64_t t = 0; t < THREADS; t++) offer(t);
       pool.call = call;
       pool.end = end;
       wait_at_barrier();

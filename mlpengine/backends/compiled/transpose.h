@@ -73,27 +73,28 @@ SHARED void transpose(vec r[LANES]) {
 #else
   real rows[LANES][LANES];
   memcpy(rows, r, sizeof rows);
-  for (long j = 0; j < LANES; j++)
-    for (long i = 0; i < LANES; i++) ((real *)&r[j])[i] = rows[i][j];
+  for (int64_t j = 0; j < LANES; j++)
+    for (int64_t i = 0; i < LANES; i++) ((real *)&r[j])[i] = rows[i][j];
 #endif
 }
 
 /* Load the columns of a vector's lanes of rows, of which there are fewer at the end: then the last
    lanes are zero. */
-INLINE void load_columns(vec to[LANES], const real *from, const long rows, const long columns,
-                         const long ld) {
-  for (long i = 0; i < LANES; i++) to[i] = i < rows ? load_some(from + i * ld, columns) : (vec){0};
+INLINE void load_columns(vec to[LANES], const real *from, const int64_t rows, const int64_t columns,
+                         const int64_t ld) {
+  for (int64_t i = 0; i < LANES; i++)
+    to[i] = i < rows ? load_some(from + i * ld, columns) : (vec){0};
   transpose(to);
 }
 /* Store such columns as rows; `from` is overwritten. */
-INLINE void store_columns(real *to, vec from[LANES], const long rows, const long columns,
-                          const long ld) {
+INLINE void store_columns(real *to, vec from[LANES], const int64_t rows, const int64_t columns,
+                          const int64_t ld) {
   transpose(from);
-  for (long i = 0; i < rows; i++) store_some(to + i * ld, from[i], columns);
+  for (int64_t i = 0; i < rows; i++) store_some(to + i * ld, from[i], columns);
 }
 
 /* Return the sums of the lanes of n vectors, of a constant n, in the first n lanes. */
-INLINE vec sums_of_lanes(const vec v[LANES], const long n) {
+INLINE vec sums_of_lanes(const vec v[LANES], const int64_t n) {
 #ifdef TRANSPOSE_BY_SIXTEEN
   vec pairs[8], fours[4], halves[2];
   UNROLL for (int i = 0; i < 8; i++) {
@@ -111,7 +112,7 @@ INLINE vec sums_of_lanes(const vec v[LANES], const long n) {
   return TWO_QUARTERS(halves[0], halves[1], 0) + TWO_QUARTERS(halves[0], halves[1], 4);
 #else
   real sums[LANES] = {0};
-  for (long i = 0; i < n; i++) sums[i] = sum_lanes(v[i]);
+  for (int64_t i = 0; i < n; i++) sums[i] = sum_lanes(v[i]);
   return load(sums);
 #endif
 }

@@ -2,34 +2,35 @@
    before this: RANGES, parts of the parameter vector that threads divide, each with its start, its
    number of units and their length. */
 #ifndef EACH_RANGE
-#define EACH_RANGE(from, to)                                                                   \
-  for (long range = 0; range < (long)(sizeof RANGES / sizeof *RANGES); range++)                \
-    for (long from = RANGES[range][0] + FIRST(RANGES[range][1]) * RANGES[range][2],            \
-              to = RANGES[range][0] + LAST(RANGES[range][1]) * RANGES[range][2], once = 1;     \
+#define EACH_RANGE(from, to)                                                               \
+  for (int64_t range = 0; range < (int64_t)(sizeof RANGES / sizeof *RANGES); range++)      \
+    for (int64_t from = RANGES[range][0] + FIRST(RANGES[range][1]) * RANGES[range][2],     \
+              to = RANGES[range][0] + LAST(RANGES[range][1]) * RANGES[range][2], once = 1; \
          once; once = 0)
 #endif
 
 /* Set the entries first to last that are smaller than `limit` in size to zero. */
-SHARED void zero_small(real *restrict x, const real limit, const long first, const long last) {
-  for (long i = first; i < last; i += LANES) {
-    const long n = MIN(LANES, last - i);
+SHARED void zero_small(real *restrict x, const real limit, const int64_t first,
+                       const int64_t last) {
+  for (int64_t i = first; i < last; i += LANES) {
+    const int64_t n = MIN(LANES, last - i);
     const vec old = load_first(x + i, n);
     store_first(x + i, vselect(v_abs(old) < splat(limit), splat(0), old), n);
   }
 }
 
 /* Raise the entries first to last to `lowest`. */
-SHARED void raise_to(real *restrict x, const real lowest, const long first, const long last) {
-  for (long i = first; i < last; i += LANES) {
-    const long n = MIN(LANES, last - i);
+SHARED void raise_to(real *restrict x, const real lowest, const int64_t first, const int64_t last) {
+  for (int64_t i = first; i < last; i += LANES) {
+    const int64_t n = MIN(LANES, last - i);
     store_first(x + i, vmax(load_first(x + i, n), splat(lowest)), n);
   }
 }
 
 /* Multiply the entries first to last by `factor`. */
-SHARED void scale(real *restrict x, const real factor, const long first, const long last) {
-  for (long i = first; i < last; i += LANES) {
-    const long n = MIN(LANES, last - i);
+SHARED void scale(real *restrict x, const real factor, const int64_t first, const int64_t last) {
+  for (int64_t i = first; i < last; i += LANES) {
+    const int64_t n = MIN(LANES, last - i);
     store_first(x + i, load_first(x + i, n) * splat(factor), n);
   }
 }

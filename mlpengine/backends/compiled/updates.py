@@ -28,7 +28,7 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
     vectors = ["params", "grads", *(f"moment_{name}" for name in update.moments)]
     parameters = (
         "const struct call *call, const double t, const double rate, const double decay, "
-        "const long first, const long last"
+        "const int64_t first, const int64_t last"
     )
     return (
         Function(
@@ -45,7 +45,7 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
             [*vectors[2:], *(["params"] if _decays(update) else [])],
             _flush(update, itemsize),
             "What is nearly zero becomes zero, or the floor",
-            "const long first, const long last",
+            "const int64_t first, const int64_t last",
         ),
     )
 
@@ -74,27 +74,27 @@ def _loop(update: Update, statements: Sequence[str], runs: Sequence[Run]) -> Blo
         0,
         "end - begin",
         [
-            "const long i = begin + (end - begin - 1 - done) / LANES * LANES;",
-            "const long n = MIN(LANES, end - i);",
+            "const int64_t i = begin + (end - begin - 1 - done) / LANES * LANES;",
+            "const int64_t n = MIN(LANES, end - i);",
             If("n == LANES", whole, partial),
         ],
         "LANES",
     )
     bounds = ", ".join(f"{{{run.start}, {run.stop}}}" for run in runs)
     shares = ", ".join(repr(float(run.weight_decay)) for run in runs)
-    head: list[Statement] = [f"static const long bounds[{len(runs)}][2] = {{{bounds}}};"]
+    head: list[Statement] = [f"static const int64_t bounds[{len(runs)}][2] = {{{bounds}}};"]
     keep: list[Statement] = []
     if decays:  # 1 where nothing decays, which changes no bit
         head.append(f"static const double shares[{len(runs)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
-    span = "const long begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
+    span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
     return Block([*head, Loop("r", 0, len(runs), [span, *keep, entries])])
 
 
 def _numbers(update: Update) -> Iterator[str]:
     """Yield the numbers of a step, as doubles and, those that are read, as vectors."""
     count, doubles = len(update.carried), {variable("lr"): "lr", variable("t"): "t"}
-    before = f"carried[(long)(t - 1) % 2 * {count}"
+    before = f"carried[(int64_t)(t - 1) % 2 * {count}"
     for i, name in enumerate(update.hyper):
         doubles[variable(name)] = f"call->hyper[{i}]"
     for i, name in enumerate(update.carried):
@@ -102,7 +102,7 @@ def _numbers(update: Update) -> Iterator[str]:
     outputs = {f"number_{name}": number for name, number in update.numbers.items()}
     yield from c_statements(outputs, doubles, 8, "double", "number")
     for i, name in enumerate(update.carried):
-        yield f"if (first == 0) carried[(long)t % 2 * {count} + {i}] = number_{name};"
+        yield f"if (first == 0) carried[(int64_t)t % 2 * {count} + {i}] = number_{name};"
     for name in variables(*update.outputs.values()):
         if name in update.numbers:
             yield f"const vec vec_{name} = splat((real)number_{name});"
