@@ -136,7 +136,7 @@ def environment(threads: int, executor: str) -> dict[str, Any]:
         "threads": threads,
         "executor": executor,
         "target": target and target.level,
-        "compiler": target and target.version,
+        "compiler": target and f"{target.version}, {target.flag}",
     }
 
 

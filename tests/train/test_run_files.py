@@ -75,7 +75,7 @@ def test_the_environment_names_what_decides_the_bits(level, monkeypatch):
     monkeypatch.setenv("MLPENGINE_TARGET", level)
     found = environment(2, "compiled")
     assert found["target"] == level
-    assert found["compiler"] == chosen_target().version
+    assert found["compiler"] == f"{chosen_target().version}, {chosen_target().flag}"
     found = environment(2, "numpy")
     assert found["target"] is found["compiler"] is None
     assert found["packages"]["numpy"] == np.__version__
