@@ -2,15 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-
 from mlpengine.config.load import ConfigFile, Override, load_config
 from mlpengine.config.schema import Config
+from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.diagnostics import Verdict, combined_fix
 
 
@@ -45,7 +42,7 @@ def fixed_config(
     default = Config.model_validate({"data": {"source": ""}}).model_dump()
     if file.config.model.preset:
         default = {}  # a preset replaces defaults that are left out
-    tree = _commented(_differing(after, default, changed))
+    tree = with_short_lists(_differing(after, default, changed))
     for key, (_, verdict) in combined_fix(verdicts).items():
         *above, last = key.split(".")
         section = tree
@@ -58,10 +55,7 @@ def fixed_config(
     others = [f"{v.name}: {v} (no setting: {v.no_fix})" for v in verdicts if not v.fix]
     if others:
         tree.yaml_set_start_comment("\n".join(others))
-    yaml, text = YAML(), StringIO()
-    yaml.width = 10_000
-    yaml.dump(tree, text)
-    return text.getvalue()
+    return yaml_text(tree)
 
 
 def _differing(
@@ -83,17 +77,6 @@ def _differing(
         elif key not in default or value != default[key] or here in kept or key == "name":
             shown[key] = value
     return {} if list(shown) == ["name"] and default.get("name") == shown["name"] else shown
-
-
-def _commented(value: Any) -> Any:
-    """Return a tree whose mappings take comments; its lists are written in one line."""
-    if isinstance(value, Mapping):
-        return CommentedMap({key: _commented(one) for key, one in value.items()})
-    if isinstance(value, list) and not any(isinstance(one, Mapping) for one in value):
-        line = CommentedSeq(value)
-        line.fa.set_flow_style()
-        return line
-    return value
 
 
 def _value_at(tree: Any, key: str) -> Any:

@@ -3,18 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
 
 from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
 from mlpengine.config.renamed import rename_keys
 from mlpengine.config.schema import Config
+from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
 from mlpengine.files import checked_path
@@ -59,11 +58,7 @@ class ConfigFile:
         The result is a config with the same meaning in every directory.  The section `sweep` is
         left out: a run is one trial.
         """
-        yaml: Any = YAML(typ="safe", pure=True)
-        text = StringIO()
-        yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = None, False
-        yaml.dump(self.plain(), text)
-        return text.getvalue()
+        return yaml_text(with_short_lists(self.plain()))
 
     def plain(self) -> dict[str, Any]:
         """Return the settings that `resolved` writes."""

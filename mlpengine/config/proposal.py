@@ -1,9 +1,9 @@
 """A first config for a new table: the columns to use, and a network of suitable size."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mlpengine.config.writer import quoted
 from mlpengine.data import Profile
 from mlpengine.data.checks import KEEP_IF
 from mlpengine.data.kinds import FEW_LEVELS
@@ -189,14 +189,6 @@ def _folds(rows: int, kinds: Sequence[str]) -> list[str]:
         f"  folds: {count}",
         *([members] if kinds else []),
     ]
-
-
-def quoted(text: str) -> str:
-    """Return text as YAML reads it back, in quotes unless it is a plain word."""
-    plain = text.replace("_", "").replace("-", "").replace(".", "").replace("/", "")
-    is_word = plain.isascii() and plain.isalnum() and text[:1].isalpha()
-    reserved = text.lower() in ("null", "true", "false", "yes", "no", "on", "off")
-    return text if is_word and not reserved else printable(json.dumps(text, ensure_ascii=False))
 
 
 def _list(names: Sequence[str]) -> str:
