@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from mlpengine.config.base import fill_from_base
 from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
@@ -34,6 +35,8 @@ class ConfigFile:
     path: Path
     config: Config
     document: Document
+    overridden: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """Settings of the config's base that it replaces, with the value there and here."""
 
     @property
     def name(self) -> str:
@@ -62,7 +65,7 @@ class ConfigFile:
 
     def plain(self) -> dict[str, Any]:
         """Return the settings that `resolved` writes."""
-        plain = self.config.model_dump(exclude={"sweep"})
+        plain = self.config.model_dump(exclude={"sweep", "base"})
         plain["name"] = self.name
         plain["data"]["split"]["validation"] = self.config.validation_share
         for key in ("source", "validation_source", "test_source"):
@@ -123,9 +126,10 @@ def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigF
     """
     path = checked_path(path, "config")
     document = read_document(path)
+    overridden = fill_from_base(document, path)
     for override in overrides:
         _apply(override, document)
-    return check_config(path, document)
+    return replace(check_config(path, document), overridden=overridden)
 
 
 def check_config(path: Path, document: Document) -> ConfigFile:
@@ -147,6 +151,7 @@ def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
     """Return the problems that `load_config` would list."""
     document = read_document(path)
     with suppress(ConfigError):
+        fill_from_base(document, path)
         for override in overrides:
             _apply(override, document)
         check_config(path, document)

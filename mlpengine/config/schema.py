@@ -470,6 +470,10 @@ class ReportSection(Section):
 class Config(Section):
     """A training run from data to model."""
 
+    base: str | None = Field(
+        None,
+        description="A config beside this one, whose settings hold where this one has none.",
+    )
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = Field(
         None, description="Name of the run's directory; by default that of the config file."
     )
