@@ -97,7 +97,7 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool, **opti
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx: pip install 'mlpengine[onnx]'.
+    written; it needs the extra onnx.
     """
     if not run.exists():
         raise RunError(f"{run}: there is no such run or model file{similar_file(run)}")

@@ -9,7 +9,14 @@ from typing import NoReturn, TypeVar
 
 from mlpengine.config.build import Experiment
 from mlpengine.config.measure import measure
-from mlpengine.errors import MissingExtraError, MlpEngineError, NumericalError, RunError, UsageError
+from mlpengine.errors import (
+    MissingExtraError,
+    MlpEngineError,
+    NumericalError,
+    RunError,
+    UsageError,
+    install_line,
+)
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.loop import Loop
 from mlpengine.train.ranks import Ranks
@@ -25,8 +32,6 @@ LAUNCHED = {
 }
 """Variables of the rank and of the number of ranks, set by the launchers of MPICH and Intel MPI,
 Open MPI, and Slurm."""
-
-INSTALL = "pip install 'mlpengine[mpi]'"
 
 T = TypeVar("T")
 
@@ -59,7 +64,7 @@ def start_ranks(asked: bool) -> Ranks | None:
         if rank is None:
             raise UsageError(
                 "--mpi: must be started by a launcher, as in mpiexec -n 2 mlpengine train CONFIG "
-                f"(mpiexec comes with {INSTALL})"
+                f"(mpiexec comes with {install_line('mpi')})"
             )
         if started != "1":
             if os.environ[rank] != "0":

@@ -75,13 +75,14 @@ TITLED = re.compile(r'^```(\w+) title="([^"]+)"$', re.MULTILINE)
 """The first line of a block that `snippets` writes to a file."""
 
 
-def name_files(_app: Sphinx, _page: str, source: list[str]) -> None:
-    """Show the name of the file above a block that is to be saved."""
+def complete(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Add what the code says, and show the name of the file above a block that is to be saved."""
+    source[0] = reference_pages.complete(page, source[0])
     source[0] = TITLED.sub(r"```{code-block} \1\n:caption: \2\n", source[0])
 
 
 def setup(app: Sphinx) -> None:
-    """Write the pages that follow from the code before they are read."""
-    app.connect("source-read", name_files)
+    """Complete pages when they are read, those that follow from the code in every build."""
+    app.connect("source-read", complete)
+    app.connect("env-get-outdated", lambda *_: list(reference_pages.PAGES))
     app.connect("autodoc-process-docstring", to_rst, priority=400)
-    app.connect("builder-inited", lambda app: reference_pages.write(Path(app.srcdir) / "reference"))

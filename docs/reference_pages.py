@@ -1,8 +1,11 @@
-"""Pages of the reference that are written from the code: commands, config keys, Python names."""
+"""What the reference takes from the code: commands, config keys, Python names.
+
+A page of it, such as ``docs/reference/config.md``, has a title and `MARK`; what follows the mark is
+for readers of the repository, and the built page has the text from the code in its place.
+"""
 
 import json
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
@@ -24,29 +27,22 @@ MODULES = {
 }
 """Public modules and what they contain."""
 
-
-COMMAND_LINE = (
-    "What `mlpengine COMMAND --help` prints, command by command. Results go to stdout, progress "
-    "and messages to stderr. Every command that has a result prints it as one line of JSON with "
-    "`--json`, and the [exit codes](exit-codes.md) tell what happened."
-)
+MARK = "<!-- from the code -->\n"
+"""Where the text from the code begins."""
 
 
-def write(directory: Path) -> None:
-    """Write the generated pages into a directory."""
-    directory.mkdir(exist_ok=True)
-    pages = {"commands.md": commands(), "config.md": config(), "python.md": python()}
-    for name, text in pages.items():
-        path = directory / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+def complete(page: str, text: str) -> str:
+    """Return the text of a page with what the code says, if it is one of `PAGES`."""
+    if page not in PAGES:
+        return text
+    return text[: text.index(MARK)] + PAGES[page]()
 
 
 def commands() -> str:
-    """Return the page of the command line: the help of every command."""
+    """Return the help of every command."""
     from mlpengine_cli.main import COMMANDS, group
 
-    parts = ["# The command line", COMMAND_LINE]
+    parts = []
     with click.Context(group, info_name="mlpengine", max_content_width=100) as context:
         parts += ["## mlpengine", fenced(group.get_help(context), "text")]
         for name in COMMANDS:
@@ -59,19 +55,12 @@ def commands() -> str:
 
 
 def config() -> str:
-    """Return the page of the config: every key with its type, default, limits and meaning."""
+    """Return every key of a config with its type, default, limits and meaning."""
     from mlpengine.config import json_schema
 
     schema = json_schema()
     definitions = schema["$defs"]
-    parts = [
-        "# The config",
-        "A config is a YAML file with these sections. Every key has a default unless the table "
-        "says *required*; a key that is not listed here is an error that names its line and the "
-        "nearest valid name, and all errors are reported in one go. `mlpengine schema` prints the "
-        "same as JSON Schema for editors.",
-        table("the file", schema, definitions),
-    ]
+    parts = [table("the file", schema, definitions)]
     for name, definition in sorted(definitions.items()):
         if definition.get("properties"):
             text = definition.get("description", "")
@@ -132,8 +121,8 @@ def limit(value: float) -> str:
 
 
 def python() -> str:
-    """Return the page of the Python interface: every public name, from its docstring."""
-    parts = ["# The Python interface", "Every public name, by module."]
+    """Return every public name, from its docstring."""
+    parts = []
     listed: set[int] = set()
     for name, text in MODULES.items():
         module = import_module(name)
@@ -162,3 +151,11 @@ def directive(module: str, name: str, value: object) -> str:
 def fenced(text: str, language: str) -> str:
     """Return a fenced block."""
     return f"```{language}\n{text.strip()}\n```"
+
+
+PAGES = {
+    "reference/commands": commands,
+    "reference/config": config,
+    "reference/python": python,
+}
+"""Pages, and what the code says on them."""

@@ -89,11 +89,20 @@ class CompileError(MlpEngineError, RuntimeError):
     """Generated code could not be compiled or loaded."""
 
 
+def install_line(extra: str) -> str:
+    """Return the command that installs an extra; every message takes it from here.
+
+    It also holds where mlpengine was installed from a clone: pip keeps an installed mlpengine and
+    adds what the extra names.
+    """
+    return f"pip install 'mlpengine[{extra}]'"
+
+
 class MissingExtraError(MlpEngineError, ImportError):
     """An optional package is missing; the message is the line that installs it."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: pip install 'mlpengine[{extra}]'")
+        super().__init__(f"{feature} needs an optional package: {install_line(extra)}")
         self.feature, self.extra = feature, extra
 
     def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str]]:

@@ -162,6 +162,50 @@ def test_links_that_lead_nowhere_are_named(tmp_path):
     ]
 
 
+FENCED = re.compile(r"^(`{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+
+
+def prose(page):
+    """Return the text of a page without its code."""
+    return re.sub(r"`[^`\n]*`", "", FENCED.sub("", page.read_text(encoding="utf-8")))
+
+
+def dead_links(page):
+    """Return the links of a page that lead to no file or no heading in a clone."""
+    dead = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        path, _, heading = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" not in link and not (
+            target.exists() and (not heading or has_heading(target, heading))
+        ):
+            dead.append(f"{page.name}: {link}")
+    return dead
+
+
+def has_heading(page, anchor):
+    """Return whether a heading of a page has an anchor."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def test_every_link_leads_somewhere_in_a_clone():
+    """The built pages are checked by `check_built`; a reader of the repository has only these."""
+    folders = (ROOT / name for name in ("docs", "examples", "mlpengine"))
+    pages = [*ROOT.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]
+    assert sum(len(re.findall(r"\]\(", prose(page))) for page in pages) > 200
+    assert [link for page in sorted(pages) for link in dead_links(page)] == []
+
+
+def test_links_that_are_dead_in_a_clone_are_found(tmp_path):
+    page = tmp_path / "a.md"
+    text = "# A title: `x`\n[1](b.md#two-words) ![2](no.png) [3](#a-title-x) [4\n](b.md#gone) "
+    page.write_text(f"{text} [5](https://x.org/c) `[6](no)`\n```\n[7](no)\n```\n", "utf-8")
+    (tmp_path / "b.md").write_text("## Two words\n```\n# gone\n```\n", encoding="utf-8")
+    assert dead_links(page) == ["a.md: no.png", "a.md: b.md#gone"]
+
+
 def test_every_question_is_answered_by_a_page_that_exists():
     named = set(check_built.QUESTIONS.values())
     assert len(check_built.QUESTIONS) >= 30
@@ -189,6 +233,16 @@ def test_the_reference_lists_every_public_module():
     }
     public = {name for name in public if not re.search(r"\._|\.backends", name)}
     assert set(reference.MODULES) == public
+
+
+def test_pages_from_the_code_replace_what_readers_of_the_repository_are_told():
+    pages = {page: (DOCS / f"{page}.md").read_text(encoding="utf-8") for page in reference.PAGES}
+    assert len(pages) == 3
+    for page, text in pages.items():
+        said, told = text.split(reference.MARK)
+        assert "install.md#this-documentation-as-pages" in told
+        assert reference.complete(page, text) == said + reference.PAGES[page]()
+    assert reference.complete("start", "text") == "text"
 
 
 def test_the_reference_has_every_command_and_every_key():

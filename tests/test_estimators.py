@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import pickle
+import re
 import sys
 
 import numpy as np
@@ -23,6 +24,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.config.proposal import propose  # noqa: E402
 from mlpengine.data import profile, read_table  # noqa: E402
+from mlpengine.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.estimators._sparse import exact_scale  # noqa: E402
 from mlpengine.optim import OPTIMIZERS  # noqa: E402
@@ -330,7 +332,7 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     for name in [n for n in sys.modules if n.startswith("mlpengine.estimators")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mlpengine\[sklearn\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(install_line("sklearn"))):
         import mlpengine.estimators  # noqa: F401
 
 

@@ -1,18 +1,23 @@
 """The project's own files agree with each other: packages, README commands, public names."""
 
 import doctest
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 import mlpengine
+from mlpengine.errors import install_line
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -36,11 +41,102 @@ def test_public_names_are_sorted_and_exist():
 
 
 def test_the_version_is_written_once_and_is_the_newest_of_the_changelog():
-    assert SETTINGS["project"]["dynamic"] == ["version"]
     attribute = SETTINGS["tool"]["setuptools"]["dynamic"]["version"]["attr"]
     assert attribute == "mlpengine.__version__"
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## ([0-9.]+)", changelog, re.MULTILINE)[0] == mlpengine.__version__
+
+
+def workflow(name):
+    text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def test_what_the_package_claims_to_run_on_is_what_ci_runs_on():
+    matrix = workflow("ci.yml")["jobs"]["check"]["strategy"]["matrix"]
+    systems = {"ubuntu": "POSIX :: Linux", "macos": "MacOS", "windows": "Microsoft :: Windows"}
+    run = {f"Programming Language :: Python :: {version}" for version in matrix["python"]}
+    run |= {f"Operating System :: {systems[name.split('-')[0]]}" for name in matrix["system"]}
+    claimed = re.compile(r"Operating System :: .*|Programming Language :: Python :: 3\.\d+")
+    assert {c for c in SETTINGS["project"]["classifiers"] if claimed.fullmatch(c)} == run
+
+
+def test_the_authors_are_those_of_the_citation():
+    citation = YAML(typ="safe", pure=True).load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert SETTINGS["project"]["authors"] == citation["authors"]
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_the_package_has_no_relative_links():
+    page = load("setup.py").absolute((ROOT / "README.md").read_text(encoding="utf-8"), "1.2.3")
+    links = re.findall(r"\]\(([^)]*)\)", page)
+    home = re.compile(r"https://[^/]+/.*/(raw/v1\.2\.3/docs/pictures/\S+\.png|blob/v1\.2\.3/\S+)")
+    assert len(links) > 10
+    assert [link for link in links if not home.fullmatch(link)] == []
+    kept = "[1](https://x.org/a) [2](#b) [3](mailto:c) x[4] (d)"
+    assert load("setup.py").absolute(kept, "1.2.3") == kept
+
+
+def test_archives_that_differ_from_the_repository_are_named(tmp_path):
+    sdist, wheel = tmp_path / "p-1.tar.gz", tmp_path / "p-1.whl"
+    with tarfile.open(sdist, "w:gz") as archive:
+        for name in ("PKG-INFO", "p.egg-info/SOURCES.txt", "README.md", "cli/a.py", "notes.txt"):
+            archive.addfile(tarfile.TarInfo(f"p-1/{name}"))
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("mlpengine_cli/a.py", "")
+        archive.writestr("p-1.dist-info/METADATA", "[1](docs/a.md) ![2](https://x.org/b.png)")
+    problems = load(".ci/contents.py").problems
+    assert problems({"README.md", "cli/a.py", "mlpengine/b.css"}, sdist, wheel) == [
+        "p-1.tar.gz: lacks mlpengine/b.css",
+        "p-1.tar.gz: has notes.txt",
+        "p-1.whl: lacks mlpengine/b.css",
+        "p-1.whl: docs/a.md leads nowhere outside the repository",
+    ]
+
+
+RELEASED = {
+    "mlpengine/__init__.py": '__version__ = "1.2.0"\n',
+    "CHANGELOG.md": "## 1.2.0 (2026-12-01)\n",
+    "setup.py": 'REPOSITORY = "https://hub.example/us/it"\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("setup.py", RELEASED["setup.py"]),
+        ("setup.py", 'REPOSITORY = "https://repository.invalid/mlpengine"\n'),
+        ("mlpengine/__init__.py", '__version__ = "1.2.0.dev1"\n'),
+        ("CHANGELOG.md", "## 1.2.0 (unreleased)\n"),
+        ("CHANGELOG.md", "## 1.200 (2026-12-01)\n"),
+    ],
+)
+def test_a_release_is_refused_unless_tag_version_date_and_address_agree(name, text, tmp_path):
+    steps = workflow("release.yml")["jobs"]["build"]["steps"]
+    (check,) = [step["run"] for step in steps if step.get("if") == "github.ref_type == 'tag'"]
+    (tmp_path / "mlpengine").mkdir()
+    for path, released in RELEASED.items():
+        (tmp_path / path).write_text(text if path == name else released, encoding="utf-8")
+    run = {"GITHUB_SERVER_URL": "https://hub.example", "GITHUB_REPOSITORY": "us/it"}
+    run |= {"GITHUB_REF_NAME": "v1.2.0", "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-e", "-c", check], cwd=tmp_path, env=run, capture_output=True)
+    assert (done.returncode == 0) is (text == RELEASED[name])
+
+
+def test_only_the_publication_of_a_release_may_write():
+    files = sorted((ROOT / ".github" / "workflows").iterdir())
+    jobs = [job for file in files for job in workflow(file.name)["jobs"].items()]
+    assert [workflow(file.name)["permissions"] for file in files] == [{"contents": "read"}] * 2
+    assert [name for name, job in jobs if "permissions" in job] == ["publish"]
+    publish = dict(jobs)["publish"]
+    assert (publish["if"], publish["needs"]) == ("github.ref_type == 'tag'", ["build"])
+    assert [step for step in publish["steps"] if "run" in step] == []
 
 
 @pytest.mark.parametrize("text", ["README.md", "mlpengine/__init__.py"])
@@ -63,6 +159,40 @@ def test_the_documentation_names_every_extra_and_what_it_brings():
     assert "source .venv/bin/activate" in readme
 
 
+INSTALLS_BY_NAME = re.compile(r"pip3?\s+install\s+[^`\n&]*\bmlpengine\b")
+
+
+@pytest.mark.parametrize(
+    ("text", "by_name"),
+    [
+        ("`pip install 'mlpengine[onnx]'`", True),
+        ("pip install\n'mlpengine[sweep]'", True),
+        ("python -m pip install -U mlpengine", True),
+        ("pip install '.[docs]'", False),
+        ("pip install . && mlpengine train", False),
+        ("`pip install pandas`, then `mlpengine train`", False),
+    ],
+)
+def test_lines_that_install_by_name_are_found(text, by_name):
+    assert bool(INSTALLS_BY_NAME.search(text)) is by_name
+
+
+def test_what_installs_an_extra_is_said_in_one_place():
+    """Messages take it from `install_line`, pages lead to that of the extras."""
+    folders = ("mlpengine", "cli", "docs", "examples", "benchmarks", "configs")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    files += [*ROOT.glob("*.md"), *ROOT.glob("*.toml")]
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for path in files
+        if path.suffix in (".c", ".h", ".md", ".py", ".toml", ".yaml")
+    }
+    assert len(texts) > 300
+    saying = {name for name, text in texts.items() if INSTALLS_BY_NAME.search(text)}
+    assert saying == {"mlpengine/errors.py", "docs/install.md"}
+    assert install_line("plots") in texts["docs/install.md"]
+
+
 def test_benchmarks_of_speed_start_in_a_clean_environment():
     texts = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "benchmarks").glob("*.py")}
     medians = re.compile(r"median\([^)]")
@@ -83,12 +213,9 @@ def test_prose_names_real_files():
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_the_readme_is_short_and_its_links_lead_somewhere():
+def test_the_readme_is_short():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(readme.splitlines()) < 120
-    links = set(re.findall(r"\]\(([^)#:]+)\)", readme))
-    assert len(links) > 10
-    assert [link for link in sorted(links) if not (ROOT / link).exists()] == []
 
 
 def test_the_readme_quotes_the_table_of_speed():

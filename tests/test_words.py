@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PLACES = ("mlpengine", "cli", "benchmarks")
-WRITTEN_FROM_CODE = ("changes.md", "commands.md", "config.md", "python.md")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ def sources() -> dict[str, str]:
     """Return the texts of all files by path."""
     files = [path for place in PLACES for path in sorted((ROOT / place).rglob("*.[ph]*"))]
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    pages = [path for path in pages if path.name not in WRITTEN_FROM_CODE]
     files = [*pages, ROOT / "README.md", *(path for path in files if path.suffix in (".py", ".h"))]
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in files}
 

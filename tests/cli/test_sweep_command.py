@@ -14,7 +14,7 @@ import postgres
 import pytest
 from small import SMALL
 
-from mlpengine.errors import RunError
+from mlpengine.errors import RunError, install_line
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.threads import usable_cores
 from mlpengine_cli import stopping
@@ -500,7 +500,7 @@ def test_without_optuna(sweep, mlpengine, monkeypatch):
     ran = mlpengine("sweep", "s.yaml")
     assert (ran.code, ran.err) == (
         1,
-        "error: mlpengine sweep needs an optional package: pip install 'mlpengine[sweep]'\n",
+        f"error: mlpengine sweep needs an optional package: {install_line('sweep')}\n",
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from small import SMALL
 
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.errors import install_line
 
 
 def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
@@ -173,7 +174,7 @@ def test_an_extra_that_is_missing(package, extra, mlpengine, config, monkeypatch
     monkeypatch.setattr("mlpengine_cli.session.find_spec", lambda name: None)
     found = mlpengine("train", config, "--set", f"report.{extra}=true")
     assert found.code == 1
-    assert f"pip install 'mlpengine[{extra}]'" in found.err
+    assert install_line(extra) in found.err
     assert mlpengine("train", config, "-q", "--set", f"report.{extra}=auto").code == 0
 
 

@@ -1,5 +1,6 @@
 """The dashboard is a picture with six panels, in both themes, for any run that has a sample."""
 
+import re
 import sys
 from io import BytesIO
 
@@ -9,6 +10,7 @@ import pytest
 from mlpengine import MissingExtraError, Mlp
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.dashboard import save_dashboard
+from mlpengine.errors import install_line
 
 image = pytest.importorskip("matplotlib.image", reason="the extra plots is not installed")
 
@@ -49,5 +51,5 @@ def test_numbers_that_are_missing_do_not_stop_it(tmp_path):
 
 def test_without_matplotlib_the_install_line_is_shown(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mlpengine\[plots\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(install_line("plots"))):
         save_dashboard(made_up(3), tmp_path / "no.png")

@@ -21,7 +21,7 @@ from mlpengine.backends.compiled.target import (
 )
 from mlpengine.backends.update import Clipping, Update
 from mlpengine.buffers import address_of
-from mlpengine.errors import CompileError, RunError, UsageError
+from mlpengine.errors import CompileError, RunError, UsageError, install_line
 from mlpengine.spec import Array
 
 FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST = range(6)
@@ -64,7 +64,7 @@ def _compiler() -> tuple[str, ...]:
             f"compiler: $CC must be the command of a C compiler (CC={named!r})"
             if named
             else "compiler: a C compiler must be on PATH or named by $CC; "
-            "pip install 'mlpengine[compiled]' brings one"
+            f"{install_line('compiled')} brings one"
         )
     return command
 
