@@ -86,15 +86,15 @@ def draw(count: int) -> list[Case]:
 
 def compilers() -> dict[str, str]:
     """Return the values of $CC for the installed compilers."""
-    found = {}
+    commands = {}
     if shutil.which("gcc"):
         tuned = TUNED_FOR if os.uname().machine == "x86_64" else ()
-        found |= {"gcc": "gcc", **{f"gcc for {p}": f"gcc -mtune={p}" for p in tuned}}
+        commands |= {"gcc": "gcc", **{f"gcc for {p}": f"gcc -mtune={p}" for p in tuned}}
     if shutil.which("clang"):
-        found["clang"] = "clang"
+        commands["clang"] = "clang"
     if find_spec("ziglang"):
-        found["zig"] = f"{sys.executable} -m ziglang cc"
-    return found
+        commands["zig"] = f"{sys.executable} -m ziglang cc"
+    return commands
 
 
 @contextmanager
@@ -144,14 +144,16 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
     cases = CASES if args.smoke else [*CASES, *draw(args.count)]
-    found, failed = compilers(), 0
-    names = args.compiler or [n for n in found if not args.smoke or n in ("gcc", "gcc for znver3")]
+    commands, failed = compilers(), 0
+    names = args.compiler or [
+        n for n in commands if not args.smoke or n in ("gcc", "gcc for znver3")
+    ]
     print(f"{'compiler':16} {'target':9} {'threads':>7} {'compared':>8} {'differ':>6}  bits")
     for name in names:
-        with chosen(CC=found[name]):
+        with chosen(CC=commands[name]):
             levels = [target.level for target in available_targets()]
         for level in [*levels, "native"]:
-            with chosen(CC=found[name], MLPENGINE_TARGET=level):
+            with chosen(CC=commands[name], MLPENGINE_TARGET=level):
                 for threads in (2,) if args.smoke else (2, 4):
                     each = [differences(c, threads, 8 if args.smoke else 1) for c in cases]
                     wrong, compared = (sum(e[i] for e in each) for i in (0, 1))

@@ -50,9 +50,8 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     shown = facts.warnings(dropped)
     if not as_json:
         for key, (before, now) in sorted(file.overridden.items()):
-            say(
-                f"base: {key} is {json.dumps(now)} here ({json.dumps(before)} in {file.config.base})"
-            )
+            here, there = json.dumps(now), json.dumps(before)
+            say(f"base: {key} is {here} here ({there} in {file.config.base})")
         lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
         say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))

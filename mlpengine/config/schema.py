@@ -579,4 +579,6 @@ class Config(Section):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema that editors use to complete and check configs."""
-    return Config.model_json_schema()
+    schema = Config.model_json_schema()
+    schema["required"].remove("data")  # which the base of a config may have
+    return schema | {"anyOf": [{"required": ["data"]}, {"required": ["base"]}]}

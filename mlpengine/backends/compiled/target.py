@@ -235,15 +235,15 @@ def find_target(command: tuple[str, ...], level: str = "native") -> Target:
     if flag is None:  # a cross compiler
         macros = _macros(command, "-O2")
     levels = next(levels for name, levels in LEVELS.items() if f"__{name}__" in macros or not name)
-    found = [name for name, each in levels.items() if each.macros <= macros]
-    if flag is None or not found:
-        found = ["baseline"]
-    if level != "native" and level not in found:
+    present = [name for name, each in levels.items() if each.macros <= macros]
+    if flag is None or not present:
+        present = ["baseline"]
+    if level != "native" and level not in present:
         raise UsageError(
             f"{VARIABLE}: this processor, as {shlex.join(command)} knows it, must have {level} "
-            f"(it has {', '.join(found)})"
+            f"(it has {', '.join(present)})"
         )
-    name = found[0] if level == "native" else level
+    name = present[0] if level == "native" else level
     if level != "native" or flag is None:
         flag, macros = _first_accepted(command, levels[name].flags)
         if flag is None or not levels[name].macros <= macros:
