@@ -29,7 +29,7 @@ from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.errors import UsageError
-from mlpengine.files import similar_file, write_atomically
+from mlpengine.files import missing, write_atomically
 from mlpengine.train.diagnose import facts, measure_recalls, measure_yardsticks
 from mlpengine.train.model import Model, load
 from mlpengine.train.samples import read_diagnostics
@@ -103,7 +103,7 @@ def command(
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
     if not target.exists():
-        raise UsageError(f"{target}: there is no such config or run{similar_file(target)}")
+        raise missing(target, "config or run")
     if not target.is_dir():
         if plot is not None:
             raise UsageError("diagnose: --plot draws a run; give its directory")

@@ -8,7 +8,7 @@ import click
 
 from mlpengine.errors import RunError
 from mlpengine.export import FORMATS, export, format_of
-from mlpengine.files import similar_file
+from mlpengine.files import missing
 from mlpengine.train.model import MODEL_FILE, Model
 
 from . import device
@@ -100,7 +100,7 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool, **opti
     written; it needs the extra onnx.
     """
     if not run.exists():
-        raise RunError(f"{run}: there is no such run or model file{similar_file(run)}")
+        raise missing(run, "run or model file")
     source = run / MODEL_FILE if run.is_dir() else run
     if not source.is_file():
         raise RunError(f"{source}: there is no model; a run has one when it has ended")

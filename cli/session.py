@@ -27,7 +27,7 @@ from mlpengine.errors import (
     RunError,
     UsageError,
 )
-from mlpengine.files import read_file, remove_unfinished, similar_file
+from mlpengine.files import missing, read_file, remove_unfinished
 from mlpengine.structure import conform
 from mlpengine.train.checkpoint import (
     CHECKPOINTS,
@@ -403,7 +403,7 @@ def uses_extra(setting: str | bool, package: str) -> bool:
 def read_result(path: Path) -> dict[str, Any]:
     """Return the result.json of a run.  Raises: RunError if there is none that can be read."""
     if not path.exists():
-        raise RunError(f"{path}: there is no such run{similar_file(path)}")
+        raise missing(path, "run")
     try:
         result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

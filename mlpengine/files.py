@@ -56,6 +56,11 @@ def similar_file(path: Path) -> str:
     return ""
 
 
+def missing(path: Path, what: str) -> UsageError:
+    """Return the error of a command that names a path at which there is nothing."""
+    return UsageError(f"{path}: there is no such {what}{similar_file(path)}")
+
+
 def make_directory(directory: Path) -> None:
     """Make a directory and its parents.  Raises: RunError naming it and the cause."""
     try:

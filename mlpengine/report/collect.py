@@ -17,7 +17,7 @@ from mlpengine.config.measure import explained_rows
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
-from mlpengine.files import similar_file
+from mlpengine.files import missing
 from mlpengine.quantiles import evenly_spaced
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
@@ -92,7 +92,7 @@ def read_run(path: Path) -> Run:
     Raises: UsageError if it is no run directory.
     """
     if not path.exists():
-        raise UsageError(f"{path}: there is no such run{similar_file(path)}")
+        raise missing(path, "run")
     if not (path / RESOLVED).is_file():
         raise UsageError(f"{path}: holds no {RESOLVED}, so it is no run directory")
     notes: list[str] = []

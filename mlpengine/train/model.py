@@ -15,7 +15,7 @@ from mlpengine.data import Preprocessor, Table, read_table
 from mlpengine.data.frames import as_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError, UsageError
-from mlpengine.files import checked_path, similar_file
+from mlpengine.files import checked_path, missing
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -386,7 +386,7 @@ def load(run: str | Path) -> Model:
     """
     run = checked_path(run, "load")
     if not run.exists():
-        raise CheckpointError(f"{run}: there is no such run or model file{similar_file(run)}")
+        raise missing(run, "run or model file")
     if not run.is_dir():
         return Model.load(run)
     if (run / MODEL_FILE).is_file():

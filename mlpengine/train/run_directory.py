@@ -12,7 +12,7 @@ from typing import Any, Self
 from mlpengine import __version__
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.errors import RunError, UsageError
-from mlpengine.files import similar_file, write_atomically, writing
+from mlpengine.files import missing, write_atomically, writing
 from mlpengine.train.threads import blas_name, cores
 
 try:
@@ -72,7 +72,7 @@ class RunDirectory:
         """
         path = path.absolute()
         if not path.exists():
-            raise UsageError(f"{path}: there is no such run{similar_file(path)}")
+            raise missing(path, "run")
         if not (path / LOCK_FILE).is_file():
             raise UsageError(f"{path}: is not the directory of a run (there is no {LOCK_FILE})")
         try:

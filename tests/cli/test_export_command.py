@@ -98,7 +98,7 @@ def test_the_weights_are_those_of_the_model(mlpengine, run):
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["nowhere"], 1, "nowhere: there is no such run or model file"),
+        (["nowhere"], 2, "nowhere: there is no such run or model file"),
         (["{run}", "--format", "pickle"], 2, "'pickle' is not one of"),
         (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .npz, .onnx or .safetensors"),
         (["{run}", "-o", "x"], 2, "x: the name must end in .c, .npz, .onnx or .safetensors"),
