@@ -19,7 +19,7 @@ from mlpengine.wording import plural
 
 from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
-from .streams import say
+from .streams import say, write_file
 
 EPILOG = """\b
 Examples:
@@ -124,7 +124,7 @@ def command(
         click.echo(json.dumps(shown if path is None else {"out": str(path), **shown}))
         return
     if path is None:
-        click.echo(text, nl=False)
+        write_file(text)
     for line in shown_remarks:
         say(f"warning: {line}", err=True)
     for line in decided:

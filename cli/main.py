@@ -13,7 +13,9 @@ from typing import Any, NoReturn
 
 import click
 
-from .stopping import EXIT_CODES, handled
+from mlpengine.system import EXIT_CODES
+
+from .stopping import handled
 from .streams import keep_streams, say
 
 COMMANDS = {

@@ -11,6 +11,7 @@ from mlpengine.spec import Array
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.metrics import confusion_matrix
+from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.task import Classification, Regression, Split, Task
 from mlpengine.wording import plural, printable
 
@@ -56,7 +57,7 @@ def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> st
     lines += ["", f"{plural(result.epochs, 'epoch')} in {result.seconds:.1f} s{rate}{ending}{best}"]
     if result.ending == "interrupted" and session.checkpointers:
         lines.append(f"resume with: mlpengine train --resume {path}")
-    return "\n".join([*lines, f"{path}/model.safetensors"])
+    return "\n".join([*lines, str(path / MODEL_FILE)])
 
 
 def metrics_table(

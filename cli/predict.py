@@ -19,7 +19,7 @@ from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, MultiLabel, Regression, Task
 from mlpengine.wording import plural
 
-from .streams import say
+from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain, write_table
 
 EPILOG = """\b
@@ -81,7 +81,7 @@ def command(
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, level, with_spread)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
-            click.echo(csv_text(columns, header=not number), nl=False)
+            write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
     rows = len(numbers)

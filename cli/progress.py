@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-import click
-
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.wording import printable
+
+from .streams import say
 
 NOTEBOOK = "JPY_PARENT_PID"
 """The variable that Jupyter sets for its kernels, whose cells also run commands (!mlpengine)."""
@@ -83,7 +83,7 @@ class Progress(Callback):
         """Restore the terminal."""
 
     def _print(self, line: str) -> None:
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 class RichProgress(Progress):
@@ -158,7 +158,7 @@ class Meter:
                 self._bar.start()
                 self._task = self._bar.add_task(self._title, total=1.0, completed=share)
             else:
-                click.echo(f"{self._title}: {share:.0%}", err=True)
+                say(f"{self._title}: {share:.0%}", err=True)
 
 
 def _bar() -> Any:

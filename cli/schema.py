@@ -8,6 +8,8 @@ import click
 from mlpengine.config import json_schema
 from mlpengine.files import write_atomically
 
+from .streams import say, write_file
+
 SCHEMA_FILE = "mlpengine.schema.json"
 
 EPILOG = """\b
@@ -33,9 +35,12 @@ def command(out: Path | None, as_json: bool) -> None:
     """Print the JSON Schema of configs, from which editors complete and check them."""
     if out is not None:
         write_schema(out)
-        click.echo(json.dumps({"out": str(out)}) if as_json else f"wrote {out}")
+        say(json.dumps({"out": str(out)}) if as_json else f"wrote {out}")
         return
-    click.echo(json.dumps(json_schema()) if as_json else schema_text(), nl=as_json)
+    if as_json:
+        say(json.dumps(json_schema()))
+    else:
+        write_file(schema_text())
 
 
 def schema_text() -> str:

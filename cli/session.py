@@ -29,6 +29,7 @@ from mlpengine.errors import (
 )
 from mlpengine.files import missing, read_file, remove_unfinished
 from mlpengine.structure import conform
+from mlpengine.system import peak_bytes
 from mlpengine.train.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
@@ -47,7 +48,6 @@ from mlpengine.train.run_directory import (
     RESULT_FILE,
     RunDirectory,
     environment,
-    peak_bytes,
 )
 from mlpengine.train.task import Split
 from mlpengine.wording import differing

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlpengine.system import EXIT_CODES
+
 if TYPE_CHECKING:
     from mlpengine.train.ranks import Ranks
 
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-if hasattr(signal, "SIGHUP"):  # of a closed terminal; Windows has none
-    EXIT_CODES[signal.SIGHUP] = 129
+HANGUP = 129
+"""The exit code of the signal of a terminal that is closed."""
 
 
 def handled() -> list[signal.Signals]:
-    """Return the signals that end a command; a SIGHUP that is ignored, as by nohup, does not."""
-    hangup = getattr(signal, "SIGHUP", None)
-    ignored = hangup is not None and signal.getsignal(hangup) is signal.SIG_IGN
-    return [number for number in EXIT_CODES if not (ignored and number == hangup)]
+    """Return the signals that end a command; a hangup that is ignored, as by nohup, does not."""
+    return [
+        number
+        for number, code in EXIT_CODES.items()
+        if not (code == HANGUP and signal.getsignal(number) is signal.SIG_IGN)
+    ]
 
 
 class Stopping:

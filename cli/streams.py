@@ -1,5 +1,6 @@
 """Standard streams of a command that may lose its terminal, its reader or the space on a disk."""
 
+import codecs
 import io
 import os
 import stat
@@ -12,6 +13,23 @@ import click
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+
+ESCAPE = "mlpengine.escape"
+"""How stdout writes what its encoding lacks; see `escape`."""
+
+
+def escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return a backslash and the number of a character that an encoding lacks, and its end.
+
+    A byte of a path that is no character stays that byte.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    character, end = error.object[error.start], error.start + 1
+    if "\udc80" <= character <= "\udcff":
+        return os.fsencode(character), end
+    return character.encode("ascii", "backslashreplace").decode(), end
 
 
 class Messages(io.FileIO):
@@ -57,20 +75,37 @@ def keep_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
+    codecs.register_error(ESCAPE, escape)
     for name, raw in (("stdout", Results(1, "w", False)), ("stderr", Messages(2, "w", False))):
         before = getattr(sys, name)
+        if not _takes_bytes(before):
+            before.reconfigure(errors="backslashreplace")
+            continue
         stream = io.TextIOWrapper(
             io.BufferedWriter(raw),
             encoding=getattr(before, "encoding", "utf-8"),
-            errors="surrogateescape" if name == "stdout" else "backslashreplace",
+            errors=ESCAPE if name == "stdout" else "backslashreplace",
             line_buffering=name == "stderr" or raw.isatty(),
             write_through=getattr(before, "write_through", False),
         )
         setattr(sys, name, stream)
 
 
+def _takes_bytes(stream: object) -> bool:
+    """Return whether a stream writes bytes, as all do but those of a console of Windows."""
+    binary = getattr(stream, "buffer", None)
+    return isinstance(getattr(binary, "raw", binary), io.FileIO | None)
+
+
+def write_file(text: str) -> None:
+    """Write what is the content of a file to stdout: in UTF-8 and with the ends of its lines."""
+    click.echo(text.encode(), nl=False)
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print lines for a person to read; control characters in names and cells are escaped."""
     from mlpengine.wording import printable
 
-    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+    stream = sys.stderr if err else sys.stdout  # click would write UTF-8 where that is for ASCII
+    stream.write("\n".join(map(printable, text.split("\n"))) + "\n")
+    stream.flush()

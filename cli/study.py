@@ -5,7 +5,6 @@ lock when that process ends, however it ends; then another worker continues the 
 newest checkpoint.
 """
 
-import fcntl
 import json
 import os
 import warnings
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine import system
 from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
 from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
 from mlpengine.files import write_all, writing
@@ -69,11 +69,11 @@ class Journal(JournalFileBackend):
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append records, after removing a line that a killed process or a full disk cut off."""
         lines = [json.dumps(log, separators=(",", ":")) + "\n" for log in logs]
-        file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        file = system.open_file(self._path, os.O_RDWR | os.O_APPEND)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)  # the system releases it when this process ends
+            system.lock(file)
             size = os.fstat(file).st_size
-            if size and os.pread(file, 1, size - 1) != b"\n":
+            if size and system.read_at(file, 1, size - 1) != b"\n":
                 os.ftruncate(file, self._path.read_bytes().rfind(b"\n") + 1)
             write_all(file, "".join(lines).encode())
         finally:
@@ -81,11 +81,7 @@ class Journal(JournalFileBackend):
 
     def sync(self) -> None:
         """Have every record on disk when this returns."""
-        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+        system.flush(self._path)
 
 
 class Study:
@@ -293,15 +289,14 @@ class Study:
         """Hold the only place for a worker on SQLite.  Raises: RunError if it is taken."""
         path = self.directory / SQLITE_LOCK
         with writing(path):
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = system.open_file(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not system.lock(file, wait=False):
+                raise RunError(
+                    f"{self.directory}: another worker is at work, and SQLite is for one; wait "
+                    "for it, or begin a sweep with storage: journal or PostgreSQL"
+                )
             yield
-        except BlockingIOError as error:
-            raise RunError(
-                f"{self.directory}: another worker is at work, and SQLite is for one; wait for "
-                "it, or begin a sweep with storage: journal or PostgreSQL"
-            ) from error
         finally:
             os.close(file)
 
@@ -310,10 +305,10 @@ class Study:
         """Let one worker at a time choose a trial."""
         path = self.directory / LOCK_FILE
         with writing(path):
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            file = system.open_file(path, os.O_RDWR)
         try:
             with writing(path):
-                fcntl.flock(file, fcntl.LOCK_EX)
+                system.lock(file)
             yield
         finally:
             os.close(file)

@@ -12,7 +12,7 @@ from mlpengine.nn import Mlp
 from mlpengine.train.run_directory import RESOLVED
 from mlpengine.wording import plural
 
-from .streams import say
+from .streams import say, write_file
 
 EPILOG = """\b
 Examples:
@@ -41,7 +41,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
     overrides = [parse_override(text) for text in (*settings, *compiled)]
     experiment = build(load_config(path, overrides))
     if emit_c:
-        click.echo(experiment.step.emit_c(), nl=False)
+        write_file(experiment.step.emit_c())
         return
     facts = summarize(experiment)
     say(json.dumps(facts) if as_json else table(facts))

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -26,15 +25,23 @@ from mlpengine.config.sweep import BEST, SETTINGS, SWEEP, SweepSection
 from mlpengine.data import DATASETS
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import write_atomically
+from mlpengine.system import (
+    EXIT_CODES,
+    START_METHOD,
+    interrupt,
+    start_worker,
+    usable_cores,
+    use_cores,
+)
 from mlpengine.train.run_directory import RunDirectory
-from mlpengine.train.threads import cores, usable_cores
+from mlpengine.train.threads import cores
 from mlpengine.wording import plural
 
 from .outcome import shortest
 from .pictures import PLOTS
 from .ranks import launched
 from .session import uses_extra
-from .stopping import EXIT_CODES, Stopping, leave, stops
+from .stopping import Stopping, leave, stops
 from .streams import say
 
 if TYPE_CHECKING:
@@ -44,6 +51,9 @@ if TYPE_CHECKING:
     from .trials import Sweep
 
 SHOWN_TRIALS = 10
+
+ENDED = 64
+"""What a worker adds to its exit code: one that is killed on Windows has any code, mostly 1."""
 
 EPILOG = """\b
 Examples:
@@ -227,8 +237,7 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
 
     An error that ends one of them ends all.
     """
-    # a fork has imported everything; on macOS it is unsafe beside the system's libraries
-    context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
+    context: Any = get_context(START_METHOD)
     arguments = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
 
     def started(own: set[int]) -> "BaseProcess":
@@ -241,7 +250,7 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
     def stop() -> None:
         for process in running:
             if process.pid is not None and process.exitcode is None:
-                os.kill(process.pid, signal.SIGINT)
+                interrupt(process.pid)
 
     state.attach(stop)
     code = 0
@@ -252,11 +261,12 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
             if ended is None:
                 continue
             own = running.pop(process)
-            if ended < 0 and not state.code:
-                say("a worker was killed; another one continues its trial", err=True)
-                running[started(own)] = own
-            elif ended not in (0, *EXIT_CODES.values()):
-                code = ended
+            if ended not in range(ENDED, 256):
+                if not state.code:
+                    say("a worker was killed; another one continues its trial", err=True)
+                    running[started(own)] = own
+            elif ended - ENDED not in (0, *EXIT_CODES.values()):
+                code = ended - ENDED
                 stop()  # others would have the same error: a full disk, a storage that is down
     return code
 
@@ -275,10 +285,14 @@ def _work(arguments: list[str], own: set[int]) -> NoReturn:
     """Be a worker process on these cores."""
     from .main import run
 
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, own)
-    os.setsid()  # Ctrl-C reaches it once, from the process that started it
-    sys.exit(run(arguments))
+    use_cores(own)
+    start_worker()
+    try:
+        code = run(arguments)
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    sys.exit(ENDED + code)
 
 
 def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:

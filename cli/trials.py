@@ -1,7 +1,6 @@
 """The trials of a sweep: each an ordinary run in a directory below the sweep's."""
 
 import json
-import os
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,6 +23,7 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.files import flush, read_file, similar_file, unflushed
+from mlpengine.system import is_orphan
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
@@ -156,7 +156,7 @@ class Worker:
     def run(self, until: float) -> None:
         """Run trials; begin none after the time `until` of the monotonic clock."""
         while not self._state.code and monotonic() < until:
-            if self._parent is not None and os.getppid() != self._parent:
+            if self._parent is not None and is_orphan(self._parent):
                 return
             claim = self.study.claim()
             if claim is None:

@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
+from mlpengine import system
 from mlpengine.errors import MlpEngineError, RunError, UsageError
 from mlpengine.wording import nearest
 
@@ -18,8 +19,6 @@ TEMPORARY = ".tmp-"
 """Prefix of files that are not complete yet; a process that is killed may leave one behind."""
 
 _flushed_from = ContextVar("flushed_from", default=-inf)
-
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
@@ -95,12 +94,8 @@ def flush(path: Path) -> None:
     Raises: RunError naming the file and the cause.
     """
     with writing(path):
-        for one in (path, path.parent):
-            descriptor = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        system.flush(path)
+        system.flush(path.parent)
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
@@ -117,12 +112,10 @@ def write_atomically(path: str | Path, data: bytes) -> None:
         if _is_device(path):
             path.write_bytes(data)
             return
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _replace(directory, path.name, data)
-            sync(directory)
-        finally:
-            os.close(directory)
+        with system.opened_directory(path.parent) as (start, directory):
+            _replace(start, directory, path.name, data)
+            if directory is not None:
+                sync(directory)
 
 
 def remove_unfinished(directory: Path) -> None:
@@ -139,17 +132,18 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _replace(directory: int, name: str, data: bytes) -> None:
-    temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+def _replace(start: Path, directory: int | None, name: str, data: bytes) -> None:
+    temporary = start / f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
-        descriptor = os.open(temporary, _NEW, 0o666, dir_fd=directory)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        descriptor = system.open_file(temporary, flags, follow=False, directory=directory)
         try:
             write_all(descriptor, data)
             sync(descriptor)
             _verify(descriptor, data)
         finally:
             os.close(descriptor)
-        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        system.replace(temporary, start / name, directory)
     except BaseException:
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary, dir_fd=directory)
@@ -159,7 +153,7 @@ def _replace(directory: int, name: str, data: bytes) -> None:
 def _verify(descriptor: int, data: bytes) -> None:
     chunk, view = 2**20, memoryview(data)
     for start in range(0, len(data), chunk):
-        if os.pread(descriptor, chunk, start) != view[start : start + chunk]:
+        if system.read_at(descriptor, chunk, start) != view[start : start + chunk]:
             raise OSError(None, "the disk does not hold what was written")
 
 

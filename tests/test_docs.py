@@ -261,8 +261,8 @@ def test_the_reference_has_every_command_and_every_key():
 
 
 def test_every_exit_code_is_documented():
+    from mlpengine.system import EXIT_CODES
     from mlpengine_cli.main import CLOSED_PIPE
-    from mlpengine_cli.stopping import EXIT_CODES
 
     page = (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8")
     codes = {0, 1, 2, CLOSED_PIPE, *EXIT_CODES.values()}

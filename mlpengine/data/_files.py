@@ -9,12 +9,12 @@ from codecs import getincrementaldecoder, lookup
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, BinaryIO
 
 from mlpengine.data.progress import Progress
 from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.files import similar_file
+from mlpengine.system import read_pipe
 
 Opener = Callable[[], BinaryIO]
 
@@ -173,7 +173,7 @@ def opener(
 
     A pipe is read to its end now, into memory.  Raises: DataError for a pipe that has no writer.
     """
-    content = _read_pipe(path) if Path(path).is_fifo() else None
+    content = _read_pipe(os.fspath(path)) if Path(path).is_fifo() else None
 
     def open_file() -> BinaryIO:
         if content is not None:
@@ -184,21 +184,13 @@ def opener(
     return lambda: transcoded(_unpacked(open_file()) if is_packed else open_file(), encoding)
 
 
-def _read_pipe(path: str | os.PathLike[str]) -> bytes:
+def _read_pipe(where: str) -> bytes:
     """Return all that is written into a pipe, such as that of a shell's <(...)."""
-
-    def at_once(name: str, flags: int) -> int:  # also if nobody writes
-        return os.open(name, flags | os.O_NONBLOCK)
-
-    where = os.fspath(path)
-    with readable(where), open(path, "rb", buffering=0, opener=at_once) as stream:
-        end = monotonic() + PATIENCE
-        while (start := stream.read(_BLOCK)) == b"":  # None if there is a writer
-            if monotonic() > end:
-                raise DataError(f"{where}: nothing is written into this pipe ({PATIENCE:g} s)")
-            sleep(0.02)
-        os.set_blocking(stream.fileno(), True)
-        return (start or b"") + stream.read()
+    with readable(where):
+        content = read_pipe(where, PATIENCE)
+    if content is None:
+        raise DataError(f"{where}: nothing is written into this pipe ({PATIENCE:g} s)")
+    return content
 
 
 def require_file(path: str | os.PathLike[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine import system
 from mlpengine.data.stored import (
     DESCRIPTION,
     ROWS,
@@ -195,10 +196,10 @@ def _write(
     temporary = part_of(target)
     try:
         with writing(target):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            descriptor = os.open(temporary, flags, 0o666)
+            descriptor = system.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            _reserve(descriptor, count * width * 4, target)
+            with writing(target):
+                system.reserve(descriptor, count * width * 4)
             for start in range(0, count, _CHUNK):
                 part = np.arange(start, min(start + _CHUNK, count))
                 features = transform(table.rows(part if rows is None else rows[part]))
@@ -213,10 +214,3 @@ def _write(
         complete(target, {"shape": [count, width], "checksum": checksum})
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _reserve(descriptor: int, size: int, target: Path) -> None:
-    """Take the space now, so that a disk that is too small is known at once."""
-    if size and hasattr(os, "posix_fallocate"):
-        with writing(target):
-            os.posix_fallocate(descriptor, 0, size)

@@ -17,14 +17,10 @@ from weakref import finalize
 
 import numpy as np
 
+from mlpengine import system
 from mlpengine.data.table import Column, Kind, Table
 from mlpengine.files import make_directory, read_file, write_all, write_atomically, writing
 from mlpengine.spec import Array
-
-try:
-    import fcntl
-except ImportError:  # on a system without flock, two runs may prepare the same file
-    fcntl = None  # type: ignore[assignment]
 
 VERSION = 1
 ALIGNMENT = mmap.ALLOCATIONGRANULARITY
@@ -41,7 +37,7 @@ class OpenFile:
 
     def __init__(self, path: Path) -> None:
         with writing(path, "read"):
-            self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = system.open_file(path, os.O_RDONLY)
         self.path, self.size = path, os.fstat(self.descriptor).st_size
         finalize(self, os.close, self.descriptor)
 
@@ -101,7 +97,7 @@ class Spill:
         self.path, self.skipped = path, skipped
         self._values, self._columns = -1, -1
         with writing(path):
-            self._columns = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            self._columns = system.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self._end, self.rows = 0, 0
         self.described: dict[str, dict[str, Any]] = {}
 
@@ -110,9 +106,7 @@ class Spill:
         self._close_values()
         temporary = self.path.with_name(f"{self.path.name}.values{PART}")
         with writing(temporary):
-            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            self._values = os.open(temporary, flags, 0o666)
-            temporary.unlink()  # the system frees it when this process ends, however it ends
+            self._values = system.open_unnamed(temporary)
         self._written = 0
 
     def write(self, values: Array) -> Segment:
@@ -173,7 +167,7 @@ def read_into(descriptor: int, view: memoryview, offset: int) -> None:
     """Fill a view with bytes of a file.  Raises: OSError if the file is too short."""
     start = 0
     while start < len(view):
-        count = os.preadv(descriptor, [view[start:]], offset + start)
+        count = system.read_into(descriptor, view[start:], offset + start)
         if not count:
             raise OSError(None, "the file is shorter than when it was written")
         start += count
@@ -268,7 +262,7 @@ def part_of(target: Path) -> Path:
 def complete(target: Path, description: Mapping[str, Any]) -> None:
     """Give a file that is written its name, and then its description, which makes it valid."""
     with writing(target):
-        os.replace(part_of(target), target)
+        system.replace(part_of(target), target)
         description = {**description, "bytes": target.stat().st_size}
     write_atomically(target.with_suffix(DESCRIPTION), json.dumps(description).encode())
 
@@ -300,7 +294,7 @@ def remove_prepared(directory: Path) -> tuple[dict[Path, int], int]:
     for lock in locks:
         if not _PREPARED.fullmatch(lock.name):
             continue
-        with locked(lock, wait=False) as is_free, writing(lock, "removed"):
+        with writing(lock, "removed"), locked(lock, wait=False, remove=True) as is_free:
             if not is_free:
                 in_use += 1
                 continue
@@ -310,23 +304,25 @@ def remove_prepared(directory: Path) -> tuple[dict[Path, int], int]:
                 if path.exists():
                     removed[path] = path.stat().st_size
                     path.unlink()
-            lock.unlink()
     return removed, in_use
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold a lock; yield whether it is held, which without `wait` it may not be."""
+def locked(path: Path, *, wait: bool, remove: bool = False) -> Iterator[bool]:
+    """Hold a lock; yield whether it is held, which without `wait` it may not be.
+
+    With `remove` its file is removed in the end, if it was held and no error was raised.
+    """
     with writing(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
+    held, unused = True, False
     try:
-        held = True
         with suppress(OSError):  # a file system without locks
-            if fcntl is not None:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                except BlockingIOError:
-                    held = False
+            held = system.lock(descriptor, wait=wait)
         yield held
+        unused = remove and held
     finally:
-        os.close(descriptor)
+        if unused:
+            system.close_and_remove(descriptor, path)
+        else:
+            os.close(descriptor)

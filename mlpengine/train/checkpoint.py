@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mlpengine.errors import CheckpointError
 from mlpengine.files import make_directory, remove_unfinished, write_atomically
 from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.system import remove_unused
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop, SkipBudget
 from mlpengine.train.state import pack, unpack
@@ -61,7 +62,7 @@ class Checkpoints:
             write_atomically(self.path / name, f"{path.name}\n".encode())
         kept = {*self.paths()[-KEPT:], path, self.path / self._named("best")}
         for old in set(self.paths()) - kept:
-            old.unlink(missing_ok=True)
+            remove_unused(old)
         return path
 
     def newest(self) -> Checkpoint | None:
@@ -85,7 +86,7 @@ class Checkpoints:
         """Remove checkpoints that are newer than `path` (damaged ones), and unfinished files."""
         for newer in self.paths():
             if newer > path:
-                newer.unlink(missing_ok=True)
+                remove_unused(newer)
         remove_unfinished(self.path)
 
     def _named(self, name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine import system
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.files import read_file, sync, write_all, writing
 from mlpengine.spec import Array
@@ -99,8 +100,7 @@ class CsvLog:
         self.path, self.rows = path, rows
         self._hash = sha256(kept)
         with writing(path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(path, flags, 0o666)
+            self._file = system.open_file(path, os.O_WRONLY | os.O_CREAT, follow=False)
             os.ftruncate(
                 self._file, len(kept)
             )  # in one call, so that the file is never empty for a reader

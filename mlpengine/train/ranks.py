@@ -1,6 +1,5 @@
 """The processes that train over MPI, one rank each; mpi4py is imported only here."""
 
-import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mlpengine.spec import Array, Call, call
+from mlpengine.system import SHARES_MEMORY, usable_cores
 from mlpengine.train.shared_memory import SharedBlock, map_block
-from mlpengine.train.threads import cpu_quota, usable_cores
+from mlpengine.train.threads import cpu_quota
 from mlpengine.wording import differing
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Ranks:
         It is for large vectors, and for steps that are `compiled`, which make no calls of MPI.
         """
         large = compiled or shape[1] * dtype.itemsize > DOUBLING_BYTES
-        useful = self.size > 1 and large and hasattr(os, "memfd_create")
+        useful = self.size > 1 and large and SHARES_MEMORY
         return SharedBlock(shape, dtype) if useful else None
 
     def map_all(self, block: SharedBlock) -> list[Array]:

@@ -6,20 +6,15 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from mlpengine import __version__
+from mlpengine import __version__, system
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import missing, write_atomically, writing
 from mlpengine.train.threads import blas_name, cores
-
-try:
-    import fcntl
-    import resource
-except ImportError:  # on Windows run directories are not locked, and memory is unknown
-    fcntl = resource = None  # type: ignore[assignment]
 
 GIVEN, RESOLVED = "config.yaml", "config.resolved.yaml"
 """The config of a run as it was given, and with every default and override in it."""
@@ -53,7 +48,8 @@ class RunDirectory:
                 candidate.mkdir(parents=True, exist_ok=True)
                 if any(candidate.iterdir()):
                     continue
-                lock = os.open(candidate / LOCK_FILE, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+                lock = system.open_file(candidate / LOCK_FILE, flags)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -76,7 +72,7 @@ class RunDirectory:
         if not (path / LOCK_FILE).is_file():
             raise UsageError(f"{path}: is not the directory of a run (there is no {LOCK_FILE})")
         try:
-            lock = os.open(path / LOCK_FILE, os.O_RDWR)
+            lock = system.open_file(path / LOCK_FILE, os.O_RDWR)
         except OSError as error:
             raise RunError(f"{path / LOCK_FILE}: cannot be opened ({error.strerror})") from error
         if not _locked(lock):
@@ -147,24 +143,12 @@ def _platform() -> str:
     return "-".join([*parts, "with", library] if library else parts)
 
 
-def peak_bytes() -> int | None:
-    """Return the largest memory that this process has had so far; None where it is unknown."""
-    if resource is None:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
 def _locked(lock: int) -> bool:
     """Take the lock unless another process holds it; return whether this process may continue."""
-    try:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return False
-    except OSError:  # a file system without locks
-        pass
+    with suppress(OSError):  # a file system without locks
+        if not system.lock(lock, wait=False):
+            os.close(lock)
+            return False
     return True
 
 

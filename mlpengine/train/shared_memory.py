@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine import system
 from mlpengine.spec import Array
 
 
@@ -22,7 +23,7 @@ class SharedBlock:
 
     def __init__(self, shape: Sequence[int], dtype: "np.dtype[Any]") -> None:
         name = f"mlpengine-{token_hex(8)}"
-        self._file = os.fdopen(os.memfd_create(name), "r+b", buffering=0)
+        self._file = os.fdopen(system.memory_file(name), "r+b", buffering=0)
         weakref.finalize(self, self._file.close)
         self._file.truncate(int(np.prod(shape)) * dtype.itemsize)
         self.place = os.getpid(), self._file.fileno(), name
@@ -37,7 +38,7 @@ def map_block(
     It cannot if the process is on another machine, in another container, or of another user.
     """
     pid, number, name = place
-    path = f"/proc/{pid}/fd/{number}"
+    path = system.path_of_file(pid, number)
     try:
         if name not in os.readlink(path):
             return None

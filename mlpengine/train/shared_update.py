@@ -16,6 +16,7 @@ from mlpengine.errors import RunError
 from mlpengine.optim import Optimizer
 from mlpengine.placement import ALIGNMENT
 from mlpengine.spec import Array
+from mlpengine.system import process_file
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.shared_memory import SharedBlock, map_block
 
@@ -201,8 +202,8 @@ def watched(ranks: Ranks) -> Array:
     processes = np.zeros(ranks.size, POLLED)
     processes["file"], processes["events"] = -1, READABLE  # poll ignores files below 0
     for rank, number in enumerate(ranks.of_all(os.getpid())):
-        with suppress(OSError):  # before Linux 5.3
-            processes["file"][rank] = file = os.pidfd_open(number)
+        with suppress(OSError):  # they are no files
+            processes["file"][rank] = file = process_file(number)
             weakref.finalize(processes, os.close, file)
     return processes
 

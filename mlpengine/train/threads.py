@@ -6,7 +6,6 @@ a busy one each product takes as long as the slower of the two.  Ten epochs of 4
 15.6 s and 64.7 s beside two busy loops (November 2026).
 """
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +18,10 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from mlpengine.system import usable_cores
+
 _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
 """The number of threads within `pinned`."""
-
-
-def usable_cores() -> set[int]:
-    """Return the numbers of the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
 
 
 def cores(root: Path = Path("/")) -> int:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from small import SMALL
 
+from mlpengine.system import EXIT_CODES
 from mlpengine_cli.main import run
-from mlpengine_cli.stopping import EXIT_CODES
 
 
 @pytest.fixture(autouse=True)

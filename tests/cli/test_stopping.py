@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from mlpengine_cli.stopping import EXIT_CODES, stops
+from mlpengine.system import EXIT_CODES
+from mlpengine_cli.stopping import stops
 
 
 @pytest.mark.parametrize("number", EXIT_CODES)

@@ -15,8 +15,8 @@ import pytest
 from small import SMALL
 
 from mlpengine.errors import RunError, install_line
+from mlpengine.system import usable_cores
 from mlpengine.train.checkpoint import Checkpoints
-from mlpengine.train.threads import usable_cores
 from mlpengine_cli import stopping
 from mlpengine_cli import study as study_module
 from mlpengine_cli import sweep as sweep_module
@@ -292,7 +292,7 @@ def test_sqlite_has_one_worker(sweep, mlpengine, tmp_path):
     assert mlpengine("sweep", "s.yaml", "-q").code == 0
     assert mlpengine("sweep", "--join", "runs/s", "--workers", "2").code == 2
     lock = os.open("runs/s/sqlite.lock", os.O_RDWR)
-    study_module.fcntl.flock(lock, study_module.fcntl.LOCK_EX)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     taken = mlpengine("sweep", "--join", "runs/s")
     os.close(lock)
     assert (taken.code, "another worker is at work, and SQLite is for one" in taken.err) == (

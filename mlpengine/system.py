@@ -1,0 +1,293 @@
+"""What differs between systems: files, locks, signals, cores; no other module asks for the system.
+
+Windows has no descriptors of directories, no reads at an offset and no signals between processes,
+and keeps the names of files that are open.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import ELOOP
+from pathlib import Path
+from threading import Lock, Thread
+
+if sys.platform == "win32":
+    import ctypes
+    import msvcrt
+    from multiprocessing import parent_process
+    from multiprocessing.connection import Client, Listener
+else:
+    import fcntl
+
+if sys.platform == "win32":
+    EXIT_CODES = {signal.SIGINT: 130, signal.SIGBREAK: 130, signal.SIGTERM: 143}
+else:
+    EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+"""The signals that end a command, and its exit codes: Ctrl-C, and what closes a terminal or ends a
+process."""
+
+START_METHOD = "fork" if sys.platform == "linux" else "spawn"
+"""How workers start; a fork has imported everything, but is unsafe beside libraries of macOS."""
+
+SHARES_MEMORY = sys.platform == "linux"
+"""Whether `memory_file` makes files, and other processes can open them."""
+
+LOCKED_BYTE = 1 << 30
+"""The byte that stands for a file in a lock on Windows, where nobody else may read it: one that
+files with locks are too short to have."""
+
+PATIENCE, PAUSE = 2.0, 0.01
+"""Seconds to wait on Windows for a file that another process has open, and between two tries."""
+
+_at_offset = Lock()
+
+
+def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | None = None) -> int:
+    """Open a file of bytes, in a directory that is open; child processes do not inherit it.
+
+    Unless `follow`, the path must be no link.
+    """
+    if sys.platform == "win32":
+        if not follow and path.is_symlink():
+            raise OSError(ELOOP, os.strerror(ELOOP))
+        return os.open(path, flags | os.O_BINARY, 0o666)
+    return os.open(path, flags | (0 if follow else os.O_NOFOLLOW), 0o666, dir_fd=directory)
+
+
+def open_unnamed(path: Path) -> int:
+    """Create a file whose space the system frees when it is closed, however its process ends."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+    if sys.platform == "win32":
+        return open_file(path, flags | os.O_TEMPORARY)
+    descriptor = open_file(path, flags)
+    path.unlink()
+    return descriptor
+
+
+@contextmanager
+def opened_directory(path: Path) -> Iterator[tuple[Path, int | None]]:
+    """Yield the start of the paths of files in a directory, and the ``dir_fd`` that goes with it.
+
+    The files are in that directory even if another one is moved to its path; not so on Windows.
+    """
+    if sys.platform == "win32":
+        yield path, None
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield Path(), descriptor
+    finally:
+        os.close(descriptor)
+
+
+def replace(source: Path, target: Path, directory: int | None = None) -> None:
+    """Rename a file to the name of another one, in a directory that is open.
+
+    On Windows this waits up to `PATIENCE` seconds for processes that have one of them open.
+    """
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            os.replace(source, target, src_dir_fd=directory, dst_dir_fd=directory)
+            return
+        except PermissionError:
+            if sys.platform != "win32" or time.monotonic() > end:
+                raise
+        time.sleep(PAUSE)
+
+
+def remove_unused(path: Path) -> None:
+    """Remove a file, if it exists; on Windows one that is open stays."""
+    try:
+        path.unlink(missing_ok=True)
+    except PermissionError:
+        if sys.platform != "win32":
+            raise
+
+
+def close_and_remove(descriptor: int, path: Path) -> None:
+    """Close an open file and remove it: before it is closed, except on Windows, if it can be."""
+    if sys.platform == "win32":
+        os.close(descriptor)
+        remove_unused(path)
+    else:
+        try:
+            path.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def flush(path: Path) -> None:
+    """Have a file on disk when this returns, or the names in a directory, except on Windows."""
+    if sys.platform == "win32":
+        if path.is_dir():
+            return
+        descriptor = os.open(path, os.O_RDWR)
+    else:
+        descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """Return up to `size` bytes of a file from `offset` on; its position stays."""
+    if sys.platform != "win32":
+        return os.pread(descriptor, size, offset)
+    with _at_offset:
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return os.read(descriptor, size)
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def read_into(descriptor: int, view: memoryview, offset: int) -> int:
+    """Read bytes of a file from `offset` on into a view; return how many; its position stays."""
+    if sys.platform != "win32":
+        return os.preadv(descriptor, [view], offset)
+    content = read_at(descriptor, len(view), offset)
+    view[: len(content)] = content
+    return len(content)
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Take the space of an empty file, where the system can, so that a full disk is known now."""
+    if sys.platform == "win32":
+        os.ftruncate(descriptor, size)
+    elif size and hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+
+
+def lock(descriptor: int, *, wait: bool = True) -> bool:
+    """Lock a file until it is closed or the process ends; return whether it is locked.
+
+    Without `wait` it may not be, because another process has locked it.
+    Raises: OSError on a file system without locks.
+    """
+    if sys.platform == "win32":
+        while not _lock_byte(descriptor):
+            if not wait:
+                return False
+            time.sleep(PAUSE)
+    else:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+    return True
+
+
+def read_pipe(path: str, patience: float) -> bytes | None:
+    """Return all that is written into a named pipe; None if nobody does for `patience` seconds."""
+    if sys.platform == "win32":
+        raise NotImplementedError  # no path is a pipe
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # also if nobody writes
+    with open(descriptor, "rb", buffering=0) as stream:
+        end = time.monotonic() + patience
+        while (start := stream.read(1)) == b"":  # None if there is a writer
+            if time.monotonic() > end:
+                return None
+            time.sleep(PAUSE)
+        os.set_blocking(descriptor, True)
+        return (start or b"") + stream.read()
+
+
+def usable_cores() -> set[int]:
+    """Return the numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        usable: set[int] = os.sched_getaffinity(0)
+        return usable
+    return set(range(os.cpu_count() or 1))
+
+
+def use_cores(cores: set[int]) -> None:
+    """Run this process on these cores, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
+def peak_bytes() -> int | None:
+    """Return the largest memory that this process has had so far; None where it is unknown."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def memory_file(name: str) -> int:
+    """Return a new file in memory that has no path; see `SHARES_MEMORY`."""
+    if sys.platform == "linux":
+        return os.memfd_create(name)
+    raise NotImplementedError
+
+
+def path_of_file(pid: int, number: int) -> str:
+    """Return a path of a file that another process has open."""
+    return f"/proc/{pid}/fd/{number}"
+
+
+def process_file(pid: int) -> int:
+    """Return a file that can be read once a process has ended.  Raises: OSError without them."""
+    if sys.platform == "linux":
+        return os.pidfd_open(pid)  # since Linux 5.3
+    raise OSError(None, "processes are no files here")
+
+
+def start_worker() -> None:
+    """Let `interrupt` alone interrupt this process: Ctrl-C reaches the one that started it."""
+    if sys.platform == "win32":
+        _kernel.SetConsoleCtrlHandler(_ignore_console, True)
+        Thread(target=_raise_when_told, args=(Listener(_pipe(os.getpid())),), daemon=True).start()
+    else:
+        os.setsid()
+
+
+def interrupt(pid: int) -> None:
+    """Interrupt a process that has called `start_worker`, as Ctrl-C does."""
+    if sys.platform == "win32":
+        try:
+            Client(_pipe(pid)).close()
+        except FileNotFoundError:  # it has not begun, or has ended
+            with suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+    else:
+        os.kill(pid, signal.SIGINT)
+
+
+def is_orphan(parent: int) -> bool:
+    """Return whether the process `parent`, which started this one, has ended."""
+    if sys.platform == "win32":
+        process = parent_process()
+        return process is not None and not process.is_alive()
+    return os.getppid() != parent
+
+
+if sys.platform == "win32":
+    LOCK_VIOLATION = 33
+    _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    _ignore_console = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_uint)(lambda _event: 1)
+
+    def _lock_byte(descriptor: int) -> bool:
+        """Return whether the byte is locked now; `msvcrt.locking` has no such answer under Wine."""
+        handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
+        if _kernel.LockFile(handle, LOCKED_BYTE, 0, 1, 0):
+            return True
+        if (error := ctypes.get_last_error()) != LOCK_VIOLATION:
+            raise ctypes.WinError(error)
+        return False
+
+    def _pipe(pid: int) -> str:
+        return rf"\\.\pipe\mlpengine-{pid}"
+
+    def _raise_when_told(listener: Listener) -> None:
+        with listener:
+            listener.accept().close()
+        signal.raise_signal(signal.SIGINT)
