@@ -9,7 +9,14 @@ from typing import NoReturn, TypeVar
 
 from mlpengine.config.build import Experiment
 from mlpengine.config.measure import measure
-from mlpengine.errors import MissingExtraError, MlpEngineError, NumericalError, RunError, UsageError
+from mlpengine.errors import (
+    MissingExtraError,
+    MlpEngineError,
+    NumericalError,
+    RunError,
+    UsageError,
+    importing,
+)
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.loop import Loop
 from mlpengine.train.ranks import Ranks
@@ -48,11 +55,12 @@ def start_ranks(asked: bool) -> Ranks | None:
     if rank is None and not asked:
         return None
     try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # the latter without an MPI library
+        with importing("training on several ranks", "mpi"):
+            from mpi4py import MPI
+    except MissingExtraError as error:
         if rank is not None and os.environ[rank] != "0":
-            raise SystemExit(MissingExtraError.exit_code) from None
-        raise MissingExtraError("training on several ranks", "mpi") from error
+            raise SystemExit(error.exit_code) from None
+        raise
     ranks = Ranks(MPI.COMM_WORLD)
     if ranks.size == 1:
         started = os.environ.get(LAUNCHED[rank], "1") if rank else "1"
