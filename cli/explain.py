@@ -84,7 +84,7 @@ def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: 
 
 def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | None) -> Path | None:
     """Draw partial dependence, if it can be or was asked for; return the path of the picture."""
-    if not curves or not uses_extra(True if plot else "auto", "matplotlib"):
+    if not curves or not uses_extra(True if plot else "auto", "plots"):
         return None
     from mlpengine.plots import plot_dependence
 

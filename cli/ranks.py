@@ -15,6 +15,7 @@ from mlpengine.errors import (
     NumericalError,
     RunError,
     UsageError,
+    importing,
     install_line,
 )
 from mlpengine.train.checkpoint import Checkpoint
@@ -53,11 +54,12 @@ def start_ranks(asked: bool) -> Ranks | None:
     if rank is None and not asked:
         return None
     try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # the latter without an MPI library
+        with importing("training on several ranks", "mpi"):
+            from mpi4py import MPI
+    except MissingExtraError as error:
         if rank is not None and os.environ[rank] != "0":
-            raise SystemExit(MissingExtraError.exit_code) from None
-        raise MissingExtraError("training on several ranks", "mpi") from error
+            raise SystemExit(error.exit_code) from None
+        raise
     ranks = Ranks(MPI.COMM_WORLD)
     if ranks.size == 1:
         started = os.environ.get(LAUNCHED[rank], "1") if rank else "1"

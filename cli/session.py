@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from importlib.util import find_spec
+from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -169,7 +169,7 @@ class Session:
             read_file(resolved) if resolved.is_file() else experiment.file.resolved().encode()
         )
         self.environment = environment(experiment.threads, experiment.step.executor)
-        self.draws = uses_extra(experiment.file.config.report.run_plots, "matplotlib")
+        self.draws = uses_extra(experiment.file.config.report.run_plots, "plots")
         self.diagnostics = experiment.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
@@ -386,18 +386,22 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
     return checksums
 
 
-def uses_extra(setting: str | bool, package: str) -> bool:
-    """Return whether to use an optional package: as set, or if it is installed.
+def uses_extra(setting: str | bool, extra: str) -> bool:
+    """Return whether to use the module that needs `extra`: as set, or if it can be imported.
 
-    Raises: MissingExtraError if it is asked for and missing.
+    Raises: MissingExtraError if it is asked for and its packages are missing or broken.
     """
     if setting is False:
         return False
-    installed = find_spec(package) is not None
-    if setting is True and not installed:
-        extra = {"matplotlib": "plots"}.get(package, package)
-        raise MissingExtraError(f"report.{extra}", extra)
-    return installed
+    try:
+        import_module(f"mlpengine.{extra}")
+    except MissingExtraError as error:
+        if setting is True:
+            raise
+        if error.failure:
+            _log.warning("warning: %s", error)
+        return False
+    return True
 
 
 def read_result(path: Path) -> dict[str, Any]:

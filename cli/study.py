@@ -20,19 +20,17 @@ import numpy as np
 
 from mlpengine import system
 from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
-from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
+from mlpengine.errors import MlpEngineError, RunError, UsageError, importing
 from mlpengine.files import write_all, writing
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
 
-try:
+with importing("mlpengine sweep", "sweep"):
     import optuna
     from optuna.exceptions import OptunaError
     from optuna.storages import BaseStorage
     from optuna.storages.journal import JournalFileBackend, JournalStorage
     from optuna.trial import FrozenTrial, Trial, TrialState
-except ImportError as error:
-    raise MissingExtraError("mlpengine sweep", "sweep") from error
 
 TRIALS, JOURNAL_FILE, SQLITE_LOCK = "trials", "journal.log", "sqlite.lock"
 MAX_DEATHS = 3

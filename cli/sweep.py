@@ -333,7 +333,7 @@ def page(file: ConfigFile, sweep: "Sweep", outcome: dict[str, Any], study: "Stud
 
 def pictures(file: ConfigFile, outcome: dict[str, Any], study: "Study") -> list[str]:
     """Draw the history and the importance of the keys, if the config wants pictures."""
-    if not uses_extra(file.config.report.plots, "matplotlib"):
+    if not uses_extra(file.config.report.plots, "plots"):
         return []
     from mlpengine.plots import plot_importance, plot_sweep
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.errors import MissingExtraError
+from mlpengine.errors import importing
 from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 
@@ -121,11 +121,9 @@ def _is_number(text: str) -> bool:
 
 
 def _parquet(columns: Mapping[str, Any]) -> bytes:
-    try:
+    with importing("writing Parquet", "data"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError("writing Parquet", "data") from None
     target = BytesIO()
     parquet.write_table(pyarrow.table({name: plain(v) for name, v in columns.items()}), target)
     return target.getvalue()

@@ -14,11 +14,13 @@
     ├── CheckpointError           a checkpoint or model file cannot be used   (ValueError)
     ├── RunError                  a run directory cannot be used              (OSError)
     ├── CompileError              generated code could not be built           (RuntimeError)
-    └── MissingExtraError         an optional package is not installed        (ImportError)
+    └── MissingExtraError         an optional package cannot be imported      (ImportError)
 
 A message reads ``<where>: <what must hold> (<the values that broke it>)``.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -99,11 +101,37 @@ def install_line(extra: str) -> str:
 
 
 class MissingExtraError(MlpEngineError, ImportError):
-    """An optional package is missing; the message is the line that installs it."""
+    """An optional package is missing, or importing an installed one fails.
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: {install_line(extra)}")
-        self.feature, self.extra = feature, extra
+    The message is the line that installs it, or the `failure`.
+    """
 
-    def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str]]:
-        return MissingExtraError, (self.feature, self.extra)
+    def __init__(self, feature: str, extra: str, failure: str = "") -> None:
+        packages = f"the installed packages of mlpengine[{extra}]"
+        super().__init__(
+            f"{feature}: {packages} must be importable ({failure})"
+            if failure
+            else f"{feature} needs an optional package: {install_line(extra)}"
+        )
+        self.feature, self.extra, self.failure = feature, extra, failure
+
+    def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str, str]]:
+        return MissingExtraError, (self.feature, self.extra, self.failure)
+
+
+@contextmanager
+def importing(feature: str, extra: str) -> Iterator[None]:
+    """Import packages of an extra in a ``with`` block of this.
+
+    Raises: MissingExtraError, whatever an installed package raises: one that other versions of its
+    dependencies break ends in an AttributeError or a TypeError as well as in an ImportError.
+    """
+    try:
+        yield
+    except Exception as error:
+        failure = " ".join(f"{type(error).__name__}: {error}".split())
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            from importlib.util import find_spec
+
+            failure = failure if find_spec(error.name.partition(".")[0]) else ""
+        raise MissingExtraError(feature, extra, failure) from error

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.diagnostics.dashboard import UNDATED, picture_format
-from mlpengine.errors import MissingExtraError, UsageError
+from mlpengine.errors import UsageError, importing
 from mlpengine.files import write_atomically
 from mlpengine.palette import LIGHT, shown_name
 from mlpengine.spec import Array
@@ -24,13 +24,11 @@ from mlpengine.train.history import History
 from mlpengine.train.metrics import confusion_matrix, higher_is_better
 from mlpengine.train.task import Classification, Regression, Split, Task
 
-try:
+with importing("mlpengine.plots", "plots"):
     from matplotlib import style
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-except ImportError as error:
-    raise MissingExtraError("mlpengine.plots", "plots") from error
 
 BLUE, ORANGE, GREEN = LIGHT[:3]
 GRAY = "#666666"

@@ -17,20 +17,18 @@ from types import TracebackType
 from typing import Self
 
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.errors import MissingExtraError, UsageError
+from mlpengine.errors import UsageError, importing
 from mlpengine.files import writing
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Callback, Loop, Result, SkipBudget
 
-try:
+with importing("mlpengine.tensorboard", "tensorboard"):
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
     from tensorboard.compat.proto.types_pb2 import DataType
-except ImportError as error:
-    raise MissingExtraError("mlpengine.tensorboard", "tensorboard") from error
 
 FLUSH_SECONDS = 30.0
 """Seconds after which a written event is flushed, if no epoch ends before."""

@@ -311,6 +311,25 @@ def test_without_the_extra_the_error_says_how_to_install_it(tmp_path, monkeypatc
     export(Mlp([2, 1]), tmp_path / "mlp.npz")  # needs no extra
 
 
+BROKEN = {
+    "import numpy.no_such": "ModuleNotFoundError: No module named 'numpy.no_such'",
+    "raise ImportError('the C API\\n of NumPy')": "ImportError: the C API of NumPy",
+    "raise TypeError('descriptors')": "TypeError: descriptors",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_an_installed_package_that_cannot_be_imported_says_what_failed(tmp_path, monkeypatch, line):
+    (tmp_path / "onnxruntime.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("onnxruntime", "mlpengine.export._onnx"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    failure = "export to ONNX: the installed packages of mlpengine[onnx] must be importable"
+    with pytest.raises(MissingExtraError) as found:
+        export(Mlp([2, 1]), tmp_path / "mlp.onnx")
+    assert str(found.value) == f"{failure} ({BROKEN[line]})"
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.5, [0.5, 0.0]])
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_weights_read_back_under_the_names_of_pytorch(tmp_path, suffix, dropout):

@@ -432,8 +432,9 @@ def moments(cells: Cells, column: int, out: Array) -> Array | None:
         digits[place] * 10 + digits[place + 1] for place in (0, 2, 5, 8, 11, 14, 17)
     )
     year = century.astype(np.int64) * 100 + years
-    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-    first, following = (m.astype("datetime64[D]").astype(np.int64) for m in (months, months + 1))
+    months = (year - 1970) * 12 + month - 1
+    starts = np.array([months, months + 1]).astype("datetime64[M]").astype("datetime64[D]")
+    first, following = starts.astype(np.int64)
     in_range = (year > 0) & (month > 0) & (month <= 12) & (day > 0) & (day <= following - first)
     in_range &= (hour < 24) & (minute < 60) & (second < 60)
     if not (in_range | empty).all():

@@ -30,7 +30,7 @@ from mlpengine.data.progress import Progress
 from mlpengine.data.reading import Reading
 from mlpengine.data.stored import Segment, Spill, stored_table
 from mlpengine.data.table import Column, Kind, Table, column_of, date_column
-from mlpengine.errors import DataError, MissingExtraError
+from mlpengine.errors import DataError, importing
 from mlpengine.spec import Array
 
 DATASETS: Mapping[str, str] = {"diabetes": "progression", "digits": "digit", "penguins": "species"}
@@ -269,11 +269,9 @@ def _named(name: str, array: Array, path: str) -> dict[str, Column]:
 
 
 def _read_parquet(path: str) -> Table:
-    try:
+    with importing("reading Parquet", "data"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError("reading Parquet", "data") from None
     with readable(path):
         try:
             metadata, schema = parquet.read_metadata(path), parquet.read_schema(path)
@@ -297,11 +295,9 @@ def _parquet_blocks(
     path: str, skipped: Callable[[Sequence[str]], Collection[str]]
 ) -> Iterator[tuple[Sequence[str], Mapping[str, Column]]]:
     """Yield the names of all columns, and a block of rows of those that are not skipped."""
-    try:
+    with importing("reading Parquet", "data"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError("reading Parquet", "data") from None
     with readable(path):
         try:
             schema = parquet.read_schema(path)

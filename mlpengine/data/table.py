@@ -255,6 +255,10 @@ class Table:
         )
 
 
+_DATE_RANGE = np.array([-290_000, 290_000], "datetime64[Y]").astype("datetime64[us]")
+"""The first and the last date that is read; 64 bits of microseconds hold 2,277 years more."""
+
+
 def column_of(values: Array, where: str) -> Column:
     """Return a 1-D array of numbers, booleans, text or dates as a column.
 
@@ -266,10 +270,12 @@ def column_of(values: Array, where: str) -> Column:
     if kind in "iuf":
         return Column(values)
     if kind == "M":
-        micros = values.astype("datetime64[us]")
-        seconds = np.where(np.isnat(values), np.nan, micros.astype(np.float64) / 1e6)
-        if np.can_cast(values.dtype, micros.dtype, "safe"):  # NumPy wraps around silently
-            seconds[(micros.astype(values.dtype) != values) & ~np.isnat(values)] = np.inf
+        held = ~np.isnat(values)
+        seconds = np.where(held, np.inf, np.nan)
+        if np.can_cast(values.dtype, _DATE_RANGE.dtype, "safe"):  # a finer unit holds fewer years
+            first, last = _DATE_RANGE.astype(values.dtype)
+            held = (values >= first) & (values <= last)
+        seconds[held] = values[held].astype(_DATE_RANGE.dtype).astype(np.float64) / 1e6
         return date_column(seconds, where)
     if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in values)):
         levels, codes = np.unique(values, return_inverse=True)

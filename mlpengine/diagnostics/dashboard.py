@@ -15,7 +15,7 @@ import numpy as np
 
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, FAST_RATIO, GUIDE_RATIO, SLOW_RATIO, verdicts
-from mlpengine.errors import MissingExtraError, UsageError
+from mlpengine.errors import UsageError, importing
 from mlpengine.files import write_atomically
 from mlpengine.palette import DARK, LIGHT
 from mlpengine.quantiles import evenly_spaced
@@ -87,11 +87,9 @@ def save_dashboard(
     Raises: UsageError for another name; MissingExtraError without matplotlib.
     """
     kind = picture_format(path)
-    try:
+    with importing("the dashboard", "plots"):
         from matplotlib import style
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("the dashboard", "plots") from error
     with style.context(["default", theme(dark=dark)]):
         figure = Figure(figsize=(15, 8), layout="constrained")
         axes = figure.subplots(2, 3).ravel()

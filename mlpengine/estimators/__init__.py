@@ -7,12 +7,10 @@
 True
 """
 
-from mlpengine.errors import MissingExtraError
+from mlpengine.errors import importing
 
-try:
+with importing("mlpengine.estimators", "sklearn"):
     import sklearn  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError("mlpengine.estimators", "sklearn") from error
 
 from mlpengine.estimators._classifier import MlpClassifier
 from mlpengine.estimators._regressor import MlpRegressor

@@ -2,16 +2,14 @@
 
 import json
 
-from mlpengine.errors import MissingExtraError
+from mlpengine.errors import importing
 from mlpengine.export._report import Exported
 from mlpengine.nn import Mlp
 from mlpengine.train.model import Model
 
-try:
+with importing("export to ONNX", "onnx"):
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError("export to ONNX", "onnx") from error
 
 from mlpengine.export._columns import write_preprocessing
 from mlpengine.export._graph import Graph

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from small import SMALL
@@ -169,13 +170,42 @@ def test_labels_weights_and_files_of_their_own(mlpengine, tmp_path):
     assert list(json.loads(found.out)["test"]) == ["loss", "accuracy", "macro_f1"]
 
 
-@pytest.mark.parametrize(("package", "extra"), [("matplotlib", "plots"), ("tensorboard",) * 2])
-def test_an_extra_that_is_missing(package, extra, mlpengine, config, monkeypatch):
-    monkeypatch.setattr("mlpengine_cli.session.find_spec", lambda name: None)
+@pytest.fixture(params=[("matplotlib", "plots"), ("tensorboard", "tensorboard")])
+def not_imported(request, monkeypatch):
+    """Give a package and its extra, which nothing has imported yet."""
+    package, extra = request.param
+    for name in [n for n in sys.modules if n.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, f"mlpengine.{extra}", raising=False)
+    return package, extra
+
+
+def test_an_extra_that_is_missing(not_imported, mlpengine, config, monkeypatch):
+    package, extra = not_imported
+    monkeypatch.setitem(sys.modules, package, None)
     found = mlpengine("train", config, "--set", f"report.{extra}=true")
     assert found.code == 1
     assert install_line(extra) in found.err
-    assert mlpengine("train", config, "-q", "--set", f"report.{extra}=auto").code == 0
+    config.write_text(SMALL.replace("report: false", "report: {html: false}"))
+    quiet = mlpengine("train", config, "-q")
+    assert (quiet.code, quiet.err) == (0, "")
+
+
+def test_an_extra_that_is_installed_and_broken(
+    not_imported, mlpengine, config, monkeypatch, caplog
+):
+    package, extra = not_imported
+    Path(f"{package}.py").write_text('raise AttributeError("`np.string_`\\nwas removed")')
+    monkeypatch.syspath_prepend(Path.cwd())
+    failure = (
+        f"mlpengine.{extra}: the installed packages of mlpengine[{extra}] must be importable "
+        "(AttributeError: `np.string_` was removed)\n"
+    )
+    found = mlpengine("train", config, "-q", "--set", f"report.{extra}=true")
+    assert (found.code, found.err) == (1, f"error: {failure}")
+    config.write_text(SMALL.replace("report: false", "report: {html: false}"))
+    assert mlpengine("train", config).code == 0
+    assert caplog.messages == [f"warning: {failure}".rstrip()]
 
 
 def test_pictures_are_named_in_the_report(mlpengine, config, tmp_path):
