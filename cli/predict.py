@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 import numpy as np
 
-from mlpengine.data import Preprocessor, Table, read_blocks
+from mlpengine.data import Column, Preprocessor, Table, read_blocks
+from mlpengine.data._cells import EXACT
 from mlpengine.data.categories import coded
+from mlpengine.data.reader import READERS
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.calibration import checked_level
@@ -21,6 +25,9 @@ from mlpengine.wording import plural
 
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain, write_table
+
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+"""A number that int64 holds and writes in the same way."""
 
 EPILOG = """\b
 Examples:
@@ -68,7 +75,7 @@ def command(
     take for formulas are written with a ' before them.  --interval adds <target>_low and _high,
     by the errors out of fold, and --spread the standard deviation over the networks, of the
     number or of the probability of the predicted class.  A .npy file holds numbers alone: the
-    probabilities, or the predicted values.
+    probabilities, or the predicted values.  The column of --id keeps its type in Parquet and JSON.
     """
     if level is not None:
         checked_level(level)
@@ -84,6 +91,8 @@ def command(
             write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
+    if key and not file.lower().endswith(tuple(READERS)):
+        columns[key] = _numbered(columns[key])
     rows = len(numbers)
     if path is not None:
         write_table(path, columns, numbers)
@@ -93,7 +102,7 @@ def command(
             values = [plain(column) for column in columns.values()]
             records = zip(*values, strict=True)
             shown["predictions"] = [dict(zip(columns, record, strict=True)) for record in records]
-        click.echo(json.dumps({**shown, "out": out}))
+        click.echo(json.dumps({**shown, "out": out}, default=str))  # dates of --id
     else:
         say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(columns)})", err=True)
 
@@ -190,7 +199,32 @@ def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str,
     if key in taken:
         raise UsageError(f"--id: {key!r} is what the model predicts; name another column")
     codes, texts = coded(table[key])
-    return {key: Coded(codes, [*texts, ""])}
+    typed = _typed(table[key])
+    if table[key].values.dtype.kind in "iu" and table[key].kind == "number":
+        texts = list(map(str, typed))  # all digits
+    return {key: Coded(codes, [*texts, ""], [*typed, None])}
+
+
+def _typed(column: Column) -> list[object]:
+    """Return the distinct values of a column in the type that Parquet has for them."""
+    if column.kind == "text":
+        return list(column.levels)
+    values = column.distinct()
+    if column.kind == "date":
+        return [np.datetime64(round(value * 1e6), "us").item() for value in values.tolist()]
+    if column.kind == "boolean":
+        return list(map(bool, values))
+    whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < EXACT)
+    return list(map(int, values.tolist())) if whole else list(values.tolist())
+
+
+def _numbered(column: Coded) -> Coded:
+    """Return a column of CSV, which has no types, with whole numbers if all texts are such."""
+    texts = [value for value in column.typed if value is not None]
+    if not all(isinstance(text, str) and _WHOLE.fullmatch(text) for text in texts):
+        return column
+    numbers = [None if value is None else int(str(value)) for value in column.typed]
+    return replace(column, typed=numbers)
 
 
 def _labels(preprocessor: Preprocessor, task: Task, output: Array) -> dict[str, Any]:

@@ -43,20 +43,25 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column that repeats a few values: `labels[code]` for each code, the last one for -1."""
+    """A column that repeats a few values: `labels[code]` for each code, the last one for -1.
+
+    `typed` are the labels as Parquet and JSON hold them, by default the labels.
+    """
 
     codes: Array
     labels: Sequence[object]
+    typed: Sequence[object] = ()
 
     @classmethod
     def joined(cls, parts: "Sequence[Coded]") -> "Coded":
         """Return the rows of several columns as one."""
         labels = list(chain(*(part.labels for part in parts)))
+        typed = list(chain(*(part.typed for part in parts)))
         ends = accumulate((len(part.labels) for part in parts), initial=0)
         codes = [
             part.codes % len(part.labels) + end for part, end in zip(parts, ends, strict=False)
         ]
-        return cls(np.concatenate(codes), labels)
+        return cls(np.concatenate(codes), labels, typed)
 
 
 def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
@@ -108,7 +113,8 @@ def escaped(text: str) -> str:
 def plain(column: Any) -> list[Any]:
     """Return a column as plain Python values, ready for JSON."""
     if isinstance(column, Coded):
-        return [column.labels[code] for code in column.codes.tolist()]
+        labels = column.typed or column.labels
+        return [labels[code] for code in column.codes.tolist()]
     return list(column.tolist() if isinstance(column, np.ndarray) else column)
 
 

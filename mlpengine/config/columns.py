@@ -8,7 +8,7 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.data import Leak
 from mlpengine.data.checks import CORRECT
-from mlpengine.data.leaks import find_leak, find_leaks
+from mlpengine.data.leaks import find_leaks
 from mlpengine.data.outliers import FAR, find_outliers
 from mlpengine.diagnostics.leaks import described, guide, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
@@ -45,16 +45,15 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
     values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
     sample = tables.preprocessor.with_computed(sample)
-    features = {name: sample[name] for name in tables.preprocessor.kinds}
-    used = find_leaks(sample, list(features), values, task or "regression")
-    drop = file.config.data.drop
-    dropped = [
-        find_leak(name, sample[name], values, task or "regression", features) for name in drop
-    ]
-    return [
-        *(_used(leak, [*drop, leak.column]) for leak in used),
-        *(_dropped(leak) for leak in dropped if leak and not leak.is_target),
-    ]
+    drop = [name for name in file.config.data.drop if name in sample]
+    names = [*tables.preprocessor.kinds, *drop]
+    verdicts = []
+    for leak in find_leaks(sample, list(dict.fromkeys(names)), values, task or "regression"):
+        if leak.column not in drop:
+            verdicts.append(_used(leak, [*drop, leak.column]))
+        elif not (leak.is_target or leak.is_sum):  # advice must not undo a leak
+            verdicts.append(_dropped(leak))
+    return verdicts
 
 
 def _used(leak: Leak, drop: list[str]) -> Verdict:

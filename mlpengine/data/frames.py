@@ -31,10 +31,11 @@ def as_table(
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
 
     A data frame is that of pandas, polars or pyarrow; columns are a mapping of names to sequences,
-    rows a list of mappings, and a mapping of names to single cells is one row. The columns of a
-    matrix are called `names`. Text is read as `read_table` reads CSV, with the same arguments:
-    numbers, dates and true/false are recognized unless the column is among `text` or of a
-    categorical dtype. None, NaN and NaT are missing cells.
+    rows a list of mappings of the same names, and a mapping of names to single cells is one row.
+    `names` are the columns of a matrix, and the only ones that every row must have, if they are
+    given; an empty list is a table of them without rows. Text is read as `read_table` reads CSV,
+    with the same arguments: numbers, dates and true/false are recognized unless the column is among
+    `text` or of a categorical dtype. None, NaN and NaT are missing cells.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -52,9 +53,12 @@ def as_table(
             columns = {name: [value] for name, value in columns.items()}
     elif hasattr(data, "columns") or hasattr(data, "column_names"):
         columns = _frame_columns(data, source)
-    elif isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
-        known = dict.fromkeys(name for row in data for name in row)
-        columns = {str(name): [row.get(name) for row in data] for name in known}
+    elif isinstance(data, Sequence) and not data:
+        if names is None:
+            raise DataError(f"{source}: at least one row is needed (got an empty list)")
+        columns = {name: [] for name in names}
+    elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        columns = _columns_of_rows(data, names, source)
     else:
         return _matrix(data, names, source)
     if not columns:
@@ -89,6 +93,21 @@ def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
     return {name: frame[key] for name, key in zip(names, given, strict=True)}
 
 
+def _columns_of_rows(
+    rows: Sequence[Mapping[Any, Any]], names: Sequence[str] | None, source: str
+) -> dict[str, Any]:
+    known = dict.fromkeys(name for row in rows for name in row)
+    needed = [name for name in known if names is None or str(name) in names]
+    for number, row in enumerate(rows, 1):
+        if lacking := [name for name in needed if name not in row]:
+            raise DataError(
+                f"{source}: row {number}: {', '.join(map(repr, lacking))} must be there, as in "
+                f"other rows (it has {', '.join(map(repr, row)) or 'nothing'}); None is a missing "
+                "cell"
+            )
+    return {str(name): [row.get(name) for row in rows] for name in known}
+
+
 def _matrix(data: Any, names: Sequence[str] | None, source: str) -> Table:
     try:
         matrix = np.asarray(data)
@@ -111,7 +130,16 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     where = f"{source}: column {name!r}"
     if isinstance(values, Column):
         return values
+    if isinstance(values, list | tuple):
+        nested = {kind for kind in set(map(type, values)) if not issubclass(kind, str | bytes)}
+        nested = {kind for kind in nested if hasattr(kind, "__len__")}
+        for row, cell in enumerate(values if nested else ()):
+            if type(cell) in nested and getattr(cell, "shape", True) != ():
+                raise _no_cell(cell, where, row)
     array = np.asarray(values)
+    if array.ndim == 0:
+        text = "as many cells as in other columns are needed"
+        raise DataError(f"{where}: {text} (one, {values!r:.40})")
     if array.ndim != 1:
         raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
     if array.dtype.kind in "biufM":
@@ -171,7 +199,11 @@ def _text(cell: Any, where: str, row: int) -> str:
         return number_text("number", float(cell))
     if isinstance(cell, date | Decimal):
         return str(cell)
-    raise DataError(
+    raise _no_cell(cell, where, row)
+
+
+def _no_cell(cell: Any, where: str, row: int) -> DataError:
+    return DataError(
         f"{where}, row {row + 1}: a number, boolean, date or text is needed "
         f"({type(cell).__name__} {cell!r:.40})"
     )

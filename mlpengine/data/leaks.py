@@ -23,10 +23,10 @@ column is reported and kept.
 """
 
 PART = 0.9
-"""Between this and ANSWER a column is reported only if it is a total that contains the target, or a
-summand of it: of similar size, almost never below (or above) it, and the difference is an amount of
-its own.  Minimum and mean of a thing follow its maximum from below, too, as height follows the span
-of the arms, and are honest predictors."""
+"""From this one on, below ANSWER, a column is reported only if it is a total that contains the
+target, or a summand of it: of similar size, almost never below (or above) it, and the difference is
+an amount of its own.  Minimum and mean of a thing follow its maximum from below, too, as height
+follows the span of the arms, and are honest predictors."""
 
 PART_ROWS = 0.999
 SAME = 0.1
@@ -60,12 +60,14 @@ class Leak(NamedTuple):
 
     `is_target` tells whether the column is the target in another coding and cannot be a feature.
     Any other leak may be an honest predictor: the user decides whether it is known in time.
+    `is_sum` tells whether it is a sum with the target, or a part of it.
     """
 
     column: str
     share: float
     reason: str
     is_target: bool = False
+    is_sum: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +93,9 @@ def find_leaks(
 ) -> list[Leak]:
     """Return the leaks of these columns of a table into the target.
 
-    `target` holds class numbers or, for regression, values. Of an exact sum of several columns, the
-    column that explains most is reported.  A column that is the only one is not expected to leave
-    anything unexplained: it is reported only if it is the target.
+    `target` holds class numbers or, for regression, values. Every column of an exact sum is
+    reported; it counts as the target unless no other column is left.  A column that is the only one
+    is not expected to leave anything unexplained: it is reported only if it is the target.
     """
     labels = Labels.of(target)
     suspects = _suspects(table, names, target, task, labels)
@@ -104,15 +106,11 @@ def find_leaks(
     )
     leaks = [leak for leak in each if leak]
     if task == "regression":
-        known = {leak.column for leak in leaks if leak.is_target}
-        signs = exact_sum({n: c for n, c in columns.items() if n not in known}, target)
-        if signs:
-            shares = {name: _share_of_column(columns[name], target) for name in signs}
-            chosen = max(shares, key=shares.__getitem__)
-            terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
-            reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
-            leaks = [leak for leak in leaks if leak.column != chosen]
-            leaks.append(Leak(chosen, shares[chosen], reason, is_target=True))
+        coded = {leak.column for leak in leaks if leak.is_target}
+        addends = _addends({n: c for n, c in columns.items() if n not in coded}, target)
+        left = len(names) > len(coded) + len(addends)  # else the table is the sum, and no more
+        leaks = [leak for leak in leaks if leak.column not in addends]
+        leaks += [Leak(name, 1.0, why, left, is_sum=True) for name, why in addends.items()]
     return [leak for leak in leaks if leak.is_target or len(names) > 1]
 
 
@@ -235,18 +233,28 @@ def find_leak(
         values, known = column.values[present].astype(np.float64), target[present]
         line = share_of_line(values, known) if present.mean() > 0.5 else 0.0
         share = max(share, line)
-        if PART <= line < ANSWER and is_beside(values, known):
+        if line >= PART and is_beside(values, known):
             terms = {n: other for n, other in (others or {}).items() if n != name}
             if reason := summand(values, known, terms, np.flatnonzero(present)):
-                return Leak(name, line, f"R2 {line:.3f}, {reason}")
+                return Leak(name, line, f"R2 {line:.3f}, {reason}", is_sum=True)
     reason = f"alone it explains {_percent(share)} of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
 
 
-def _share_of_column(column: Column, target: Array) -> float:
-    distinct = column.distinct()
-    near = neighbors(column, codes_into(distinct, column), len(distinct))
-    return float(share_of_squares(near, target))
+def _addends(columns: Mapping[str, Column], target: Array) -> dict[str, str]:
+    """Return every column of an exact sum that is the target, and what the sum is.
+
+    Of each sum the column that explains most is left out of the next search, so that a copy of it,
+    or its own parts, are found too.
+    """
+    reasons: dict[str, str] = {}
+    rest = dict(columns)
+    while signs := exact_sum(rest, target):
+        terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
+        reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
+        reasons = dict.fromkeys(signs, reason) | reasons
+        del rest[max(signs, key=lambda name: share_of_line(rest[name].values * 1.0, target))]
+    return reasons
 
 
 def recodes(column: Column, codes: Array, count: int, target: Array, values: int) -> bool:

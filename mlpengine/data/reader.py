@@ -134,7 +134,8 @@ def read_blocks(
     """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
     A CSV column is of the kind that its cells in a block imply.  Only the columns `kept` are read;
-    all of them if none are given or one of them is missing.  NumPy files are one block.
+    all of them if none are given or one of them is missing.  NumPy files are one block.  Whole
+    numbers of Parquet without missing cells stay integers.
 
     Raises: DataError; MissingExtraError.
     """
@@ -292,7 +293,7 @@ def _read_parquet(path: str) -> Table:
 
 
 def _parquet_blocks(
-    path: str, skipped: Callable[[Sequence[str]], Collection[str]]
+    path: str, skipped: Callable[[Sequence[str]], Collection[str]], *, exact: bool = False
 ) -> Iterator[tuple[Sequence[str], Mapping[str, Column]]]:
     """Yield the names of all columns, and a block of rows of those that are not skipped."""
     with importing("reading Parquet", "data"):
@@ -310,10 +311,8 @@ def _parquet_blocks(
             ) as file:
                 for batch in file.iter_batches(_BATCH, columns=kept, use_threads=False):
                     table = pyarrow.Table.from_batches([batch])
-                    yield (
-                        schema.names,
-                        {name: _arrow_column(table[name], path, name) for name in kept},
-                    )
+                    columns = {n: _arrow_column(table[n], path, n, exact=exact) for n in kept}
+                    yield schema.names, columns
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
 
@@ -321,7 +320,7 @@ def _parquet_blocks(
 def _read_parquet_blocks(path: str, options: CsvOptions) -> Iterator[Table]:
     """Yield the rows of a Parquet file as tables of some rows each."""
     first = 0
-    for _, columns in _parquet_blocks(path, options.skipped):
+    for _, columns in _parquet_blocks(path, options.skipped, exact=True):
         table = Table(columns, path)
         table.origin = np.arange(first, first + table.n_rows)
         first += table.n_rows
@@ -392,7 +391,8 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _arrow_column(values: Any, path: str, name: str) -> Column:
+def _arrow_column(values: Any, path: str, name: str, *, exact: bool = False) -> Column:
+    """Return a column; where it is `exact`, whole numbers do not become float64."""
     from pyarrow import compute, types
 
     kind = values.type
@@ -409,6 +409,8 @@ def _arrow_column(values: Any, path: str, name: str) -> Column:
         per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.unit]
         seconds = _arrow_numbers(compute.cast(values, "int64")) / per_second
         return date_column(seconds, f"{path}: column {name!r}")
+    if exact and types.is_integer(kind) and not values.null_count:
+        return Column(values.to_numpy())
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return Column(_arrow_numbers(values))
     raise DataError(f"{path}: column {name!r}: type {kind} is not supported; drop or convert it")

@@ -6,14 +6,17 @@ import itertools
 import json
 import os
 import sys
+from datetime import datetime
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from mlpengine.config import json_schema, load_config
-from mlpengine.data import _csv, _lines, read_table
+from mlpengine.data import _csv, _lines, read_table, reader
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.progress import Meter
@@ -324,6 +327,56 @@ def test_predict_into_a_file(suffix, at, trained):
     given = read_table(trained / "flowers.csv")
     right = [found["kind"].cell(i).lstrip("'") == given["kind"].cell(i) for i in range(ROWS)]
     assert np.mean(right) > 0.85
+
+
+IDS = {
+    "whole numbers": ([2**53 + 1, 7, -3], ["9007199254740993", "7", "-3"]),
+    "digits": (["7", "12", "3"], ["7", "12", "3"]),
+    "texts": (["007", "a", None], ["007", "a", ""]),
+    "numbers": ([0.5, 7.0, 1e-30], ["0.5", "7", "1e-30"]),
+    "numbers with a gap": ([12, None, 3], ["12", "", "3"]),
+    "answers": ([True, False, True], ["true", "false", "true"]),
+    "dates": (
+        [datetime(2024, 5, 1), datetime(2031, 1, 2, 3, 4, 5), datetime(1969, 1, 1)],
+        ["2024-05-01T00:00:00", "2031-01-02T03:04:05", "1969-01-01T00:00:00"],
+    ),
+}
+"""Columns of Parquet, and how CSV writes them."""
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_the_id_keeps_its_type(name, at, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "_BATCH", 2)  # rows of a block
+    ids, texts = IDS[name]
+    new = {"key": ids, "length": [0.1, 2.0, 1.0], "width": [0.0, 1.0, 2.0], "color": ["red"] * 3}
+    parquet.write_table(pyarrow.table(new), tmp_path / "new.parquet")
+    given = at("predict", "run", tmp_path / "new.parquet", "--id", "key")
+    assert [line.split(",")[0] for line in given.out.splitlines()[1:]] == texts
+    out = tmp_path / "out.parquet"
+    assert at("predict", "run", tmp_path / "new.parquet", "--id", "key", "-o", out).code == 0
+    found = parquet.read_table(out)["key"]
+    assert (found.type, found.to_pylist()) == (pyarrow.array(ids).type, ids)
+    shown = json.loads(at("predict", "run", tmp_path / "new.parquet", "--id", "key", "--json").out)
+    in_json = [str(i) if isinstance(i, datetime) else i for i in ids]
+    assert [row["key"] for row in shown["predictions"]] == in_json
+
+
+@pytest.mark.parametrize(
+    ("cells", "ids"),
+    [
+        (["12", "7", "", "-3"], [12, 7, None, -3]),
+        (["12", "7", "1", "a3"], ["12", "7", "1", "a3"]),
+        (["012", "7", "1", "3"], ["012", "7", "1", "3"]),
+    ],
+)
+def test_an_id_of_csv_is_a_number_if_all_cells_are_whole_ones(cells, ids, at, tmp_path):
+    lines = [f"{cell},0.5,1,red" for cell in cells]
+    (tmp_path / "new.csv").write_text("\n".join(["key,length,width,color", *lines]) + "\n")
+    out = tmp_path / "out.parquet"
+    assert at("predict", "run", tmp_path / "new.csv", "--id", "key", "-o", out).code == 0
+    assert parquet.read_table(out)["key"].to_pylist() == ids
+    printed = at("predict", "run", tmp_path / "new.csv", "--id", "key").out.splitlines()[1:]
+    assert [line.split(",")[0] for line in printed] == cells
 
 
 def test_a_killed_run_predicts_with_its_checkpoint(at, trained, tmp_path):

@@ -67,6 +67,30 @@ def test_a_run_without_the_best_column_names_it(mlpengine, tmp_path):
     assert "take it out of data.drop" in verdict["advice"]
 
 
+def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
+    g = np.random.default_rng(0)
+    hours = g.integers(0, 24, 300)
+    member, guest = g.poisson(10 + hours), g.poisson(3, 300)
+    lines = [f"{h},{m},{c},{m + c}" for h, m, c in zip(hours, member, guest, strict=True)]
+    (tmp_path / "rides.csv").write_text("\n".join(["hour,member,guest,rides", *lines]) + "\n")
+    made = mlpengine("init", "rides.csv", "--target", "rides")
+    for name in ("member", "guest"):
+        reason = "with other columns it adds up to the target (member + guest)"
+        assert f"column {name!r} is dropped: {reason}" in made.err
+        assert f"    - {name}  # {reason}" in (tmp_path / "rides.yaml").read_text()
+    half = ["--set", "data.drop=[member]"]
+    assert "warning: column 'guest': with other" in mlpengine("check", "rides.yaml", *half).out
+    fast = ["--set", "report=false", "--set", "training.folds=null", "--epochs", 1, "--json"]
+    fast += ["--set", "training.members=null"]
+    trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
+    leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
+    assert [(v["text"][:14], v["fix"]) for v in leaks] == [
+        ("column 'guest'", {"data.drop": ["member", "guest"]})
+    ]
+    trained = mlpengine("train", "rides.yaml", "-q", *fast)
+    assert not [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
+
+
 def write_gaps(tmp_path):
     g = np.random.default_rng(0)
     lines = ["a,b,y"]

@@ -117,7 +117,26 @@ def test_exact_sums(name):
     columns["both"] = Column(BILL["noise"] - 2 * BILL["tip"])  # columns that depend on each other
     assert exact_sum(columns | {"constant": Column(np.ones(N))}, target) == signs
     found = profile(Table({**columns, "y": Column(target)}), "y")
-    assert [leak.column for leak in found.leaks if leak.is_target] == (["fare"] if signs else [])
+    assert {leak.column for leak in found.leaks if leak.is_target} == set(signs)
+    assert set(signs) <= found.drop.keys()
+
+
+def test_every_way_to_a_sum_is_a_leak():
+    rides = {"member": G.poisson(9, N), "guest": G.poisson(2, N), "hour": G.integers(0, 24, N)}
+    rides |= {"copy": rides["member"] + 4, "young": (young := G.poisson(3, N))}
+    rides |= {"older": rides["member"] - young}
+    columns = {name: Column(values * 1.0) for name, values in rides.items()}
+    target = rides["member"] + rides["guest"] * 1.0
+    found = profile(Table({**columns, "rides": Column(target)}), "rides")
+    assert found.drop.keys() == {"member", "guest", "copy", "young", "older"}
+    assert "adds up to the target (member + guest)" in found.drop["member"]
+
+
+def test_a_table_that_is_nothing_but_a_sum_keeps_its_columns():
+    columns = {name: Column(BILL[name]) for name in ("fare", "tip")}
+    found = profile(Table({**columns, "y": Column(BILL["fare"] + BILL["tip"])}), "y")
+    assert [leak.column for leak in found.suspects] == ["fare", "tip"]
+    assert found.drop == {}
 
 
 def test_more_columns_than_rows_are_no_sum():

@@ -88,6 +88,12 @@ WRONG_TABLES = {
     "nested": ({"a": np.zeros((2, 2))}, "must be one-dimensional"),
     "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a name of its own (a)"),
     "uneven rows": ([[1, 2], [3]], "equal lengths"),
+    "a list as a cell": ([{"a": 2}, {"a": [1]}], "column 'a', row 2: a number, boolean, date or"),
+    "lists as cells": ([{"a": [1]}, {"a": [2]}], "column 'a', row 1: a number, boolean, date or"),
+    "vectors as cells": ({"a": [np.zeros(2), np.zeros(2)]}, "column 'a', row 1: a number, boolean"),
+    "a cell and a column": ({"a": 1, "b": [1, 2]}, "column 'a': as many cells as in other columns"),
+    "a row without a name": ([{"a": 1, "b": 2}, {"a": 1}], "row 2: 'b' must be there, as in other"),
+    "no rows": ([], "at least one row is needed (got an empty list)"),
 }
 
 
@@ -97,6 +103,25 @@ def test_what_is_no_table_is_refused_in_words(name):
     with pytest.raises(mlpengine.DataError) as error:
         as_table(data)
     assert text in str(error.value)
+
+
+def test_scalar_arrays_are_cells():
+    given = [{"a": np.array(1.5), "b": np.float32(2)}, {"a": np.array(3), "b": np.float32(4)}]
+    assert as_table(given)["a"].values.tolist() == [1.5, 3]
+
+
+def test_rows_to_predict_hold_what_the_model_needs(penguins):
+    model, rows = penguins
+    assert model.predict([]).shape == (0,)
+    assert model.predict_proba([]).shape == (0, len(model.classes))
+    name = model.columns[1]
+    with pytest.raises(mlpengine.DataError, match=f"predict: row 2: '{name}' must be there"):
+        model.predict([rows[0], {n: cell for n, cell in rows[1].items() if n != name}])
+    for number in (1, 2):
+        with pytest.raises(mlpengine.DataError, match=rf"'{name}', row 1: .* \(list \[1.0\]\)"):
+            model.predict([rows[0] | {name: [1.0]}, rows[1]][:number])
+    more = model.predict([rows[0], rows[1] | {"note": "of one row only"}])
+    assert more.tolist() == model.predict(rows[:2]).tolist()
 
 
 def test_one_row_is_predicted_as_among_others(penguins, diabetes):
