@@ -12,13 +12,14 @@ import ctypes
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from mlpengine.buffers import address_of
 from mlpengine.data import _cells, _native
+from mlpengine.locks import cached_property
 from mlpengine.spec import Array
 
 PAD = 72

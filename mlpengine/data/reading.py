@@ -4,11 +4,11 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 from mlpengine.data._cells import MISSING
 from mlpengine.errors import DataError
+from mlpengine.locks import cached_property
 
 DELIMITERS = (",", ";", "\t", "|")
 THOUSANDS = (",", ".", " ", "'")

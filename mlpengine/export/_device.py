@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, is_dataclass
-from functools import cached_property
 from zlib import crc32
 
 import numpy as np
@@ -16,6 +15,7 @@ from mlpengine.backends.scalar.update import UpdateCode
 from mlpengine.buffers import address_of
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
+from mlpengine.locks import cached_property
 from mlpengine.nn import Mlp
 from mlpengine.nn.export_c import Forward, Real
 from mlpengine.nn.layers import activation_to_dict

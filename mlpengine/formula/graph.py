@@ -5,7 +5,6 @@ formulas.  A function that a formula may use is one row of `FUNCTIONS`: its deri
 costs, and its spelling in each target.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from math import log as natural_log
 from math import pi
@@ -17,6 +16,7 @@ import numpy as np
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula import pieces
+from mlpengine.locks import process_lock
 from mlpengine.spec import Array, Calls, call
 
 Number = Union["Expr", float]
@@ -136,7 +136,7 @@ class Expr:
 
 
 _nodes: WeakValueDictionary[object, Expr] = WeakValueDictionary()
-_lock = threading.RLock()  # re-entrant: a node may be collected, and its key removed, inside it
+_lock = process_lock()  # re-entrant: a node may be collected, and its key removed, inside it
 
 
 def variable(name: str) -> Expr:

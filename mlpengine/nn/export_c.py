@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import pi
 from typing import Literal
 
@@ -13,6 +12,7 @@ from mlpengine.backends.scalar.functions import dense, softmax
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import Functions, constant, constants, definitions, indented
 from mlpengine.errors import UsageError
+from mlpengine.locks import cached_property
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp

@@ -10,7 +10,7 @@ work buffers and the NumPy calls; `mlpengine.backends` and the exports derive th
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
+from mlpengine.locks import cached_property
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._op import Direction, GradOp, Signature, parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import isfinite, isinf
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mlpengine.errors import DataError, IndexRangeError, ShapeError
 from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable
+from mlpengine.locks import cached_property
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._elementwise import options_of
 from mlpengine.ops._loss import VALUE, Loss, need_rows, row_totals, total, wide_spec

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import BLOCK
+from mlpengine.locks import cached_property
 from mlpengine.ops._check import listing
 from mlpengine.ops._op import Direction, GradOp
 from mlpengine.spec import Array, Call, Calls, Spec, call

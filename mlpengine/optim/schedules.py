@@ -9,7 +9,7 @@ the schedule starts after w steps, and before that its first factor is multiplie
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import cos, inf, log2, pi
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
+from mlpengine.locks import cached_property
 from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, check_state
 from mlpengine.spec import Array

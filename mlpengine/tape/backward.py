@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from mlpengine.locks import cached_property
 from mlpengine.placement import Storage, place
 from mlpengine.spec import Spec
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step

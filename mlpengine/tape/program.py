@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike
 from mlpengine.buffers import write_into, zeros
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.locks import cached_property
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction

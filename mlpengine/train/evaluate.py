@@ -1,10 +1,10 @@
 """Loss and metrics of a network over a whole split, and the values that make them infinite."""
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlpengine.locks import cached_property
 from mlpengine.nn import Mlp, Scratch
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.ops.formulas import FormulaLoss

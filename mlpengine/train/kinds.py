@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from mlpengine.data.numbers import Numbers
+from mlpengine.locks import cached_property
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
 from mlpengine.spec import Array

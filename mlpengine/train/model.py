@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -16,6 +15,7 @@ from mlpengine.data.frames import as_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError, UsageError
 from mlpengine.files import checked_path, missing
+from mlpengine.locks import cached_property
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from mlpengine.data.prepared import PreparedRows, Windows
 from mlpengine.data.targets import Target
 from mlpengine.errors import DataError, UsageError
 from mlpengine.formula import evaluate
+from mlpengine.locks import cached_property
 from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
 from mlpengine.spec import Array
 from mlpengine.train import metrics

@@ -13,11 +13,11 @@ from contextvars import ContextVar
 from functools import lru_cache
 from math import inf
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from mlpengine.locks import process_lock
 from mlpengine.system import usable_cores
 
 _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
@@ -110,7 +110,7 @@ class _OneBlasThread:
     """The number of threads of BLAS, which is one while any thread of this process predicts."""
 
     def __init__(self) -> None:
-        self._lock, self._users = Lock(), 0
+        self._lock, self._users = process_lock(), 0
 
     def enter(self) -> None:
         """Limit BLAS if this is the first user."""

@@ -5,7 +5,6 @@ Threads divide the work of a phase and synchronize after it; the sums do not dep
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -39,6 +38,7 @@ from mlpengine.backends.compiled.rows import softmax_rows
 from mlpengine.backends.compiled.statements import Function, Loop, Phase, Statement, store
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.values import UnsupportedError, Value, padded_length
+from mlpengine.locks import cached_property
 
 STREAM_BYTES = 1 << 20
 """Bytes of a batch's values above which rows are processed in chunks, each from the first op to the

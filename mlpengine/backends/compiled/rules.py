@@ -1,9 +1,9 @@
 """Compiled element-wise rules, derived from the formulas of the ops."""
 
 from collections.abc import Collection, Mapping
-from functools import cached_property
 
 from mlpengine.formula import Expr, c_statements, order, variable
+from mlpengine.locks import cached_property
 from mlpengine.ops import Dropout, Elementwise, GradOp
 from mlpengine.ops._op import Direction
 

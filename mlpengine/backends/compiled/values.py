@@ -6,12 +6,12 @@ fused and reordered by their operands, independently of the memory that NumPy us
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from mlpengine.buffers import address_of
+from mlpengine.locks import cached_property
 from mlpengine.ops import Dropout
 from mlpengine.spec import Array
 

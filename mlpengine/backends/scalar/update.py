@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from mlpengine.backends.scalar.functions import REAL
 from mlpengine.backends.scalar.text import constant, indented
@@ -19,6 +18,7 @@ from mlpengine.formula import (
     variables,
 )
 from mlpengine.formula import constant as number
+from mlpengine.locks import cached_property
 
 
 @dataclass(frozen=True)
