@@ -64,7 +64,7 @@ from mlpengine.ops.random import Dropout
 from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum
 from mlpengine.ops.selection import Where
 from mlpengine.ops.sequence import SsmScan
-from mlpengine.ops.shape import Cat, Chunk, Reshape, Slice
+from mlpengine.ops.shape import Cast, Cat, Chunk, Reshape, Slice
 from mlpengine.ops.softmax import LogSoftmax, Softmax
 
 __all__ = [
@@ -77,6 +77,7 @@ __all__ = [
     "BinaryCrossEntropyWithLogits",
     "BinaryFocal",
     "BoundLoss",
+    "Cast",
     "Cat",
     "Chunk",
     "Clamp",

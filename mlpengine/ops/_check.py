@@ -18,7 +18,9 @@ def need_floats(where: str, **operands: Spec | None) -> None:
     """Raise DtypeError unless all given operands have the same floating dtype."""
     present = [spec for spec in operands.values() if spec is not None]
     if not all(spec.is_float and spec.dtype == present[0].dtype for spec in present):
-        raise DtypeError(f"{where}: operands need one floating dtype ({listing(**operands)})")
+        raise DtypeError(
+            f"{where}: operands need one floating dtype ({listing(**operands)}); cast converts"
+        )
 
 
 def need_integers(where: str, **operands: Spec) -> None:

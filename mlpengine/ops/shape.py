@@ -1,4 +1,4 @@
-"""Ops that move values and compute none: reshape, join, split, slice."""
+"""Ops that move values and compute none: reshape, cast, join, split, slice."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mlpengine.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.ops._check import listing, normal_axis
 from mlpengine.ops._op import GradOp
 from mlpengine.ops._part import CopiedEntries
-from mlpengine.spec import Array, Calls, Slots, Spec, call
+from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
 
 Key = int | slice | EllipsisType | None
 """One entry of a basic index; None is a new axis."""
@@ -45,6 +45,35 @@ class Reshape(GradOp, name="reshape"):
                 f"reshape: x must have as many values as {self.shape} ({listing(x=x)})"
             )
         return Spec(shape, x.dtype)
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield from _moved(x, out)
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield from _moved(dy, dx)
+
+
+@dataclass(frozen=True)
+class Cast(GradOp, name="cast"):
+    """The same values in another floating dtype, rounded where it is narrower.
+
+    Shapes: x (...), y (...).
+    Dtype: x of any numbers, y `dtype`.
+    Backward: dx = dy in the dtype of x.
+    Raises: DtypeError unless `dtype` is float32 or float64.
+    """
+
+    dtype: str
+
+    view = True
+
+    def __post_init__(self) -> None:
+        floating(self.dtype, "cast")
+
+    def infer(self, x: Spec) -> Spec:
+        return Spec(x.shape, np.dtype(self.dtype))
 
     def forward(self, x: Array, *, out: Array) -> Calls:
         yield from _moved(x, out)
@@ -165,7 +194,7 @@ class Slice(CopiedEntries, name="slice"):
 
 
 def _moved(source: Array, target: Array) -> Calls:
-    """Yield a copy into another shape, or nothing where both are the same memory."""
+    """Yield a copy into another shape or dtype, or nothing where both are the same memory."""
     if address_of(source) != address_of(target):
         yield call(np.copyto, target, source.reshape(target.shape))
 

@@ -26,6 +26,7 @@ from mlpengine.tape.flat import Flat
 from mlpengine.tape.functions import (
     batch_matmul,
     batch_norm,
+    cast,
     cat,
     chunk,
     conv2d,
@@ -69,6 +70,7 @@ __all__ = [
     "backward",
     "batch_matmul",
     "batch_norm",
+    "cast",
     "cat",
     "chunk",
     "conv2d",

@@ -33,7 +33,7 @@ from mlpengine.tape.graph import (
     run_forward,
     save_for_backward,
 )
-from mlpengine.tape.operand import numeric
+from mlpengine.tape.operand import cast_scalars, numeric
 from mlpengine.tape.quantized import QuantizedArray
 from mlpengine.tape.record import Record, Value, as_tuple, padded_operands
 
@@ -118,7 +118,7 @@ class Tensor(Expression):
     def _apply(self, op: GradOp, *operands: Any) -> Any:
         accepted = Tensor, NoneType
         given = [x if isinstance(x, accepted) else from_inner(self._array(x)) for x in operands]
-        tensors: tuple[Tensor | None, ...] = padded_operands(op, given)
+        tensors: tuple[Tensor | None, ...] = padded_operands(op, cast_scalars(op, given))
         for x in tensors:
             if x is not None and isinstance(x._inner, QuantizedArray):
                 raise DtypeError(f"{op.name}: quantized arrays must be dequantized first ({x!r})")

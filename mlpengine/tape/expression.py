@@ -15,7 +15,9 @@ class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
     Every op is a method under its registry name, but for `cat`, which takes a list.  A Python
-    number takes the dtype of the expression; arrays keep theirs and become constants.
+    number takes the dtype of the expression; arrays keep theirs and become constants.  In element-
+    wise ops a scalar, such as a loss (float64) or a mean (as its operand), takes the dtype of the
+    arrays that it meets, and scalars alone take the widest of theirs; `cast` converts all else.
     """
 
     def __neg__(self) -> Any:
@@ -92,6 +94,7 @@ class Expression(Operand):
     min = functions.min
     logsumexp = functions.logsumexp
     reshape = functions.reshape
+    cast = functions.cast
     chunk = functions.chunk
     slice = functions.slice
     gather = functions.gather

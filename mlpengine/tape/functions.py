@@ -8,8 +8,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mlpengine import ops
+from mlpengine.spec import floating
 from mlpengine.tape.operand import X, apply, unary
 
 Axis = int | tuple[int, ...] | None
@@ -85,6 +87,11 @@ def reshape(x: X, *shape: Any) -> X:
     """Return x in another shape, given number by number or as a tuple; one may be -1."""
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     return unary(ops.Reshape(tuple(sizes)), x)
+
+
+def cast(x: X, dtype: DTypeLike) -> X:
+    """Return x in another floating dtype."""
+    return unary(ops.Cast(floating(dtype, "cast").name), x)
 
 
 def cat(values: Sequence[Any], axis: int = 0) -> Any:

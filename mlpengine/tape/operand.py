@@ -1,12 +1,13 @@
 """Operands of ops, the base of nodes and eager tensors, and the application of ops to them."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlpengine.errors import DtypeError, TapeError
-from mlpengine.ops import GradOp
+from mlpengine.ops import Cast, Elementwise, GradOp, Where
 from mlpengine.spec import Array, Spec
 
 X = TypeVar("X", bound="Operand")
@@ -80,3 +81,19 @@ def unary(op: GradOp, x: X) -> X:
     """Apply `op` to one node or tensor and return another of the same kind."""
     y: X = apply(op, x)
     return y
+
+
+def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
+    """Return the operands of an element-wise op with its scalars cast to one dtype.
+
+    It is that of the arrays among them or, if all are scalars, the widest.
+    """
+    if not isinstance(op, Elementwise | Where):
+        return operands
+    start = 1 if isinstance(op, Where) else 0  # its condition has a dtype of its own
+    floats = [x for x in operands[start:] if x is not None and x.spec.is_float]
+    if len({x.dtype for x in floats}) < 2:
+        return operands
+    dtype = np.result_type(*({x.dtype for x in floats if x.ndim} or {x.dtype for x in floats}))
+    scalars = {id(x) for x in floats if not x.ndim and x.dtype != dtype}
+    return [unary(Cast(dtype.name), x) if id(x) in scalars else x for x in operands]

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
-from mlpengine.tape.operand import numeric
+from mlpengine.tape.operand import cast_scalars, numeric
 from mlpengine.tape.record import Kind, Record, Value, as_tuple, padded_operands
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.tape.summary import summarize
@@ -35,14 +36,14 @@ class Node(Value, Expression):
     def _apply(self, op: GradOp, *operands: Any) -> Any:
         accepted = Node, NoneType
         nodes = [x if isinstance(x, accepted) else self._constant(x) for x in operands]
-        return self.tape.apply(op, *nodes)
+        return self.tape.apply(op, *cast_scalars(op, nodes))
 
     def _constant(self, value: ArrayLike) -> "Node":
         return self.tape.constant(self._array(value))
 
 
 @dataclass(eq=False, repr=False)
-class Tape:
+class Tape(KnownAttributes):
     """A straight-line computation, recorded once and then bound to memory by `Program`.
 
     Example:

@@ -1,9 +1,11 @@
 """Rows of ops that move values: `numpy.concatenate` and indexing say where to."""
 
+from functools import partial
+
 import numpy as np
 from case import Case, normal
 
-from mlpengine.ops import Cat, Chunk, MapLookup, Reshape, Slice, StructField
+from mlpengine.ops import Cast, Cat, Chunk, MapLookup, Reshape, Slice, StructField
 
 
 def moved(name, op, view, *shape):
@@ -13,6 +15,10 @@ def moved(name, op, view, *shape):
 
 def sliced(name, key, *shape):
     return moved(f"slice {name}", Slice(key), lambda x: x[key], *shape)
+
+
+def rows_of(shape, n):
+    return (normal(n, *shape),)
 
 
 def joined(name, axis, *shapes, sizes=None):
@@ -47,6 +53,11 @@ CASES = [
     ),
     Case("reshape of one value", Reshape(()), lambda n: (normal(1, 1),), lambda x: x[0, 0]),
     Case("reshape to one value", Reshape((1, 1)), lambda n: (normal(),), lambda x: x[None, None]),
+    *(
+        Case(f"cast of {len(shape) + 1} axes", Cast("float64"), partial(rows_of, shape), np.copy)
+        for shape in ((), (3,), (2, 1, 3))
+    ),
+    Case("cast of one value", Cast("float64"), lambda n: (normal(),), np.copy),
     Case(
         "cat along the batch",
         Cat(0),

@@ -95,6 +95,12 @@ def max_pool2d(rng, dtype):
     )
 
 
+def cast(rng, dtype):
+    asked = str(rng.choice(["float32", "float64"]))
+    theirs = lambda x: x.to(getattr(torch, asked))  # noqa: E731
+    return Draw(lambda x: ours.cast(x, asked), theirs, [normal(rng, sizes(rng), dtype)])
+
+
 def reshape(rng, dtype):
     x = normal(rng, sizes(rng, 1), dtype)
     shape = tuple(int(n) for n in rng.permutation(x.shape))
@@ -251,6 +257,7 @@ ROWS: dict[str, Row] = {
     "conv2d": conv2d,
     "max_pool2d": max_pool2d,
     "reshape": reshape,
+    "cast": cast,
     "cat": cat,
     "chunk": chunk,
     "slice": slices,

@@ -64,6 +64,7 @@ PROMISED = [
     "min",
     "logsumexp",
     "reshape",
+    "cast",
     "cat",
     "chunk",
     "slice",
@@ -316,6 +317,47 @@ def test_python_numbers_take_the_dtype_and_arrays_keep_theirs():
         assert y.dtype == np.float32
     with pytest.raises(DtypeError, match=r"float32\[3\].*float64\[3\]"):
         x + np.ones(3)
+
+
+LABELS = np.array([2, 0, 3])
+MIXED = {
+    "a mean and a loss": (lambda x: (x * x).mean() + x.softmax_cross_entropy(LABELS), "float64"),
+    "a loss and a mean": (lambda x: x.softmax_cross_entropy(LABELS) - x.sum(), "float64"),
+    "an array and a loss": (lambda x: x * x.softmax_cross_entropy(LABELS), "float32"),
+    "a loss and an array": (lambda x: x.softmax_cross_entropy(LABELS) / x, "float32"),
+    "a choice": (
+        lambda x: functions.where(np.array([1.0]), x.mean(), x.softmax_cross_entropy(LABELS)),
+        "float64",
+    ),
+    "a loss, cast": (lambda x: x.softmax_cross_entropy(LABELS).cast("float32"), "float32"),
+}
+"""Expressions in which scalars of two dtypes meet, and the dtype of the result."""
+
+
+@pytest.mark.parametrize(("of", "dtype"), MIXED.values(), ids=MIXED)
+def test_scalars_of_two_dtypes_have_the_value_and_gradient_of_float64(of, dtype):
+    narrow, wide = (from_inner(A.astype(d)).require_grad() for d in ("float32", "float64"))
+    single, double = of(narrow), of(wide)
+    assert single.dtype == dtype
+    np.testing.assert_allclose(single.inner(), double.inner(), rtol=1e-6)
+    gradient = functions.backward(single).grad(narrow)
+    assert gradient.dtype == np.float32
+    np.testing.assert_allclose(gradient, functions.backward(double).grad(wide), rtol=1e-5)
+    x = Tape().input(A.shape, "float32", name="x", wants_grad=True)
+    program = Program(x.tape, of(x))
+    assert (program.forward(x=A.astype("float32")) == single.inner()).all()
+    program.backward()
+    assert (program.grad(x) == gradient).all()
+
+
+def test_a_cast_converts_arrays_and_refuses_other_dtypes():
+    x = from_inner(np.ones(3, np.float32))
+    assert (x.cast("float64") + np.ones(3)).dtype == np.float64
+    assert (from_inner(np.arange(3) > 1).cast(np.float32) * x).dtype == np.float32
+    with pytest.raises(DtypeError, match=r"one floating dtype .*; cast converts"):
+        x + np.ones(3)
+    with pytest.raises(DtypeError, match=r"cast: dtype must be float32 or float64 .*int8"):
+        x.cast("int8")
 
 
 def test_division_by_a_number_is_a_division():
