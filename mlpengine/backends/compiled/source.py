@@ -236,7 +236,7 @@ def _headers(
     pool = "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
     yield "step_loop"
     if pool != "single_thread":
-        yield "spin"
+        yield "system"
     yield pool
 
 

@@ -12,13 +12,7 @@ ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int
 #endif
 
 #if IN_UNIT(0)
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <unistd.h>
 
 /* Duration of the steps between two choices of the threads, a burst, which may be those of several
    calls.  A call of few steps would be measured by how long it takes to wake the workers. */
@@ -60,8 +54,8 @@ static struct {
 #endif
 
 static struct {
-  pthread_mutex_t busy, lock;
-  pthread_cond_t moved;
+  lock busy, round_lock;
+  condition moved;
   atomic_int arrived, round, sleepers, stopping, users;
   struct call *call;
   int64_t end;                /* the step up to which the threads work */
@@ -72,12 +66,11 @@ static struct {
   int64_t steps, spent;       /* of this burst so far, in nanoseconds */
   int64_t bursts[2];          /* nanoseconds of the last trial or burst of each way */
   double nanoseconds[2];      /* of a step of all threads, times WORTH, and of the caller alone */
-  pthread_t workers[THREADS]; /* the caller is number 0 */
+  thread workers[THREADS];    /* the caller is number 0 */
   int started;                /* how many workers run */
   int forkable;               /* whether forks are handled */
   int core;                   /* excluded from the workers' affinity */
-} pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
-          .moved = PTHREAD_COND_INITIALIZER, .alone = 1, .patience = MIN_PATIENCE};
+} pool = {.alone = 1, .patience = MIN_PATIENCE};
 
 INLINE int has_passed(const int round) {
   return atomic_load(&pool.round) != round || atomic_load(&pool.stopping);
@@ -90,9 +83,9 @@ static void wait_at_barrier(void) {
     atomic_store(&pool.arrived, 0);
     atomic_store(&pool.round, round + 1);
     if (atomic_load(&pool.sleepers)) {
-      pthread_mutex_lock(&pool.lock);
-      pthread_cond_broadcast(&pool.moved);
-      pthread_mutex_unlock(&pool.lock);
+      acquire(&pool.round_lock);
+      wake_all(&pool.moved);
+      release(&pool.round_lock);
     }
     return;
   }
@@ -103,11 +96,11 @@ static void wait_at_barrier(void) {
       cpu_relax();
     }
   } while (now() < limit);
-  pthread_mutex_lock(&pool.lock);
+  acquire(&pool.round_lock);
   atomic_fetch_add(&pool.sleepers, 1);
-  while (!has_passed(round)) pthread_cond_wait(&pool.moved, &pool.lock);
+  while (!has_passed(round)) wait_for(&pool.moved, &pool.round_lock);
   atomic_fetch_sub(&pool.sleepers, 1);
-  pthread_mutex_unlock(&pool.lock);
+  release(&pool.round_lock);
 }
 
 static void barrier(const struct part part) {
@@ -151,22 +144,22 @@ ACROSS int claim(const struct part part, const int64_t list, int64_t *first, int
 }
 #endif
 
-static void *worker_main(void *number) {
+static thread_end worker_main(void *number) {
   flush_denormals();
   for (;;) {
     wait_at_barrier();
-    if (atomic_load(&pool.stopping)) return NULL;
+    if (atomic_load(&pool.stopping)) return 0;
     work(pool.call, pool.end, thread_part(pool.call, (int64_t)(intptr_t)number, THREADS));
   }
 }
 
 /* Stop and join the workers that run; none may be inside a step. */
 static void stop_workers(void) {
-  pthread_mutex_lock(&pool.lock);
+  acquire(&pool.round_lock);
   atomic_store(&pool.stopping, 1);
-  pthread_cond_broadcast(&pool.moved);
-  pthread_mutex_unlock(&pool.lock);
-  for (; pool.started; pool.started--) pthread_join(pool.workers[pool.started], NULL);
+  wake_all(&pool.moved);
+  release(&pool.round_lock);
+  for (; pool.started; pool.started--) join_thread(pool.workers[pool.started]);
   atomic_store(&pool.arrived, 0);
   atomic_store(&pool.stopping, 0);
 }
@@ -175,72 +168,47 @@ static void stop_workers(void) {
 static int start_workers(void) {
   if (pool.started == THREADS - 1) return 1;
   if (!pool.forkable) return 0;
-  sigset_t all, before; /* workers block all signals */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = 0;
-  while (pool.started < THREADS - 1 && !failed) {
+  int all = 1;
+  while (pool.started < THREADS - 1 && all) {
     const int64_t next = pool.started + 1;
-    failed = pthread_create(&pool.workers[next], NULL, worker_main, (void *)(intptr_t)next);
-    pool.started += !failed;
+    all = start_thread(&pool.workers[next], worker_main, (void *)(intptr_t)next);
+    pool.started += all;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   pool.core = -1;
-  if (failed) stop_workers();
-  return !failed;
+  if (!all) stop_workers();
+  return all;
 }
 
-/* Reset the pool in a forked child, which has no workers and may inherit locked mutexes. */
-static void reset_after_fork(void) {
-  pthread_mutex_init(&pool.busy, NULL);
-  pthread_mutex_init(&pool.lock, NULL);
-  pthread_cond_init(&pool.moved, NULL);
+/* Reset the pool, at first and in a forked child, which has no workers and may inherit locks that
+   are held. */
+static void reset(void) {
+  make_lock(&pool.busy);
+  make_lock(&pool.round_lock);
+  make_condition(&pool.moved);
   atomic_store(&pool.arrived, 0);
   atomic_store(&pool.sleepers, 0);
   atomic_store(&pool.stopping, 0);
   pool.started = 0;
 }
 
-__attribute__((constructor)) static void handle_forks(void) {
-  pool.forkable = !pthread_atfork(NULL, NULL, reset_after_fork);
+__attribute__((constructor)) static void make_pool(void) {
+  reset();
+  pool.forkable = call_in_forks(reset);
 }
 
 /* Exclude the caller's core from the workers' affinity.  Schedulers often wake a thread on the core
    of its waker; two threads that alternate there sleep half of the time and are never separated. */
 static void set_affinity(void) {
-#ifdef __linux__
-  const int here = sched_getcpu();
-  cpu_set_t others;
-  if (here == pool.core || pthread_getaffinity_np(pthread_self(), sizeof others, &others)) return;
-  CPU_CLR(here, &others);
-  if (CPU_COUNT(&others) < THREADS - 1) return;
-  for (int64_t t = 1; t < THREADS; t++)
-    pthread_setaffinity_np(pool.workers[t], sizeof others, &others);
-  pool.core = here;
-#endif
+  const int here = this_core();
+  if (here != pool.core && exclude_core(here, pool.workers + 1, THREADS - 1)) pool.core = here;
 }
 
-/* Whether the machine has free cores for more than half of the threads, by the number of threads of
-   all programs that want one.  With fewer, all threads are no faster, and a trial of them, which
-   waits at each barrier for time slices to pass, takes tens of milliseconds to find that out. */
-static int has_cores(void) {
-#ifdef __linux__
-  char text[80] = "";
-  const int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 1;
-  const ssize_t size = read(file, text, sizeof text - 1);
-  close(file);
-  int runnable; /* with the caller */
-  if (size > 0 && sscanf(text, "%*f %*f %*f %d", &runnable) == 1)
-    return sysconf(_SC_NPROCESSORS_ONLN) - runnable + 1 > THREADS / 2;
-#endif
-  return 1;
-}
-
-/* Whether the other way is to be tried now. */
+/* Whether the other way is to be tried now: all threads only if there are cores for more than half
+   of them.  With fewer they are no faster, and a trial of them, which waits at each barrier for time
+   slices to pass, takes tens of milliseconds to find that out. */
 static int is_due(void) {
   if (now() < pool.retry) return 0;
-  const int due = !pool.alone || pool.postponed == MAX_POSTPONED || has_cores();
+  const int due = !pool.alone || pool.postponed == MAX_POSTPONED || free_cores() > THREADS / 2;
   pool.postponed = due ? 0 : pool.postponed + 1;
   if (!due) pool.retry = now() + MIN_PATIENCE * BURST_NANOSECONDS;
   return due;
@@ -313,8 +281,8 @@ static void run(struct call *call) {
   }
 }
 
-static void enter(void) { pthread_mutex_lock(&pool.busy); }
-static void leave(void) { pthread_mutex_unlock(&pool.busy); }
+static void enter(void) { acquire(&pool.busy); }
+static void leave(void) { release(&pool.busy); }
 
 /* Every user opens the program once and closes it after use. */
 void mlpengine_open(void) { atomic_fetch_add(&pool.users, 1); }
