@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -271,8 +272,10 @@ def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
 
 
 def _ask(command: list[str]) -> str:
+    """Return what the compiler prints.  For macOS, zig makes an empty file where it is asked."""
     try:
-        (done,) = run_compilers([command])
+        with tempfile.TemporaryDirectory() as folder:
+            (done,) = run_compilers([command], Path(folder))
     except (OSError, subprocess.SubprocessError) as error:
         raise CompileError(f"compiler: {shlex.join(command[:4])} must run ({error})") from error
     if done.returncode or not done.stdout.strip():
