@@ -318,7 +318,7 @@ class Emitter:
         elif claims:
             self.claimable.append(panels)
         tile = tile_function(product, tiling, name, self.layout)
-        loops = product_statements(
+        body = product_statements(
             product,
             tiling,
             name,
@@ -327,11 +327,10 @@ class Emitter:
             by_columns=by_columns,
             claims=number if claimed else None,
         )
-        body = ["(void)part;", *loops]
         if turned is not None:
             ld = self.layout.stride(turned.c)
             move = f"{kernel.c.name}[j * {kernel.columns} + i] = {turned.c.name}[i * {ld} + j];"
-            body.append(Loop("i", "first", "last", [Loop("j", 0, kernel.rows, [move])]))
+            body = [*body, Loop("i", "first", "last", [Loop("j", 0, kernel.rows, [move])])]
             buffers += [kernel.c.name, turned.c.name]
         text = "; ".join([kernel.text, *(m.text for m in kernel.epilogue)])
         phase: Phase = "reduce" if reduce else "rows"

@@ -14,7 +14,7 @@ float cosf(float), log1pf(float), log2f(float), powf(float, float), sinf(float),
 #define NAN __builtin_nanf("")
 
 #define LANES ((int64_t)(BYTES / sizeof(real)))
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE static inline __attribute__((always_inline, unused))
 
 /* The compiler makes two units of a program at the same time, each of some functions; those that are
    ACROSS are called from the other one.  Without UNIT there is one unit of all. */

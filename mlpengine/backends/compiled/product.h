@@ -43,7 +43,9 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
     }
 #elif defined(TRANSPOSE_BY_EIGHT)
   static const float zeros[8];
+  float ends[8][8] = {{0}};
   int64_t k = 0;
+  if (j < 0) __builtin_unreachable(); /* GCC warns of what it would do for such a column */
   if (j + width <= columns) /* whole blocks, most of them */
     for (; k + 8 <= depth; k += 8)
       for (int64_t v = 0; v < width; v += 8) {
@@ -56,7 +58,6 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
   for (; k < depth; k += 8)
     for (int64_t v = 0; v < width; v += 8) {
       vec8 r[8];
-      float ends[8][8];
       const float *row[8];
       const int64_t n = MIN(8, depth - k);
       UNROLL for (int i = 0; i < 8; i++) {

@@ -72,10 +72,10 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
     at = layout.at(keep, "r", "v * LANES")
     lanes = "lanes" if _ends_within(keep, layout) else ""
     finish = _finish(product, name, layout) if _is_long(product) else None
-    moved = _tile_matrices(product) if finish is None else [keep]
     passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
+    kept = [keep] if passes else []
     body: list[Statement] = [
-        f"(void)part, (void)k0, (void)k1, (void)depth, (void)i, (void)j;{_moves(moved, layout)}",
+        *_moves(_tile_matrices(product) if finish is None else kept, layout),
         "vec sum[TILE_ROWS][WIDE];",
     ]
     if tiling.dots:
@@ -102,7 +102,7 @@ def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -
     return Function(
         f"{name}_tile",
         "reduce" if across else "rows",
-        [keep.name] if finish else _tile_buffers(product),
+        [value.name for value in kept] if finish else _tile_buffers(product),
         body,
         parameters=TILE_PARAMETERS,
         tile=finish,
@@ -127,7 +127,7 @@ def _finish(product: Product, name: str, layout: Layout) -> Function:
         "rows",
         _tile_buffers(product),
         [
-            f"(void)part, (void)i, (void)j;{_moves(_tile_matrices(product), layout)}",
+            *_moves(_tile_matrices(product), layout),
             Loop("r", 0, "rows", [Loop("v", 0, "wide", vector)]),
         ],
         parameters=(
@@ -261,14 +261,12 @@ def group_size(product: Product, tiling: Tiling, layout: Layout) -> int:
     return vectors * layout.lanes * tiling.depth_block
 
 
-def _moves(matrices: Sequence[Value], layout: Layout) -> str:
+def _moves(matrices: Sequence[Value], layout: Layout) -> list[str]:
     """Return the statements that move `matrices` to the first entries of a tile.
 
     Constant offsets from there compile faster than sums of four numbers.
     """
-    return "".join(
-        f" {v.name} += {f'i * {layout.stride(v)} + ' if v.rows > 1 else ''}j;" for v in matrices
-    )
+    return [f"{v.name} += {f'i * {layout.stride(v)} + ' if v.rows > 1 else ''}j;" for v in matrices]
 
 
 def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:

@@ -95,7 +95,7 @@ def make_source(
     functions = [*emitter.functions]
     chunked = emitter.chunk < batch
     in_turn = threads == 1 and not chunked
-    phases: list[Phase] = ["prepare", "rows", "reduce"]
+    phases: list[Phase] = [] if ranks else ["prepare", "rows", "reduce"]
     functions += [_phase(emitter.functions, phase, in_turn=in_turn) for phase in phases]
     for number, buffer in enumerate(gathered):
         if buffer is not None:
@@ -118,8 +118,8 @@ def make_source(
         *(["#define RANKS"] if ranks else []),
         *_step_defines(layout, update, clipping, dtype, gathered, ranks=ranks),
         *_output_defines(layout, emitter.output, gathered),
-        *_ranges(lowered.kernels, grads, threads),
         *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
+        *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
         *_in_first_unit(map(_header, ("norm", *(("update", "clip") if update else ())))),
         *_in_units(functions, layout, REST + POOL * (threads > 1)),
         *_in_first_unit(map(_header, (*(("gather",) if gathered else ()), "step"))),
@@ -273,12 +273,10 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
         "rows": "Forward, loss and backward of some rows",
         "reduce": "Sums over the rows begin to end",
     }[phase]
-    names = [one.split()[-1] for one in parameters.split(",")]
     if phase == "rows":
-        calls.insert(0, "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;")
-        names += ["stop", "begin", "end"]
-    unused = [f"(void){name};" for name in names]
-    return Function(phase, phase, (), [*calls[:1], *unused, *calls[1:]], text, parameters)
+        rows_of_part = "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;"
+        calls = [rows_of_part, "(void)stop, (void)begin, (void)end;", *calls]
+    return Function(phase, phase, (), calls, text, parameters)
 
 
 def _in_units(functions: Sequence[Function], layout: Layout, others: int) -> Iterator[str]:

@@ -151,7 +151,8 @@ class Function:
 def print_function(function: Function, declarations: Iterable[str]) -> str:
     """Return the C text of a function; `declarations` are those of its buffers."""
     effects = [] if function.qualifiers == "INLINE" else ["HAS_EFFECTS;"]
-    body = ["(void)table, (void)workspace;", *declarations, *effects, *function.body]
+    maybe_unused = ", ".join(f"(void){name}" for name in _names(function))
+    body = [f"{maybe_unused};", *declarations, *effects, *function.body]
     lines = [f"/* {function.text} */"] if function.text else []
     lines.append(f"{print_head(function)} {{")
     return "\n".join([*lines, *print_statements(body, "  "), "}", ""])
@@ -159,8 +160,17 @@ def print_function(function: Function, declarations: Iterable[str]) -> str:
 
 def print_head(function: Function) -> str:
     """Return what the declaration of a function begins with."""
-    head = f"{function.qualifiers} void {function.name}({MEMORY}"
-    return f"{head}, {function.parameters})" if function.parameters else f"{head})"
+    return f"{function.qualifiers} void {function.name}({_parameters(function)})"
+
+
+def _parameters(function: Function) -> str:
+    return f"{MEMORY}, {function.parameters}" if function.parameters else MEMORY
+
+
+def _names(function: Function) -> Iterator[str]:
+    """Yield the names of the parameters."""
+    for parameter in _parameters(function).split(","):
+        yield parameter.split()[-1].partition("[")[0].lstrip("*")
 
 
 def print_statements(statements: Iterable[Statement], indent: str) -> Iterator[str]:

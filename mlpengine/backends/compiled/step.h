@@ -103,7 +103,7 @@ static int64_t step(struct call *call, const int64_t *order, const int64_t numbe
                     const double decay, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
-  (void)order, (void)number, (void)lr, (void)decay;
+  (void)table, (void)workspace, (void)order, (void)number, (void)lr, (void)decay;
 #ifdef LABEL_ERROR
   if (LEADS) LABEL_ERROR[0] = 0;
 #endif

@@ -51,7 +51,7 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
 
 
 def _update(update: Update, itemsize: int) -> Sequence[Statement]:
-    lines: list[Statement] = ["(void)t, (void)rate, (void)decay;"]
+    lines: list[Statement] = []
     statements = _statements(update, itemsize)
     for factor in dict.fromkeys(run.lr for run in update.runs):
         runs = [run for run in update.runs if run.lr == factor]
@@ -122,7 +122,7 @@ def _statements(update: Update, itemsize: int) -> Sequence[str]:
 def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
     """Return what keeps the vectors out of the denormal range."""
     limit = c_number(update.threshold, itemsize)
-    lines = ["(void)first, (void)last;"]
+    lines = []
     for name in update.moments:
         if name in update.floors:
             lowest = c_number(update.floors[name], itemsize)
