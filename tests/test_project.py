@@ -365,3 +365,33 @@ def test_each_test_draws_the_same_numbers(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *cases]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert "4 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("programs", "message"),
+    [
+        ([], "qemu-aarch64-static is missing"),
+        (["aarch64-linux-gnu-gcc", "debootstrap", "dpkg-deb", "fakeroot", "qemu-aarch64-static"],
+         "Python for aarch64 cannot be put together in "),
+    ],
+    ids=["a program", "the network"],
+)  # fmt: skip
+def test_a_script_that_lacks_what_it_needs_says_that_nothing_was_checked(
+    programs, message, tmp_path
+):
+    for name in ("bash", "cat", "dirname", "mkdir", "rm"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    for name in programs:
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / name).chmod(0o700)
+    folder = {"FOLDER": str(tmp_path / "build"), "PYTHON": sys.executable}
+    done = subprocess.run(
+        [".ci/aarch64", "short"],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path), **folder},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.startswith(message)
+    assert done.stdout.endswith(": NOTHING WAS CHECKED\n")
