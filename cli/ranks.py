@@ -15,26 +15,13 @@ from mlpengine.train.loop import Loop
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import environment
 
+from .launcher import LAUNCHED, starting
 from .session import DECIDES_BITS, fingerprints
 from .stopping import Stopping
-
-LAUNCHED = {
-    "PMI_RANK": "PMI_SIZE",
-    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
-    "PMIX_RANK": "SLURM_NTASKS",
-}
-"""Variables of the rank and of the number of ranks, set by the launchers of MPICH and Intel MPI,
-Open MPI, and Slurm."""
 
 INSTALL = "pip install 'mlpengine[mpi]'"
 
 T = TypeVar("T")
-
-
-def launched() -> tuple[int, int]:
-    """Return rank and number of the processes that a launcher started, as its variables say."""
-    name = next((name for name in LAUNCHED if name in os.environ), None)
-    return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
 
 
 def start_ranks(asked: bool) -> Ranks | None:
@@ -48,10 +35,9 @@ def start_ranks(asked: bool) -> Ranks | None:
     if rank is None and not asked:
         return None
     try:
-        from mpi4py import MPI
+        with starting():
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter without an MPI library
-        if rank is not None and os.environ[rank] != "0":
-            raise SystemExit(MissingExtraError.exit_code) from None
         raise MissingExtraError("training on several ranks", "mpi") from error
     ranks = Ranks(MPI.COMM_WORLD)
     if ranks.size == 1:
