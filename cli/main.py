@@ -15,6 +15,7 @@ import click
 
 from mlpengine.system import EXIT_CODES
 
+from .launcher import end_job, launched
 from .stopping import handled
 from .streams import keep_streams, say
 
@@ -155,16 +156,35 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     keep_streams()
-    code = run(list(sys.argv[1:] if args is None else args))
+    code = run_in_job(list(sys.argv[1:] if args is None else args))
     for number in EXIT_CODES:
         signal.signal(number, signal.SIG_IGN)  # the result is complete: its exit code stands
     gc.freeze()  # the process ends: no search for garbage in all that is loaded
     sys.exit(code)
 
 
-def run(args: list[str]) -> int:
+def run_in_job(args: list[str]) -> int:
+    """Run the command line; one of several ranks that fails before MPI has started ends all.
+
+    Until then signals end the process, which launchers notice.
+    """
+    is_rank = launched()[1] > 1 and next((a for a in args if a[:1] != "-"), "") == "train"
+    if not is_rank:
+        return run(args)
+    try:
+        code = run(args, [])
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    if code and "mpi4py.MPI" not in sys.modules:
+        sys.stderr.flush()
+        end_job(code)
+    return code
+
+
+def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int:
     """Run the command line and return its exit code; an expected error prints no traceback."""
-    for number in handled():
+    for number in handled() if signals is None else signals:
         if number != signal.SIGINT:  # which raises KeyboardInterrupt
             signal.signal(number, _terminate)
     debug = "--debug" in args

@@ -10,7 +10,6 @@ from typing import NoReturn, TypeVar
 from mlpengine.config.build import Experiment
 from mlpengine.config.measure import measure
 from mlpengine.errors import (
-    MissingExtraError,
     MlpEngineError,
     NumericalError,
     RunError,
@@ -23,24 +22,11 @@ from mlpengine.train.loop import Loop
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import environment
 
+from .launcher import LAUNCHED, starting
 from .session import DECIDES_BITS, fingerprints
 from .stopping import Stopping
 
-LAUNCHED = {
-    "PMI_RANK": "PMI_SIZE",
-    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
-    "PMIX_RANK": "SLURM_NTASKS",
-}
-"""Variables of the rank and of the number of ranks, set by the launchers of MPICH and Intel MPI,
-Open MPI, and Slurm."""
-
 T = TypeVar("T")
-
-
-def launched() -> tuple[int, int]:
-    """Return rank and number of the processes that a launcher started, as its variables say."""
-    name = next((name for name in LAUNCHED if name in os.environ), None)
-    return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
 
 
 def start_ranks(asked: bool) -> Ranks | None:
@@ -53,13 +39,8 @@ def start_ranks(asked: bool) -> Ranks | None:
     rank = next((name for name in LAUNCHED if name in os.environ), None)
     if rank is None and not asked:
         return None
-    try:
-        with importing("training on several ranks", "mpi"):
-            from mpi4py import MPI
-    except MissingExtraError as error:
-        if rank is not None and os.environ[rank] != "0":
-            raise SystemExit(error.exit_code) from None
-        raise
+    with starting(), importing("training on several ranks", "mpi"):
+        from mpi4py import MPI
     ranks = Ranks(MPI.COMM_WORLD)
     if ranks.size == 1:
         started = os.environ.get(LAUNCHED[rank], "1") if rank else "1"

@@ -37,9 +37,9 @@ from mlpengine.train.run_directory import RunDirectory
 from mlpengine.train.threads import cores
 from mlpengine.wording import plural
 
+from .launcher import launched
 from .outcome import shortest
 from .pictures import PLOTS
-from .ranks import launched
 from .session import uses_extra
 from .stopping import Stopping, leave, stops
 from .streams import say

@@ -22,7 +22,8 @@ from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip
 from mlpengine.train import ranks, run_directory
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.step import TrainingStep
-from mlpengine_cli.main import run
+from mlpengine_cli import launcher
+from mlpengine_cli.main import main, run
 
 
 def apart(config: str, *threads: str) -> int:
@@ -274,6 +275,35 @@ def other_executor(*arguments: str) -> int:
         return run(["train", *arguments])
     finally:
         build._StepBuilder._step = plain
+
+
+def first_of_all(how: str) -> int:
+    """Train; rank 1 ends before it has started MPI, which rank 0 waits for."""
+    arguments = ["train", "small.yaml"]
+    if os.environ["PMI_RANK"] == "1":
+        END_EARLY[how](arguments)
+    elif how == "ends before our code":
+        launcher.START_SECONDS = 1
+    main(arguments)
+
+
+class _Terminated:
+    """An importer that sends SIGTERM to this process while a subcommand is imported."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "mlpengine_cli.train":
+            signal.raise_signal(signal.SIGTERM)
+
+
+END_EARLY = {
+    "usage": lambda arguments: arguments.append("--epoch"),
+    "extra": lambda _: sys.modules.update({"mpi4py": None}),
+    "import": lambda _: sys.modules.update({"mlpengine_cli.progress": None}),
+    "SIGTERM": lambda _: sys.meta_path.insert(0, _Terminated),
+    "ends before our code": lambda _: os._exit(1),
+}
+"""What ends rank 1 early."""
 
 
 if __name__ == "__main__":

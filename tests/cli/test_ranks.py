@@ -232,3 +232,22 @@ def test_errors_of_ranks_are_one_line(mpiexec, tmp_path):
         assert all(text in line for text in texts), line
     runs = {p.name for p in (tmp_path / "runs").iterdir()}
     assert runs == {"rows", "rows-002", "folds", "folds-002"}
+
+
+EARLY = {
+    "usage": (2, "no such option '--epoch' - did you mean '--epochs'?"),
+    "extra": (1, "needs an optional package: pip install 'mlpengine[mpi]'"),
+    "import": (1, "import of mlpengine_cli.progress halted"),
+    "SIGTERM": (15, "Terminated (signal 15)"),
+    "ends before our code": (14, "Alarm clock (signal 14)"),
+}
+
+
+@pytest.mark.parametrize("how", EARLY)
+def test_a_rank_that_ends_before_mpi_has_started_ends_the_job(how, mpiexec, tmp_path):
+    """Before, rank 0 waited for it without end; the last kind waits for `START_SECONDS`."""
+    (tmp_path / "small.yaml").write_text("data: {source: penguins}\nreport: false\n")
+    done = mpiexec(2, "first_of_all", how)
+    code, text = EARLY[how]
+    assert (done.returncode, text in done.stdout + done.stderr) == (code, True), done
+    assert not (tmp_path / "runs").exists()
