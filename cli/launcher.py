@@ -1,10 +1,8 @@
 """The launcher of several ranks: its variables, and the end of a job that cannot begin."""
 
 import os
-import signal
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 LAUNCHED = {
     "PMI_RANK": "PMI_SIZE",
@@ -22,24 +20,6 @@ def launched() -> tuple[int, int]:
     """Return rank and number of the processes that a launcher started, as its variables say."""
     name = next((name for name in LAUNCHED if name in os.environ), None)
     return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
-
-
-@contextmanager
-def starting() -> Iterator[None]:
-    """End this process, which the launcher notices, if the context takes `START_SECONDS`.
-
-    The system does so: MPI waits with the interpreter locked.
-    """
-    if not hasattr(signal, "alarm"):  # Windows has none
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(START_SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def end_job(code: int) -> None:

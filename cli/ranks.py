@@ -17,12 +17,13 @@ from mlpengine.errors import (
     importing,
     install_line,
 )
+from mlpengine.system import ends_within
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.loop import Loop
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import environment
 
-from .launcher import LAUNCHED, starting
+from .launcher import LAUNCHED, START_SECONDS
 from .session import DECIDES_BITS, fingerprints
 from .stopping import Stopping
 
@@ -39,7 +40,7 @@ def start_ranks(asked: bool) -> Ranks | None:
     rank = next((name for name in LAUNCHED if name in os.environ), None)
     if rank is None and not asked:
         return None
-    with starting(), importing("training on several ranks", "mpi"):
+    with ends_within(START_SECONDS), importing("training on several ranks", "mpi"):
         from mpi4py import MPI
     ranks = Ranks(MPI.COMM_WORLD)
     if ranks.size == 1:

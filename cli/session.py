@@ -311,7 +311,8 @@ class Session:
             )
         for name in DECIDES_BITS:
             now, then = self.environment[name], checkpoint.header["environment"].get(name)
-            if now != then:
+            other_executor = name == "target" and None in (now, then)
+            if now != then and not other_executor:
                 _log.warning(
                     "warning: %s differ from the checkpoint's (%s, now %s): "
                     "the last bits of the result may, too",

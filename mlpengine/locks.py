@@ -1,10 +1,11 @@
 """Locks that a forked child finds free, whatever the threads of its parent were doing."""
 
 import functools
-import os
 import threading
 from contextlib import nullcontext
 from typing import TypeVar
+
+from mlpengine.system import hold_at_fork
 
 T = TypeVar("T")
 
@@ -15,10 +16,7 @@ def process_lock() -> threading.RLock:
     A fork waits until no other thread holds the lock.  Only a module makes one: it stays forever.
     """
     lock = threading.RLock()
-    if hasattr(os, "register_at_fork"):  # Windows has no forks
-        os.register_at_fork(
-            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-        )
+    hold_at_fork(lock)
     return lock
 
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import ELOOP
 from pathlib import Path
 from threading import Lock, Thread
@@ -196,6 +196,31 @@ def read_pipe(path: str, patience: float) -> bytes | None:
             time.sleep(PAUSE)
         os.set_blocking(descriptor, True)
         return (start or b"") + stream.read()
+
+
+def hold_at_fork(held: AbstractContextManager[object]) -> None:
+    """Hold a lock during every fork, so that the child finds it free; Windows has no forks."""
+    if sys.platform != "win32":
+        os.register_at_fork(
+            before=held.__enter__,
+            after_in_parent=lambda: held.__exit__(None, None, None),
+            after_in_child=lambda: held.__exit__(None, None, None),
+        )
+
+
+@contextmanager
+def ends_within(seconds: int) -> Iterator[None]:
+    """Let the system end this process if the context takes longer; Windows does not."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def usable_cores() -> set[int]:

@@ -52,7 +52,8 @@ def steps(monkeypatch):
 
     def make(*args):
         losses, norms = many(*args)
-        made[-1].at_once = getattr(made[-1], "at_once", 0) + len(norms)
+        own = vars(made[-1])  # an assignment would be refused
+        own["at_once"] = own.get("at_once", 0) + len(norms)
         return losses, norms
 
     monkeypatch.setattr(TrainingStep, "__init__", init)
