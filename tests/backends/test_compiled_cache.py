@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from compiled_table import CASES
 
-from mlpengine import CompileError
+from mlpengine import CompileError, system
 from mlpengine.backends.compiled import cache
 from mlpengine.backends.compiled import target as targets
 from mlpengine.backends.compiled.executor import chosen_target
@@ -37,14 +37,18 @@ def answer(source=SOURCE):
     return cache.load(source, chosen_target()).answer()
 
 
-def kept(folder):
-    return [p for p in folder.iterdir() if p.suffix == ".so"]
+def kept(folder, suffix=".so"):
+    return [p for p in folder.iterdir() if p.suffix == suffix]
+
+
+def assert_one_program(folder):
+    assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".sha256", ".so"]
 
 
 def test_a_program_is_compiled_once(folder, monkeypatch):
     assert answer() == 42
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".so"]  # nothing of the build
+    assert_one_program(folder)  # and nothing of its build
     monkeypatch.setattr(cache, "_loaded", {})
     monkeypatch.setattr(cache, "_build", None)  # compiling again would fail
     assert answer() == 42
@@ -76,32 +80,56 @@ def test_a_compiler_is_asked_once_and_again_if_the_answer_is_damaged(folder, mon
     assert chosen_target() == target
 
 
-def is_sound(path):
-    return cache.is_sound(path.name, path.read_bytes())
+def is_sound(folder):
+    """Return whether the only digest is that of the only library."""
+    (note,), (library,) = kept(folder, ".sha256"), kept(folder)
+    digest = cache.digest_of(note.stem, library.read_bytes())
+    return (note.read_text(), library.stem) == (digest, digest)
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
-def test_a_damaged_file_is_built_again(folder, damage):
-    source = f"/* {damage} */ {SOURCE}"
-    assert answer(source) == 42
-    (path,) = kept(folder)
-    content = bytearray(path.read_bytes())
-    if damage == "flip":
-        content[len(content) // 2] ^= 1
-    path.unlink()  # the loaded file is left as it is
-    path.write_bytes({"flip": content, "cut": content[:-100], "empty": b""}[damage])
+def write(path, content):
+    """Write a file of the cache anew: one that is loaded is left as it is."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
     path.chmod(0o700)
-    assert not is_sound(path)
+
+
+def flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("suffix", [".so", ".sha256"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flipped,
+        lambda content: content[:-10],
+        lambda _: b"",
+        None,
+        lambda _: b"../program",
+        lambda _: b"0" * 64,
+        lambda _: b"\0\xff\n" * 1000,
+    ],
+    ids=["flip", "cut", "empty", "missing", "path", "zeros", "bytes"],
+)
+def test_a_damaged_file_is_built_again(folder, damage, suffix):
+    source = f"/* {suffix} */ {SOURCE}"
+    assert answer(source) == 42
+    (path,) = kept(folder, suffix)
+    content = path.read_bytes()
+    path.unlink() if damage is None else write(path, damage(content))
     cache._loaded.clear()
     assert answer(source) == 42
-    assert is_sound(path)
+    assert path.read_bytes() == content
+    assert is_sound(folder)
 
 
-@pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.parametrize("what", ["folder", ".so", ".sha256"])
 def test_nothing_is_run_that_others_could_have_written(folder, what):
     assert answer() == 42
     cache._loaded.clear()
-    (folder if what == "folder" else kept(folder)[0]).chmod(0o722)
+    (folder if what == "folder" else kept(folder, what)[0]).chmod(0o722)
     with pytest.raises(CompileError, match="must not be writable by others"):
         answer()
 
@@ -140,38 +168,53 @@ def test_a_full_disk_is_a_compile_error(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_sign", full)
+    monkeypatch.setattr(cache, "_keep", full)
     with pytest.raises(CompileError, match="No space left"):
         answer()
     assert [p.suffix for p in folder.iterdir()] == [".json"]
 
 
 def test_a_library_that_cannot_serve_is_built_again(folder, tmp_path):
-    """Not a library, without the function, and that of another program: each with a good digest."""
+    """Not a library, without the function, and that of another program: each has a good digest."""
     chosen_target()
     other = f"/* other */ {SOURCE}"
     assert answer(other) == 42
-    stranger = kept(folder)[0].read_bytes()
+    others = kept(folder, ".sha256")[0].read_text()
     text = tmp_path / "empty.c"
     text.write_text("int nothing;\n")
     subprocess.run(["cc", "-shared", "-fPIC", text, "-o", tmp_path / "empty.so"], check=True)
     empty = (tmp_path / "empty.so").read_bytes()
-    for number, (content, signed) in enumerate(
-        [(b"no library", True), (empty, True), (stranger, False)]
-    ):
+    for number, content in enumerate([b"no library", empty, None]):
         source = f"/* {number} */ {SOURCE}"
-        before = set(kept(folder))
+        before = {*kept(folder, ".sha256")}
         answer(source)
-        (path,) = set(kept(folder)) - before
-        path.unlink()
-        path.write_bytes(content)
-        path.chmod(0o700)
-        if signed:
-            cache._sign(path, path.name)
+        (path,) = {*kept(folder, ".sha256")} - before
+        built, digest = path.read_bytes(), others
+        if content is not None:
+            digest = cache.digest_of(path.stem, content)
+            write(folder / f"{digest}.so", content)
+        write(path, digest.encode())
         cache._loaded.clear()
         library = cache.load(source, chosen_target(), functions=("answer",))
         assert library.answer() == 42
-        assert path.read_bytes() != content
+        assert path.read_bytes() == built
+
+
+def test_a_library_that_cannot_be_replaced_is_loaded(folder, monkeypatch):
+    """On Windows, where a process that built it at the same time has loaded it."""
+    real = system.replace
+
+    def replace(source, target):
+        if target.exists():
+            raise PermissionError(errno.EACCES, "in use")
+        real(source, target)
+
+    monkeypatch.setattr(system, "replace", replace)
+    assert answer() == 42
+    kept(folder, ".sha256")[0].unlink()
+    cache._loaded.clear()
+    assert answer() == 42
+    assert is_sound(folder)
 
 
 @pytest.mark.parametrize(
@@ -264,14 +307,14 @@ def test_a_directory_moved_to_the_path_is_not_loaded_from(folder, tmp_path, monk
     wrong = tmp_path / "wrong"
     wrong.mkdir()
     (wrong / kept(folder)[0].name).write_bytes(b"another library")
-    real = cache.is_sound
+    real = cache.digest_of
 
     def swap(*args):
         folder.rename(tmp_path / "aside")
         wrong.rename(folder)
         return real(*args)
 
-    monkeypatch.setattr(cache, "is_sound", swap)
+    monkeypatch.setattr(cache, "digest_of", swap)
     monkeypatch.setattr(cache, "_build", None)
     assert answer(source) == 42
 
@@ -390,4 +433,4 @@ def test_processes_at_once_share_one_program(folder):
     )
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
     assert [process.wait() for process in running] == [0] * 4
-    assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".so"]
+    assert_one_program(folder)

@@ -172,8 +172,8 @@ def test_one_executor_runs_all_steps(fails, train, steps, caplog, monkeypatch):
             raise OSError(28, "No space left on device")
         return real(*_)
 
-    real = cache._sign
-    monkeypatch.setattr(cache, "_sign", full_disk)
+    real = cache._build
+    monkeypatch.setattr(cache, "_build", full_disk)
     monkeypatch.setattr(cache, "_loaded", {})
     monkeypatch.setenv("MLPENGINE_CACHE", str(Path("programs").absolute()))
     settings = ("--set", f"seed={40 + fails}")

@@ -2,10 +2,11 @@
 
 Nothing is executed that another user could have written.  The directory must belong to this user
 and be writable by this user only, and no other user may be able to replace it in its parents; files
-are read and loaded relative to the open directory.  A file ends with the SHA-256 of its name and
-preceding bytes (the loader ignores bytes after the last section), so a file that is damaged or
-belongs to another program is detected and built again.  Files appear by renaming, whole or not at
-all.
+are read and loaded relative to the open directory.  The file of a key holds the SHA-256 of the key
+and the library, which is the library's name: one that is damaged or belongs to another program is
+detected and built again, and processes that build at the same time keep a library each or share
+one.  Nothing is appended to a library, which systems may have signed.  Files appear by renaming,
+whole or not at all.
 """
 
 import atexit
@@ -13,6 +14,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -24,6 +26,7 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
+from mlpengine import system
 from mlpengine.backends.compiled.target import (
     SECONDS,
     Target,
@@ -33,7 +36,8 @@ from mlpengine.backends.compiled.target import (
 )
 from mlpengine.errors import CompileError
 
-DIGEST_BYTES = 32
+LIBRARY, DIGEST = ".so", ".sha256"
+"""How the names of files end; loaders of all systems take a library of any name."""
 
 UNITS = "#if IN_UNIT(1)"
 """What a program has whose two units are compiled at the same time (prelude.h)."""
@@ -52,22 +56,22 @@ def load(
 
     Raises: CompileError if it cannot be compiled, stored or loaded.
     """
-    key = "\n".join([target.identity, *more_flags, source])
-    name = f"{hashlib.sha256(key.encode()).hexdigest()}.so"
-    if name in _loaded:
-        return _loaded[name]
+    text = "\n".join([target.identity, *more_flags, source])
+    key = hashlib.sha256(text.encode()).hexdigest()
+    if key in _loaded:
+        return _loaded[key]
     folder = cache_directory()
     try:
         with _opened(folder) as descriptor:
-            library = _load_kept(folder, descriptor, name, functions)
+            library = _load_kept(folder, descriptor, key, functions)
             if library is None:
-                _build(folder / name, source, target, more_flags)
-                library = _load_kept(folder, descriptor, name, functions)
+                _build(folder, key, source, target, more_flags)
+                library = _load_kept(folder, descriptor, key, functions)
     except OSError as error:
         raise CompileError(f"compiled program: must be kept and loaded ({error})") from error
     if library is None:
-        raise CompileError(f"compiled program: {folder / name} must be loadable once it is built")
-    _loaded[name] = library
+        raise CompileError(f"compiled program: {folder / key} must be loadable once it is built")
+    _loaded[key] = library
     return library
 
 
@@ -203,17 +207,23 @@ def _read(folder: Path, descriptor: int | None, name: str) -> bytes:
 
 
 def _load_kept(
-    folder: Path, descriptor: int | None, name: str, functions: Sequence[str]
+    folder: Path, descriptor: int | None, key: str, functions: Sequence[str]
 ) -> ctypes.CDLL | None:
-    """Return the library that is cached under `name`; None if it must be built.
+    """Return the library that is cached under `key`; None if it must be built.
 
-    Raises: CompileError if another user may write to the file.
+    Raises: CompileError if another user may write to its files.
     """
     try:
+        digest = _read(folder, descriptor, f"{key}{DIGEST}").decode(errors="replace")
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            return None
+        name = f"{digest}{LIBRARY}"
         content = _read(folder, descriptor, name)
     except FileNotFoundError:
         return None
-    if not is_sound(name, content) or any(f"{f}\0".encode() not in content for f in functions):
+    if digest_of(key, content) != digest:
+        return None
+    if any(f"{function}\0".encode() not in content for function in functions):
         return None
     # The descriptor refers to the same directory even if another one is moved to the path.
     opened = Path(f"/proc/self/fd/{descriptor}", name)
@@ -223,22 +233,17 @@ def _load_kept(
         return None
 
 
-def is_sound(name: str, content: bytes) -> bool:
-    """Return whether the content of a cached file ends with the digest of it and its name."""
-    body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
-    return bool(body) and _digest(name, body) == digest
+def digest_of(key: str, content: bytes) -> str:
+    """Return what the file of `key` holds for a library, and the name of the library."""
+    return hashlib.sha256(key.encode() + content).hexdigest()
 
 
-def _digest(name: str, body: bytes) -> bytes:
-    return hashlib.sha256(name.encode() + body).digest()
-
-
-def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -> None:
-    """Compile in a new temporary directory beside `path`, then rename."""
-    _remove_stale(path.parent)
-    folder = Path(tempfile.mkdtemp(prefix=".build-", dir=path.parent))
+def _build(kept: Path, key: str, source: str, target: Target, more_flags: Sequence[str]) -> None:
+    """Compile in a new temporary directory below `kept`, then rename."""
+    _remove_stale(kept)
+    folder = Path(tempfile.mkdtemp(prefix=".build-", dir=kept))
     try:
-        text, built = folder / "program.c", folder / "program.so"
+        text, built = folder / "program.c", folder / f"program{LIBRARY}"
         text.write_text(source, encoding="utf-8")
         compiler = [*target.command, *target.flags, *more_flags]
         parts = [str(text)]
@@ -252,8 +257,11 @@ def _build(path: Path, source: str, target: Target, more_flags: Sequence[str]) -
                 folder,
             )
         _run([[*compiler, "-shared", *parts, "-o", str(built), "-lm"]], folder)
-        _sign(built, path.name)
-        os.replace(built, path)
+        digest, note = digest_of(key, built.read_bytes()), folder / f"program{DIGEST}"
+        note.write_text(digest, encoding="ascii")
+        with suppress(PermissionError):  # Windows replaces no library that a process has loaded
+            _keep(built, kept / f"{digest}{LIBRARY}")
+        _keep(note, kept / f"{key}{DIGEST}")
     except (OSError, subprocess.SubprocessError) as error:
         raise CompileError(f"compiled program: cannot be built in {folder} ({error})") from error
     finally:
@@ -279,13 +287,8 @@ def _remove_stale(folder: Path) -> None:
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-def _sign(path: Path, name: str) -> None:
-    """Append the digest, and check that the whole file has been written to disk."""
-    body = path.read_bytes()
-    with open(path, "ab") as file:
-        file.write(_digest(name, body))
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(path, 0o700)
-    if path.stat().st_size != len(body) + DIGEST_BYTES:
-        raise OSError(f"{path} was not written whole")
+def _keep(built: Path, path: Path) -> None:
+    """Have a file on disk, and rename it."""
+    os.chmod(built, 0o700)
+    system.flush(built)
+    system.replace(built, path)
