@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from errno import EIO, EPIPE
+from errno import EINVAL, EIO, EPIPE
 from typing import TYPE_CHECKING
 
 import click
@@ -59,8 +59,10 @@ class Results(io.FileIO):
             return super().write(data)
         except OSError as error:
             self._failed = True
-            terminal = error.errno == EIO and stat.S_ISCHR(os.fstat(self.fileno()).st_mode)
-            number = EPIPE if terminal else error.errno
+            mode = os.fstat(self.fileno()).st_mode
+            terminal = error.errno == EIO and stat.S_ISCHR(mode)
+            pipe = error.errno == EINVAL and stat.S_ISFIFO(mode)  # as Windows says it
+            number = EPIPE if terminal or pipe else error.errno
             raise OSError(number, error.strerror, "stdout") from None
 
 

@@ -172,17 +172,18 @@ def begin(
     given += located(file, section)
     name = file.name
     directory = RunDirectory.create(out or Path("runs") / name)
-    with directory, ExitStack() as on_failure:
+    with ExitStack() as on_failure:
         on_failure.callback(shutil.rmtree, directory.path, ignore_errors=True)
-        raw = file.document.raw
-        directory.write(SWEEP, raw)
-        sweep = Sweep(directory.path, name, tuple(given))
-        with closing(sweep.study()) as study:
-            study.start()
-        directory.write_json(
-            SETTINGS,
-            {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()},
-        )
+        with directory:
+            raw = file.document.raw
+            directory.write(SWEEP, raw)
+            sweep = Sweep(directory.path, name, tuple(given))
+            with closing(sweep.study()) as study:
+                study.start()
+            directory.write_json(
+                SETTINGS,
+                {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()},
+            )
         on_failure.pop_all()
     if not quiet:
         count = plural(section.count, "trial")

@@ -299,11 +299,11 @@ def remove_prepared(directory: Path) -> tuple[dict[Path, int], int]:
                 in_use += 1
                 continue
             target = lock.with_suffix("")
-            target.with_suffix(DESCRIPTION).unlink(missing_ok=True)
             for path in (target, part_of(target)):
                 if path.exists():
                     removed[path] = path.stat().st_size
-                    path.unlink()
+                    path.unlink()  # not on Windows, if a run uses it
+            target.with_suffix(DESCRIPTION).unlink(missing_ok=True)
     return removed, in_use
 
 

@@ -1,5 +1,7 @@
 """Commands whose terminal, reader or disk goes away: training goes on, without a traceback."""
 
+import errno
+import io
 import json
 import os
 import subprocess
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from small import SMALL
+
+from mlpengine_cli.streams import Results
 
 CONFIG = """\
 data: {source: digits}
@@ -127,6 +131,26 @@ def test_a_signal_without_a_terminal_is_answered(folder, monkeypatch):
     state.attach(lambda: calls.append("stop"))
     state.handle(2, None)
     assert (state.code, calls) == (130, ["stop"])
+
+
+class NoReader(io.FileIO):
+    """A pipe whose reader has gone, on Windows."""
+
+    def write(self, _data):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+class ToNoReader(Results, NoReader):
+    pass
+
+
+def test_a_pipe_without_a_reader_is_one_on_windows_too(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with ToNoReader(writing, "w") as stream, pytest.raises(BrokenPipeError):
+        stream.write(b"text")
+    with ToNoReader(tmp_path / "file", "w") as stream, pytest.raises(OSError, match="Invalid"):
+        stream.write(b"text")
 
 
 HOSTILE = "\x1b[2J\x9b1m"
