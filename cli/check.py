@@ -96,9 +96,12 @@ def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
     data = file.config.data
     known = {leak.column: leak.reason for leak in facts.leaks}
     shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}
+    dates = {column.name for column in facts.columns if column.kind == "date"}
     for use, name in (("groups", data.split.group), ("times", data.split.time)):
         if name:
             shown[name] = f"{use} of the split"
+    if data.split.time in dates - {*data.drop}:
+        shown[data.split.time] += "; its place in day, week and year is a feature"
     return shown
 
 

@@ -27,6 +27,7 @@ from mlpengine.train.task import Classification, Regression, Split, Task
 with importing("mlpengine.plots", "plots"):
     from matplotlib import style
     from matplotlib.axes import Axes
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
@@ -188,7 +189,13 @@ def plot_dependence(curves: Sequence[Dependence], outputs: Sequence[str], path: 
         looks = list(zip((BLUE, ORANGE, GREEN), ("-", (0, (5, 2)), (0, (1, 1.2))), strict=True))
         for axes, curve in zip(grid.flat, curves, strict=False):
             texts = any(isinstance(value, str) for value in curve.values)
-            x = range(len(curve.values)) if texts else curve.values
+            x: Any = range(len(curve.values)) if texts else curve.values
+            if curve.kind == "date":
+                x = (np.array(x) * 1e6).astype("datetime64[us]")
+                locator = AutoDateLocator(maxticks=5)  # type: ignore[no-untyped-call]
+                formatter = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+                axes.xaxis.set_major_locator(locator)
+                axes.xaxis.set_major_formatter(formatter)
             for k, (color, dashes) in enumerate(looks[: curve.predictions.shape[1]]):
                 style = "" if texts else dashes
                 axes.plot(

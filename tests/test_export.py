@@ -121,6 +121,9 @@ MODELS = {
             "learned_activation": True, "parametrization": "neural_tangent",
         },
     },
+    "dates later than those of training": {
+        "target": "y1", "loss": "mse", "periods": ["bought"], "missing": "indicator",
+    },
     "waves": {
         "target": "size", "loss": "softmax_cross_entropy", "members": 2,
         "parts": {"front": Front("periodic", 2, frequencies=3)},

@@ -60,7 +60,7 @@ def propose(
         *_balance(profile),
         *([ENCODING] if encoded else []),
         *(f"  {key}: {_flow(value)}" for key, value in sections.get("data", {}).items()),
-        *_split(profile, own_test=test is not None),
+        *_split(profile, target, own_test=test is not None),
     ]
     for name in ("model", "loss", "optimizer", "schedule", "training"):
         if name in sections:
@@ -142,6 +142,11 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
         lines.append(f"kinds of networks: {', '.join(kinds)} (training.members)")
     elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
+    if dates := _dates(profile, target):
+        lines.append(
+            f"rows are split at random; if you predict later ones, the newest rows should test: "
+            f"data.split.time: {_one_line(dates[0])}"
+        )
     dropped = [name for name in profile.drop if name not in target]
     if dropped:
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
@@ -163,18 +168,27 @@ def _encoding_and_kinds(
     return encoded, kinds_for(profile.n_rows, len(kinds), preset, encoded=encoded)
 
 
-def _split(profile: Profile, *, own_test: bool) -> list[str]:
+def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
+    """Return the columns of dates that are features, without those of times of one day."""
+    left_out = {*profile.drop, *target}
+    dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
+    return [c.name for c in dates if len({end[:10] for end in c.summary.split(" to ")}) > 1]
+
+
+def _split(profile: Profile, target: Sequence[str], *, own_test: bool) -> list[str]:
     """Return the shares of rows that do not train."""
     shares = {"validation": 0.05 if profile.n_rows > FOLDED_ROWS else 0.1, "test": 0.2}
     if folds_for(profile.n_rows):
         del shares["validation"]
     if own_test:
         del shares["test"]
-    if not shares:
-        return []
-    texts = ", ".join(f"{name}: {share}" for name, share in shares.items())
+    texts = [f"{name}: {share}" for name, share in shares.items()]
     classes = "; each class keeps its share" if profile.task == "classification" else ""
-    return [f"  split: {{{texts}}}  # the other rows train{classes}"]
+    lines = [f"  split: {{{', '.join(texts)}}}  # the other rows train{classes}"] if shares else []
+    if dates := _dates(profile, target):
+        timed = ", ".join([*texts, f"time: {quoted(dates[0])}"])
+        lines.append(f"  # split: {{{timed}}}  # the newest rows test, if you predict later ones")
+    return lines
 
 
 def _folds(rows: int, kinds: Sequence[str]) -> list[str]:

@@ -105,7 +105,11 @@ class SplitSection(Section):
     stratify: bool = Field(default=True, description="Keep each class's share (classification).")
     group: str | None = Field(default=None, description="Column whose equal values stay together.")
     time: str | None = Field(
-        default=None, description="Column to order by: the newest rows are the test."
+        default=None,
+        description=(
+            "Column to order by: the newest rows are the test. No feature; of dates the hour, "
+            "weekday and season are."
+        ),
     )
 
     @model_validator(mode="after")

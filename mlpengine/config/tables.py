@@ -127,11 +127,12 @@ def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
 
 def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
     data = file.config.data
-    split = data.split.group, data.split.time
+    drop = list(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))
     return Preprocessor(
         target,
         task=None if data.task == "auto" else data.task,
-        drop=[*data.drop, *(name for name in split if name and name not in data.drop)],
+        drop=drop,
+        periods=[name for name in [data.split.time] if name and name not in drop],
         categorical=data.categorical,
         weight=data.weight,
         standardize=data.standardize,

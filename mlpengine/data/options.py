@@ -40,6 +40,7 @@ class Options:
     bins: int = BINS
     bounded: bool = False
     reading: Reading = DEFAULT
+    periods: tuple[str, ...] = ()
 
 
 def check(options: Options) -> None:

@@ -65,7 +65,11 @@ class Preprocessor:
     the first bin and 2 beyond the last at most). `bins` quantiles of the training rows bound
     them, and fewer where quantiles are equal. Predictions of numbers stay in the range of the
     training targets where they are `bounded`. `reading` is how the tables of the model are read
-    (`read_arguments`).
+    (`read_arguments`). `periods` are columns of which no more than the periods of dates are
+    features, those that training saw whole, so that rows may be later than those of training.
+
+    A date is the time, the time since the date before it, and where it is in a day, a week and a
+    year, each by sine and cosine, unless all rows are at the same place.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
     their bins, their indicators, then the one-hot categories. A feature that is constant in
@@ -96,6 +100,7 @@ class Preprocessor:
         bins: int = BINS,
         bounded: bool = False,
         reading: Reading | Mapping[str, Any] = DEFAULT,
+        periods: Sequence[str] = (),
     ) -> None:
         targets = (target,) if isinstance(target, str) else tuple(target or ())
         self.options = Options(
@@ -103,6 +108,7 @@ class Preprocessor:
             standardize_target, min_count, embed_above, max_levels, clip, dtype,
             tuple(dict(features).items()), where, encoding, bins, bounded,
             reading if isinstance(reading, Reading) else Reading.from_dict(reading),
+            tuple(periods),
         )  # fmt: skip
         check(self.options)
         self.kinds: dict[str, FeatureKind] = {}
@@ -122,8 +128,10 @@ class Preprocessor:
         self._read_formulas(table.names)
         table = with_columns(table, self.computed, rows)
         special = [*options.target, *([options.weight] if options.weight else [])]
-        table.require([*special, *options.drop, *options.categorical], "the config")
+        named = [*special, *options.drop, *options.categorical, *options.periods]
+        table.require(named, "the config")
         skipped = {*special, *options.drop}
+        skipped |= {n for n in options.periods if not self._periods(table, n, rows)}
         names = [name for name in table.names if name not in skipped]
         if not names:
             raise DataError(f"{table.source}: no column is left to learn from")
@@ -136,7 +144,7 @@ class Preprocessor:
         clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
         self.numbers = Numbers.fit(
             table,
-            self._sources(table),
+            self._sources(table, rows),
             options.standardize,
             options.missing,
             rows,
@@ -217,11 +225,21 @@ class Preprocessor:
         if problems:
             raise DataError("\n".join(problems))
 
-    def _sources(self, table: Table) -> list[Source]:
+    def _periods(self, table: Table, name: str, rows: Array | None) -> list[Source]:
+        """Return the periods of a date of which the training rows hold a whole one."""
+        if table[name].kind != "date" or name in self.options.categorical:
+            return []
+        values = table[name].values if rows is None else table[name].values[rows]
+        known = values[~np.isnan(values)]
+        span = np.ptp(known) if len(known) else 0.0
+        return [s for s in date_sources(table, [name]) if s.part and span >= s.length]
+
+    def _sources(self, table: Table, rows: Array | None) -> list[Source]:
         dates = [name for name, kind in self.kinds.items() if kind == "date"]
-        by_column = {name: [Source(name)] for name in self.kinds}
+        only = {n: self._periods(table, n, rows) for n in self.options.periods if n in self.kinds}
+        by_column = {name: only.get(name) or [Source(name)] for name in self.kinds}
         for source in date_sources(table, dates):
-            if source != Source(source.column):
+            if source.minus or (source.part and source.column not in only):
                 by_column[source.column].append(source)
         return [
             source

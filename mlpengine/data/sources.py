@@ -40,6 +40,11 @@ class Source:
             return f"{self.column} - {self.minus}"
         return f"{self.column} {self.part}".rstrip()
 
+    @property
+    def length(self) -> float:
+        """Seconds of the period of a part."""
+        return _PERIODS[self.part.split()[0]][0]
+
     def read(self, table: Table, rows: slice | Array) -> Array:
         """Return the raw float64 values of some rows, NaN where missing."""
         values = _floats(table, self.column, rows)

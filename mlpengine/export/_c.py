@@ -133,7 +133,7 @@ def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
             row[name], code = (levels[0], 0.0) if levels else ("", -1.0)
             cells.append(code)
             continue
-        usual = preprocessor.operands[name].center if name not in fills else 0.0
+        usual = preprocessor.operands[name].center if name in preprocessor.operands else 0.0
         if name in fills:
             i = fills[name]
             usual = float(numbers.center[i] if numbers.factor[i] else numbers.fill[i])

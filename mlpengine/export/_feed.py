@@ -61,6 +61,9 @@ def probe_table(preprocessor: Preprocessor) -> Table:
     spread = np.where(numbers.factor == 0, 1.0, numbers.factor)
     spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
     computed = {column.name for column in preprocessor.computed}
+    for name, kind in preprocessor.kinds.items():
+        if kind == "date":  # of which the time itself may be no feature
+            columns[name] = _probe_numbers(kind, 1.7e9, 1e8, not numbers.strict, rng)
     for i, source in enumerate(numbers.sources):
         if source.part or source.column in computed:
             continue

@@ -249,9 +249,7 @@ def drivers_of(experiment: Experiment, effort: Effort) -> dict[str, Any]:
     curves = []
     for column in shown[: effort.curves] if rows >= 20 else ():
         curve = dependence(model, table, column, points=points, rows=min(200, rows))
-        curves.append(
-            {"column": column, "values": curve.values, "predictions": curve.predictions.T}
-        )
+        curves.append(curve._asdict() | {"predictions": curve.predictions.T})
     return {
         "part": name,
         "rows": len(part),

@@ -79,6 +79,45 @@ def axis(
     return Axis(low, high, False, tuple((tick, _label(tick, step)) for tick in ticks))
 
 
+_SPANS = {"Y": 31_556_952, "M": 2_629_746, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""Mean length in seconds of the units of NumPy's dates."""
+
+_COUNTS = {
+    "Y": tuple(c * 10**k for k in range(5) for c in (1, 2, 5)),
+    "M": (1, 2, 3, 6),
+    "D": (1, 2, 5, 10),
+    "h": (1, 2, 3, 6, 12),
+    "m": (1, 2, 5, 10, 30),
+    "s": (1, 2, 5, 10, 30),
+}
+"""How many of a unit may lie between two ticks."""
+
+
+def date_axis(seconds: Array) -> Axis:
+    """Return the axis of dates, given in seconds since 1970, with ticks where a unit begins."""
+    low, high = float(seconds.min()), float(seconds.max())
+    space = 0.04 * (high - low) or _SPANS["D"]
+    low, high = low - space, high + space
+    steps = [(count * _SPANS[unit], unit, count) for unit in _SPANS for count in _COUNTS[unit]]
+    _, unit, count = min((s for s in steps if 5 * s[0] >= high - low), default=max(steps))
+    ends = np.array([low, high]).astype("datetime64[s]").astype(f"datetime64[{unit}]")
+    first, last = ends.astype(np.int64).tolist()
+    shift = 1970 if unit == "Y" else 0  # units count from 1970
+    numbers = range(first - (first + shift) % count, last + 1, count)
+    dates = np.array(numbers, np.int64).astype(f"datetime64[{unit}]")
+    places = dates.astype("datetime64[s]").astype(np.float64).tolist()
+    ticks = zip(places, map(_date_label, map(str, dates)), strict=True)
+    return Axis(low, high, False, tuple(tick for tick in ticks if tick[0] >= low))
+
+
+def _date_label(date: str) -> str:
+    """Return 2024, 2024-05, 2024-05-31, and within a day 13:00, 13:05 or 13:05:30."""
+    day, _, clock = date.partition("T")
+    if clock in ("00", "00:00", "00:00:00"):
+        return day
+    return f"{clock}:00" if len(clock) == 2 else clock or day
+
+
 def _powers(low: float, high: float) -> Axis:
     low, high = low / 1.15, high * 1.15
     decades = log10(high / low)

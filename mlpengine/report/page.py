@@ -15,7 +15,7 @@ from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.wording import plural
 
-from .draw import LEVELS, NAMED, Axis, Chart, axis, grid, strip
+from .draw import LEVELS, NAMED, Axis, Chart, axis, date_axis, grid, strip
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
 
@@ -445,7 +445,8 @@ def _dependence(curve: Data, outputs: Sequence[str]) -> Markup | None:
     x = array_of(values)
     what = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
     y = axis(*(lines[k] for k in shown))
-    chart = Chart(name, axis(x), y, below=f"value of the column; up, the mean prediction{what}")
+    across = date_axis(x) if curve.get("kind") == "date" else axis(x)
+    chart = Chart(name, across, y, below=f"value of the column; up, the mean prediction{what}")
     for color, k in enumerate(shown, start=1):
         chart.line(x, lines[k], color, shortened(outputs[k], 24), dots=True)
     return chart.figure()

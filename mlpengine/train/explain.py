@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.data import Column, Preprocessor, Table
+from mlpengine.data.table import Kind
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.train.evaluate import Scorer
@@ -37,11 +38,13 @@ class Dependence(NamedTuple):
     """The mean prediction (points, outputs) where all rows hold `values` in a column.
 
     Outputs are the targets in their own units, or the probabilities of the classes or labels.
+    `kind` is that of the column; dates are seconds since 1970.
     """
 
     column: str
     values: list[float] | list[str]
     predictions: Array
+    kind: Kind = "number"
 
 
 def feature_columns(preprocessor: Preprocessor) -> list[str]:
@@ -123,7 +126,7 @@ def dependence(
     means = shown.reshape(len(grid), some.n_rows, -1).mean(axis=1)
     is_text = values.kind == "text"
     names = [values.levels[code] for code in grid.tolist()] if is_text else grid.tolist()
-    return Dependence(column, names, means)
+    return Dependence(column, names, means, values.kind)
 
 
 def _grid(values: Column, points: int) -> Array:

@@ -7,6 +7,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, Sta
 
 from mlpengine.data import Column, Preprocessor, Table, gather, read_table, split_rows
 from mlpengine.data.reading import Reading
+from mlpengine.data.table import column_of
 from mlpengine.errors import CheckpointError, DataError
 
 NAN = float("nan")
@@ -195,6 +196,23 @@ def test_periods_that_do_not_vary_are_left_out():
     names = Preprocessor().fit(table).feature_names
     assert not [name for name in names if "hour" in name]
     assert [name for name in names if "weekday" in name]
+
+
+def test_of_a_column_of_periods_the_time_is_no_feature():
+    hours = np.datetime64("2020-05-01T00") + 5 * np.arange(200)  # six weeks
+    table = Table.from_arrays(np.arange(200.0)).join(Table({"when": column_of(hours, "when")}))
+    fitted = Preprocessor(periods=["when"]).fit(table)
+    waves = ["when hour sin", "when hour cos", "when weekday sin", "when weekday cos"]
+    assert fitted.feature_names == ["x0", *waves]  # no year is whole
+    again = Preprocessor.from_state(json.loads(json.dumps(fitted.state_dict())))
+    later = Table({"x0": table["x0"], "when": column_of(hours + 24 * 700, "when")})  # 100 weeks
+    for one in (fitted, again):
+        features = one.transform(table).features
+        np.testing.assert_allclose(one.transform(later).features, features, atol=1e-5)
+    few = Preprocessor(periods=["when"]).fit(table, np.arange(20))  # four days of training
+    assert few.feature_names == ["x0", *waves[:2]]
+    assert Preprocessor(periods=["when"]).fit(table, np.arange(4)).columns == ["x0"]
+    assert Preprocessor(periods=["x0"]).fit(table).columns == ["when"]
 
 
 def fitted_on(table, **options):

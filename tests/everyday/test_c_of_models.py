@@ -37,6 +37,10 @@ MODELS = {
     "two targets": ({"y": PRICE, "z": X.tolist()}, {}),
     "formulas": ({"y": PRICE}, {"data": {"features": {"half": "`size (mm)` / 2"}}}),
     "dates": ({"y": PRICE, "day": DAYS}, {}),
+    "dates later than those of training": (
+        {"y": PRICE, "day": DAYS},
+        {"data": {"split": {"time": "day", "test": 0.2}}},
+    ),
     "bounds that are reached": (
         {"y": PRICE},
         {"data": {"bound_predictions": True}, "optimizer": {"name": "adam", "lr": 3.0}},

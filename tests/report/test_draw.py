@@ -1,11 +1,12 @@
 """Axes, thinned curves and numbers of a report."""
 
 import math
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
-from mlpengine.report.draw import Chart, axis, thinned
+from mlpengine.report.draw import Chart, axis, date_axis, thinned
 from mlpengine.report.markup import number, shortened, tag, with_error
 
 
@@ -29,6 +30,40 @@ def test_axes_of_odd_values_exist(values):
     for log in (False, True, None):
         one = axis(values, log=log)
         assert np.isfinite(one.share([0.0, 1.0])).all()
+
+
+DATES = {
+    "years": ("1985-02-03", "2019-11-12", "%Y"),
+    "two years": ("2014-05-02", "2016-05-27", "%Y-%m"),
+    "a year": ("2014-05-02", "2015-05-27", "%Y-%m"),
+    "a month": ("2024-05-02", "2024-06-03", "%Y-%m-%d"),
+    "a week": ("1969-12-28", "1970-01-05", "%Y-%m-%d"),
+    "a day": ("1970-01-01T05:20", "1970-01-01T23:10", "%H:%M"),
+    "minutes": ("2024-05-01T10:00:10", "2024-05-01T10:03:40", "%H:%M"),
+    "seconds": ("2024-05-01T10:00:03", "2024-05-01T10:00:41", "%H:%M:%S"),
+}
+
+
+@pytest.mark.parametrize("name", DATES)
+def test_axes_of_dates_have_dates_for_ticks(name):
+    first, last, form = DATES[name]
+    ends = [datetime.fromisoformat(end).replace(tzinfo=UTC).timestamp() for end in (first, last)]
+    one = date_axis(np.array(ends))
+    assert one.low < ends[0] < ends[1] < one.high
+    assert 3 <= len(one.ticks) <= 7
+    assert all(one.low <= place <= one.high for place, _ in one.ticks)
+    for place, text in one.ticks:
+        moment = datetime.fromtimestamp(place, UTC)
+        assert text == (f"{moment:{form}}")
+    steps = np.diff([place for place, _ in one.ticks])
+    assert steps.max() < 1.2 * steps.min()
+
+
+def test_axes_of_odd_dates_exist():
+    for values in ([0.0], [5e9, 5e9], [-6e12, 6e12], [0.1, 0.2]):
+        one = date_axis(np.array(values))
+        assert np.isfinite(one.share(values)).all()
+        assert len(one.ticks) < 12
 
 
 def test_thinned_curves_keep_ends_and_extremes():
