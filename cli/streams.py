@@ -70,7 +70,7 @@ def keep_streams() -> None:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines for a person to read; control characters in names and cells are escaped."""
-    from mlpengine.wording import printable
+    """Print lines to read, without passwords; control characters in names are escaped."""
+    from mlpengine.wording import printable, redacted
 
-    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+    click.echo("\n".join(map(printable, redacted(text).split("\n"))), err=err)

@@ -24,6 +24,7 @@ from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageE
 from mlpengine.files import write_all, writing
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
+from mlpengine.wording import redacted
 
 try:
     import optuna
@@ -106,7 +107,7 @@ class Study:
         if sweep.storage != JOURNAL:
             from sqlalchemy.exc import SQLAlchemyError
 
-            self._errors += (SQLAlchemyError,)
+            self._errors += (SQLAlchemyError, TypeError)  # an option that the driver does not know
         self.is_sqlite = sweep.storage.startswith("sqlite")
         with ExitStack() as on_failure, self.storage_errors():
             is_journal = sweep.storage == JOURNAL
@@ -384,33 +385,34 @@ class Study:
 
 def shown(storage: str) -> str:
     """Return a storage for messages, without its password."""
-    if storage == JOURNAL:
-        return JOURNAL_FILE
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        return make_url(storage).render_as_string(hide_password=True)
-    except ArgumentError:
-        return f"{storage.partition('://')[0]}://..."
+    return JOURNAL_FILE if storage == JOURNAL else redacted(storage)
 
 
 def _database(storage: str) -> BaseStorage:
-    """Open a database.  Raises: UsageError for a URL without a driver, and what it raises."""
+    """Open a database.  Raises: UsageError for a URL that is none or has no driver."""
     from optuna.storages import RDBStorage
+    from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     kind, place = storage.split("://", 1)
     if kind in ("postgres", "postgresql"):
         storage = f"postgresql+psycopg://{place}"  # the driver that the extra installs
     try:
-        return RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
+        host = make_url(storage).host or ""
+        reason = ": an @ in a password is written %40" if "@" in host else ""
+    except ArgumentError:
+        reason = ": it cannot be read"
+    except ValueError:  # whose text is what was to be the port, perhaps a password
+        reason = ": a port is a number, and a password stands before @"
+    try:
+        if not reason:
+            return RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
     except (ImportError, ArgumentError) as error:
-        reason = error.__cause__ or error
-        raise UsageError(
-            f"sweep.storage: must be the URL of a database whose driver is installed, such as "
-            f"postgresql://user@host/name (got {shown(storage)}: {reason})"
-        ) from error
+        reason = f": {error.__cause__ or error}"
+    raise UsageError(
+        f"sweep.storage: must be the URL of a database whose driver is installed, such as "
+        f"postgresql://user@host/name (got {shown(storage)}{reason})"
+    )
 
 
 def _pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:

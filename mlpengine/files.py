@@ -98,12 +98,13 @@ def flush(path: Path) -> None:
                 os.close(descriptor)
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
+def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
     """Write a file whole or not at all, and have it on disk when this returns.
 
     The bytes go to a new file of a random name in the same directory, which is opened once, so
     that neither a link at that name nor a directory that is renamed redirects them; they are read
-    back and compared before the rename.  A device or a pipe is written to directly.
+    back and compared before the rename.  A device or a pipe is written to directly.  Only this user
+    may read a `private` file.
 
     Raises: RunError naming the file and the cause.
     """
@@ -114,7 +115,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
             return
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _replace(directory, path.name, data)
+            _replace(directory, path.name, data, 0o600 if private else 0o666)
             sync(directory)
         finally:
             os.close(directory)
@@ -134,10 +135,10 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _replace(directory: int, name: str, data: bytes) -> None:
+def _replace(directory: int, name: str, data: bytes, mode: int) -> None:
     temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
     try:
-        descriptor = os.open(temporary, _NEW, 0o666, dir_fd=directory)
+        descriptor = os.open(temporary, _NEW, mode, dir_fd=directory)
         try:
             write_all(descriptor, data)
             sync(descriptor)

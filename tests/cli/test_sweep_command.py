@@ -453,7 +453,7 @@ MISUSE = {
     "storage that is down": (
         ("s.yaml", "--set", "sweep.storage=postgresql://u:secret@/name?host=/nowhere"),
         1,
-        "postgresql://u:***@/name?host=%2Fnowhere: the sweep's storage cannot be used (",
+        "postgresql://u:***@/name?host=/nowhere: the sweep's storage cannot be used (",
     ),
 }
 
