@@ -22,6 +22,7 @@ import numpy as np
 from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
 from mlpengine.errors import MissingExtraError, MlpEngineError, RunError, UsageError
 from mlpengine.files import write_all, writing
+from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
 from mlpengine.wording import redacted
@@ -37,13 +38,14 @@ except ImportError as error:
 
 TRIALS, JOURNAL_FILE, SQLITE_LOCK = "trials", "journal.log", "sqlite.lock"
 MAX_DEATHS = 3
-"""So many workers may die in one trial before it counts as failed."""
+"""So many workers may die in one trial, without a newer checkpoint, before it counts as failed."""
 
 WARMUP = 5
 """The median pruner leaves the first of so many parts of a trial alone."""
 
-REASON, DEATHS, LEFT = "reason", "deaths", "left"
-"""Attributes of a trial: why it failed, workers that died in it, whether one left it in order."""
+REASON, DEATHS, REACHED, LEFT = "reason", "deaths", "reached", "left"
+"""Attributes of a trial: why it failed; workers that died since its newest checkpoint, whose name
+is the next; whether a worker left it in order."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -330,7 +332,7 @@ class Study:
             state = self._study.get_trials(deepcopy=False)[frozen.number].state
             self._study.sampler = self._sampler(frozen.number)
             trial = self._opened(frozen.number)
-            if state == TrialState.RUNNING and not self._has_failed(trial):
+            if state == TrialState.RUNNING and not self._has_failed(trial, directory):
                 return trial, directory
             directory.close()
         known = self._study.get_trials(deepcopy=False)
@@ -353,16 +355,21 @@ class Study:
             self._study, self._storage.get_trial_id_from_study_id_trial_number(study, number)
         )
 
-    def _has_failed(self, trial: Trial) -> bool:
-        """Count the death of a trial's worker; return whether there were too many of them."""
+    def _has_failed(self, trial: Trial, directory: RunDirectory) -> bool:
+        """Count the death of a trial's worker; return whether too many died without progress."""
         if trial.user_attrs.get(LEFT):
             trial.set_user_attr(LEFT, False)
             return False
-        deaths = trial.user_attrs.get(DEATHS, 0) + 1
+        paths = Checkpoints(directory.path / CHECKPOINTS).paths()
+        deaths, reached = 0, paths[-1].name if paths else ""
+        if reached <= trial.user_attrs.get(REACHED, ""):
+            deaths = trial.user_attrs.get(DEATHS, 0)
+        deaths += 1
         trial.set_user_attr(DEATHS, deaths)
+        trial.set_user_attr(REACHED, reached)
         if deaths < MAX_DEATHS:
             return False
-        trial.set_user_attr(REASON, f"its worker died {deaths} times")
+        trial.set_user_attr(REASON, f"its worker died {deaths} times without progress")
         self._study.tell(trial, state=TrialState.FAIL)
         return True
 
