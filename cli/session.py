@@ -50,7 +50,7 @@ from mlpengine.train.run_directory import (
     environment,
 )
 from mlpengine.train.task import Split
-from mlpengine.wording import differing
+from mlpengine.wording import differing, redacted
 
 from .progress import Progress
 from .streams import say
@@ -185,9 +185,11 @@ class Session:
         file = self.experiment.file
         if self.start is not None:
             self.start.save(self.directory.path / START)
-        self.directory.write(GIVEN, file.document.raw)
+        raw = file.document.raw
+        self.directory.write(GIVEN, raw, private=b"://" in raw)  # of a database with a password
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
-        self.directory.write_json(ENVIRONMENT, {**self.environment, **digest, "command": sys.argv})
+        command = {"command": [redacted(word) for word in sys.argv]}
+        self.directory.write_json(ENVIRONMENT, {**self.environment, **digest, **command})
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:

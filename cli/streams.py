@@ -105,9 +105,9 @@ def write_file(text: str) -> None:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines for a person to read; control characters in names and cells are escaped."""
-    from mlpengine.wording import printable
+    """Print lines to read, without passwords; control characters in names are escaped."""
+    from mlpengine.wording import printable, redacted
 
     stream = sys.stderr if err else sys.stdout  # click would write UTF-8 where that is for ASCII
-    stream.write("\n".join(map(printable, text.split("\n"))) + "\n")
+    stream.write("\n".join(map(printable, redacted(text).split("\n"))) + "\n")
     stream.flush()

@@ -22,8 +22,10 @@ from mlpengine import system
 from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
 from mlpengine.errors import MlpEngineError, RunError, UsageError, importing
 from mlpengine.files import write_all, writing
+from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
+from mlpengine.wording import redacted
 
 with importing("mlpengine sweep", "sweep"):
     import optuna
@@ -34,13 +36,14 @@ with importing("mlpengine sweep", "sweep"):
 
 TRIALS, JOURNAL_FILE, SQLITE_LOCK = "trials", "journal.log", "sqlite.lock"
 MAX_DEATHS = 3
-"""So many workers may die in one trial before it counts as failed."""
+"""So many workers may die in one trial, without a newer checkpoint, before it counts as failed."""
 
 WARMUP = 5
 """The median pruner leaves the first of so many parts of a trial alone."""
 
-REASON, DEATHS, LEFT = "reason", "deaths", "left"
-"""Attributes of a trial: why it failed, workers that died in it, whether one left it in order."""
+REASON, DEATHS, REACHED, LEFT = "reason", "deaths", "reached", "left"
+"""Attributes of a trial: why it failed; workers that died since its newest checkpoint, whose name
+is the next; whether a worker left it in order."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -100,7 +103,7 @@ class Study:
         if sweep.storage != JOURNAL:
             from sqlalchemy.exc import SQLAlchemyError
 
-            self._errors += (SQLAlchemyError,)
+            self._errors += (SQLAlchemyError, TypeError)  # an option that the driver does not know
         self.is_sqlite = sweep.storage.startswith("sqlite")
         with ExitStack() as on_failure, self.storage_errors():
             is_journal = sweep.storage == JOURNAL
@@ -322,7 +325,7 @@ class Study:
             state = self._study.get_trials(deepcopy=False)[frozen.number].state
             self._study.sampler = self._sampler(frozen.number)
             trial = self._opened(frozen.number)
-            if state == TrialState.RUNNING and not self._has_failed(trial):
+            if state == TrialState.RUNNING and not self._has_failed(trial, directory):
                 return trial, directory
             directory.close()
         known = self._study.get_trials(deepcopy=False)
@@ -345,16 +348,21 @@ class Study:
             self._study, self._storage.get_trial_id_from_study_id_trial_number(study, number)
         )
 
-    def _has_failed(self, trial: Trial) -> bool:
-        """Count the death of a trial's worker; return whether there were too many of them."""
+    def _has_failed(self, trial: Trial, directory: RunDirectory) -> bool:
+        """Count the death of a trial's worker; return whether too many died without progress."""
         if trial.user_attrs.get(LEFT):
             trial.set_user_attr(LEFT, False)
             return False
-        deaths = trial.user_attrs.get(DEATHS, 0) + 1
+        paths = Checkpoints(directory.path / CHECKPOINTS).paths()
+        deaths, reached = 0, paths[-1].name if paths else ""
+        if reached <= trial.user_attrs.get(REACHED, ""):
+            deaths = trial.user_attrs.get(DEATHS, 0)
+        deaths += 1
         trial.set_user_attr(DEATHS, deaths)
+        trial.set_user_attr(REACHED, reached)
         if deaths < MAX_DEATHS:
             return False
-        trial.set_user_attr(REASON, f"its worker died {deaths} times")
+        trial.set_user_attr(REASON, f"its worker died {deaths} times without progress")
         self._study.tell(trial, state=TrialState.FAIL)
         return True
 
@@ -377,33 +385,34 @@ class Study:
 
 def shown(storage: str) -> str:
     """Return a storage for messages, without its password."""
-    if storage == JOURNAL:
-        return JOURNAL_FILE
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        return make_url(storage).render_as_string(hide_password=True)
-    except ArgumentError:
-        return f"{storage.partition('://')[0]}://..."
+    return JOURNAL_FILE if storage == JOURNAL else redacted(storage)
 
 
 def _database(storage: str) -> BaseStorage:
-    """Open a database.  Raises: UsageError for a URL without a driver, and what it raises."""
+    """Open a database.  Raises: UsageError for a URL that is none or has no driver."""
     from optuna.storages import RDBStorage
+    from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     kind, place = storage.split("://", 1)
     if kind in ("postgres", "postgresql"):
         storage = f"postgresql+psycopg://{place}"  # the driver that the extra installs
     try:
-        return RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
+        host = make_url(storage).host or ""
+        reason = ": an @ in a password is written %40" if "@" in host else ""
+    except ArgumentError:
+        reason = ": it cannot be read"
+    except ValueError:  # whose text is what was to be the port, perhaps a password
+        reason = ": a port is a number, and a password stands before @"
+    try:
+        if not reason:
+            return RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
     except (ImportError, ArgumentError) as error:
-        reason = error.__cause__ or error
-        raise UsageError(
-            f"sweep.storage: must be the URL of a database whose driver is installed, such as "
-            f"postgresql://user@host/name (got {shown(storage)}: {reason})"
-        ) from error
+        reason = f": {error.__cause__ or error}"
+    raise UsageError(
+        f"sweep.storage: must be the URL of a database whose driver is installed, such as "
+        f"postgresql://user@host/name (got {shown(storage)}{reason})"
+    )
 
 
 def _pruner(name: str, epochs: int) -> optuna.pruners.BasePruner:

@@ -21,7 +21,7 @@ from mlpengine.config import ConfigFile, parse_override
 from mlpengine.config.build import build
 from mlpengine.config.load import load_config
 from mlpengine.config.space import load_sweep
-from mlpengine.config.sweep import BEST, SETTINGS, SWEEP, SweepSection
+from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
 from mlpengine.data import DATASETS
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import write_atomically
@@ -176,13 +176,15 @@ def begin(
         on_failure.callback(shutil.rmtree, directory.path, ignore_errors=True)
         with directory:
             raw = file.document.raw
-            directory.write(SWEEP, raw)
+            is_private = section.storage != JOURNAL  # it may hold a password
+            directory.write(SWEEP, raw, private=is_private)
             sweep = Sweep(directory.path, name, tuple(given))
             with closing(sweep.study()) as study:
                 study.start()
             directory.write_json(
                 SETTINGS,
                 {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()},
+                private=is_private,
             )
         on_failure.pop_all()
     if not quiet:

@@ -98,12 +98,13 @@ def flush(path: Path) -> None:
         system.flush(path.parent)
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
+def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
     """Write a file whole or not at all, and have it on disk when this returns.
 
     The bytes go to a new file of a random name in the same directory, which is opened once, so
     that neither a link at that name nor a directory that is renamed redirects them; they are read
-    back and compared before the rename.  A device or a pipe is written to directly.
+    back and compared before the rename.  A device or a pipe is written to directly.  Only this user
+    may read a `private` file.
 
     Raises: RunError naming the file and the cause.
     """
@@ -113,7 +114,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
             path.write_bytes(data)
             return
         with system.opened_directory(path.parent) as (start, directory):
-            _replace(start, directory, path.name, data)
+            _replace(start / path.name, directory, data, 0o600 if private else 0o666)
             if directory is not None:
                 sync(directory)
 
@@ -132,18 +133,20 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _replace(start: Path, directory: int | None, name: str, data: bytes) -> None:
-    temporary = start / f"{TEMPORARY}{secrets.token_hex(8)}"
+def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-        descriptor = system.open_file(temporary, flags, follow=False, directory=directory)
+        descriptor = system.open_file(
+            temporary, flags, follow=False, directory=directory, mode=mode
+        )
         try:
             write_all(descriptor, data)
             sync(descriptor)
             _verify(descriptor, data)
         finally:
             os.close(descriptor)
-        system.replace(temporary, start / name, directory)
+        system.replace(temporary, path, directory)
     except BaseException:
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary, dir_fd=directory)

@@ -45,16 +45,23 @@ PATIENCE, PAUSE = 2.0, 0.01
 _at_offset = Lock()
 
 
-def open_file(path: Path, flags: int, *, follow: bool = True, directory: int | None = None) -> int:
+def open_file(
+    path: Path,
+    flags: int,
+    *,
+    follow: bool = True,
+    directory: int | None = None,
+    mode: int = 0o666,
+) -> int:
     """Open a file of bytes, in a directory that is open; child processes do not inherit it.
 
-    Unless `follow`, the path must be no link.
+    Unless `follow`, the path must be no link.  A new file has `mode`.
     """
     if sys.platform == "win32":
         if not follow and path.is_symlink():
             raise OSError(ELOOP, os.strerror(ELOOP))
-        return os.open(path, flags | os.O_BINARY, 0o666)
-    return os.open(path, flags | (0 if follow else os.O_NOFOLLOW), 0o666, dir_fd=directory)
+        return os.open(path, flags | os.O_BINARY, mode)
+    return os.open(path, flags | (0 if follow else os.O_NOFOLLOW), mode, dir_fd=directory)
 
 
 def open_unnamed(path: Path) -> int:

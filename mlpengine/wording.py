@@ -1,5 +1,6 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from html import escape
@@ -23,6 +24,30 @@ def printable(text: str) -> str:
         c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
         for c in text
     )
+
+
+_URL = re.compile(
+    r"""(?P<scheme>\w[\w+.-]+:/{1,2})(?P<user>[^\s"\\]*@)?"""
+    r"""(?P<host>\[[^\]\s"]*\]|[^\s/?\#":\\]*)(?P<port>:[^\s/?\#"\\]*)?"""
+)
+_SECRET = re.compile(r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)[^&\s"'\\]+""")
+
+
+def redacted(text: str) -> str:
+    """Return text, such as a URL or a command line, with ``***`` for each password in it.
+
+    A password stands before the ``@`` of a URL, or in its place: ``scheme://user:password``; or
+    after ``password=`` and the like.  A port is a number.
+    """
+    return _SECRET.sub(r"\1***", _URL.sub(_without_password, text))
+
+
+def _without_password(found: re.Match[str]) -> str:
+    user, port = found["user"] or "", found["port"] or ""
+    name, colon, _ = user.partition(":")
+    if not re.fullmatch(r":\d*\W*", port):
+        port = port and ":***"
+    return f"{found['scheme']}{f'{name}:***@' if colon else user}{found['host']}{port}"
 
 
 def suggestion(wrong: object, names: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ from mlpengine.train.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_F
 from mlpengine.train.samples import read_series
 from mlpengine.train.task import Split
 from mlpengine.train.threads import pinned
-from mlpengine.wording import plural
+from mlpengine.wording import plural, redacted
 
 from .columns import data_of
 from .draw import thinned
@@ -289,9 +289,10 @@ def settings_of(run: Run, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return config, seed, versions, times and the commands that make the run again."""
     given = run.path / GIVEN
     text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""
+    text = redacted(text)
     config = run.experiment.file.config if run.experiment else None
     command = environment.get("command")
-    words = [str(word) for word in command] if isinstance(command, list) else []
+    words = [redacted(str(word)) for word in command] if isinstance(command, list) else []
     first = [Path(words[0]).name] if words else []
     return {
         "config": text[:CONFIG_LENGTH],

@@ -101,14 +101,15 @@ class RunDirectory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, name: str, content: str | bytes) -> None:
-        """Write a file of the run, whole or not at all."""
+    def write(self, name: str, content: str | bytes, *, private: bool = False) -> None:
+        """Write a file of the run, whole or not at all; only this user may read a `private` one."""
         data = content.encode() if isinstance(content, str) else content
-        write_atomically(self.path / name, data)
+        write_atomically(self.path / name, data, private=private)
 
-    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+    def write_json(self, name: str, content: Mapping[str, Any], *, private: bool = False) -> None:
         """Write a mapping as readable JSON."""
-        self.write(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        text = json.dumps(content, indent=2, allow_nan=False)
+        self.write(name, f"{text}\n", private=private)
 
     def __repr__(self) -> str:
         return f"RunDirectory({str(self.path)!r})"

@@ -243,7 +243,20 @@ def test_a_trial_that_kills_every_worker_fails(sweep, mlpengine, monkeypatch):
     assert worker.claim() is None
     ran = mlpengine("sweep", "--join", "runs/s")
     assert ran.code == 1
-    assert "every trial failed (the first: its worker died 3 times)" in ran.err
+    assert "every trial failed (the first: its worker died 3 times without progress)" in ran.err
+
+
+def test_a_trial_whose_workers_die_goes_on_as_long_as_it_progresses(sweep, mlpengine):
+    """Before, it failed with the third of them."""
+    sweep(trials=1)
+    given = ("-q", *EVERY, "--set", "training.epochs=6")
+    assert mlpengine("sweep", "s.yaml", "-o", "whole", *given).code == 0
+    killed(1, "sweep", "s.yaml", "-o", "part", *given)
+    for _ in range(study_module.MAX_DEATHS):
+        killed(1, "sweep", "--join", "part", "-q")
+    ran = mlpengine("sweep", "--join", "part", "-q", "--json")
+    assert [state for state, *_ in values(ran)] == ["complete"]
+    assert trials("part")[0] == trials("whole")[0]
 
 
 def test_a_trial_that_cannot_train_is_told_and_the_others_go_on(sweep, mlpengine):
@@ -453,7 +466,7 @@ MISUSE = {
     "storage that is down": (
         ("s.yaml", "--set", "sweep.storage=postgresql://u:secret@/name?host=/nowhere"),
         1,
-        "postgresql://u:***@/name?host=%2Fnowhere: the sweep's storage cannot be used (",
+        "postgresql://u:***@/name?host=/nowhere: the sweep's storage cannot be used (",
     ),
 }
 

@@ -1,0 +1,116 @@
+"""Passwords of databases: in no message, and in no file that another user may read."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from optuna.storages import RDBStorage
+from small import SMALL
+
+from mlpengine.wording import redacted
+from mlpengine_cli import study
+from mlpengine_cli import sweep as sweep_module
+
+PASSWORD = "pa55-w0rd"
+SPELLINGS = {
+    "before the host": f"postgresql://u:{PASSWORD}@/name?host=/nowhere",
+    "an option": f"postgresql://u@/name?host=/nowhere&password={PASSWORD}",
+    "of a key": f"postgresql://u@/name?sslpassword={PASSWORD}&host=/nowhere",
+    "without a host": f"postgresql://bob:{PASSWORD}",
+    "beside a port": f"postgresql://u:{PASSWORD}@host:port/name",
+    "with an @": f"postgresql://u:a@{PASSWORD}@127.0.0.1/name",
+    "no URL": f"host=/nowhere user=u password={PASSWORD}",
+}
+SPACE = "{trials: 2, sampler: random, space: {optimizer.lr: {choice: [0.01, 0.02]}}"
+HOLD_ONE = {"sweep.json", "sweep.yaml", "config.yaml"}
+"""Files that hold settings as they were given."""
+
+
+@pytest.fixture
+def called(mlpengine, monkeypatch):
+    """Call a command as from a shell; no message of it may show the password."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["mlpengine", *arguments])
+        ran = mlpengine(*arguments)
+        assert PASSWORD not in ran.out + ran.err
+        assert "Traceback" not in ran.err
+        return ran
+
+    return call
+
+
+def holders():
+    """Return the files below this directory that hold the password, and others may read."""
+    paths = [path for path in Path().rglob("*") if path.is_file()]
+    holding = [path for path in paths if PASSWORD.encode() in path.read_bytes()]
+    return holding, [path for path in holding if path.stat().st_mode & 0o077]
+
+
+@pytest.mark.parametrize("place", ["in the config", "on the command line"])
+@pytest.mark.parametrize("url", list(SPELLINGS.values())[:5], ids=list(SPELLINGS)[:5])
+def test_no_file_of_a_sweep_shows_the_password(url, place, called, tmp_path, monkeypatch):
+    """Before, every trial's environment.json and sweep.json showed it to all users."""
+    database = f"sqlite:///{tmp_path / 's.db'}"
+    monkeypatch.setattr(study, "_database", lambda _: RDBStorage(database))
+    monkeypatch.setattr(sweep_module, "cores", lambda: 1)
+    before = os.umask(0o022)
+    try:
+        config, given = f"{SMALL}sweep: {SPACE}}}\n", ("--set", f"sweep.storage={url}")
+        if place == "in the config":
+            config, given = f"{SMALL}sweep: {SPACE}, storage: {json.dumps(url)}}}\n", ()
+        Path("s.yaml").write_text(config)
+        Path("s.yaml").chmod(0o600)
+        assert called("sweep", "s.yaml", "-o", "swept", *given).code == 0
+        assert called("sweep", "--join", "swept", "--json").code == 0
+        assert called("train", "s.yaml", "-o", "run", *given).code == 0
+        for page in (("swept",), ("run",), ("run", "swept/trials/0000")):
+            assert called("report", *page, "--json").code == 0
+            assert called("report", *page).code == 0
+        assert called("compare", "run", "swept/trials/0000").code == 0
+        assert called("check", "s.yaml", *given).code == 0
+        assert called("diagnose", "run").code == 0
+    finally:
+        os.umask(before)
+    holding, readable = holders()
+    assert readable == []
+    assert {path.name for path in holding} <= HOLD_ONE | {"s.yaml"}
+    assert Path("swept/sweep.json" if given else "swept/sweep.yaml") in holding
+    command = json.loads(Path("swept/trials/0000/environment.json").read_text())["command"]
+    assert any("storage=postgresql://" in word for word in command) == bool(given)
+
+
+@pytest.mark.parametrize("url", SPELLINGS.values(), ids=SPELLINGS)
+def test_no_message_shows_the_password(url, called):
+    """Before, some were quoted, and those with a port that is no number ended in a traceback."""
+    Path("s.yaml").write_text(f"{SMALL}sweep: {SPACE}}}\n")
+    for arguments in (
+        ("s.yaml", "--set", f"sweep.storage={url}"),
+        ("s.yaml", "--set", f"sweep.storag={url}"),
+        ("s.yaml", "--set", f"sweep.storage:{url}"),
+        ("s.yaml", "--set", f"sweep.storage=[{url}"),
+        ("s.yaml", f"--storage={url}"),
+        ("s.yaml", url),
+        (url,),
+        ("--join", url),
+    ):
+        ran = called("sweep", *arguments)
+        assert ran.code in (1, 2)
+        assert ran.err.startswith("error: ")
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())
+
+
+def test_what_is_no_password_stays():
+    for text in (
+        "postgresql://u@host:5432/name?host=/a&port=1",
+        "postgresql://u@[::1]:5432/name: cannot be used",
+        "sqlite:////tmp/s.db",
+        "see http://localhost:8080/a, (https://b.org:80): user@c.org",
+        "column a:b, c://d",
+    ):
+        assert redacted(text) == text
+    for text in SPELLINGS.values():
+        assert redacted(redacted(text)) == redacted(text)
+        assert PASSWORD not in redacted(f"(got {text}: no)")
