@@ -1,9 +1,8 @@
 """What a caller is told who sets an attribute, or gives an argument, that there is not."""
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, currentframe, signature
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 from mlpengine.errors import CallError, UsageError
@@ -39,8 +38,10 @@ class KnownAttributes:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _known.get(type(self), ()):
             if not (hasattr(self, name) or name[0] == "_" or name[-1] == "_"):
-                outside = not _is_ours(sys._getframe(1).f_globals["__name__"])
-                if outside and _is_ours(type(self).__module__):
+                frame = currentframe()
+                caller = frame and frame.f_back
+                ours = caller is None or _is_ours(caller.f_globals["__name__"])
+                if not ours and _is_ours(type(self).__module__):
                     raise UsageError(_unknown_attribute(self, name, value))
             _known.setdefault(type(self), set()).add(name)
         super().__setattr__(name, value)

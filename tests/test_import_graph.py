@@ -13,8 +13,8 @@ import pytest
 import mlpengine
 import mlpengine_cli
 
-DOCUMENTED = {"_asdict", "_exit", "_fields", "_getframe", "_replace"}
-"""Underscored names that the standard library documents: of `os`, `sys` and named tuples."""
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}
+"""Underscored names that the standard library documents: `os._exit`, those of named tuples."""
 
 parsed = cache(ast.parse)
 

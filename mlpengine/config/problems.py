@@ -99,7 +99,8 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     near = suggestion(key, valid)
     if near:
         return f"unknown key{near}"
-    if elsewhere := path_of(key, model):
+    elsewhere = path_of(key, model)
+    if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
     return f"unknown key (valid here: {', '.join(valid)})"
 
