@@ -34,6 +34,7 @@ from mlpengine.backends.compiled import (
     compile_program,
     executor,
 )
+from mlpengine.backends.compiled.emitter import MIN_CLAIMABLE
 from mlpengine.backends.compiled.target import Target
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
@@ -189,7 +190,9 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
 def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, monkeypatch):
     monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
     panels = 128 // (2 * chosen_target().vector_bytes // 4)
-    share = f"part, FIRST({panels}), LAST({panels})" if batch == 48 else "part, first"
+    claimed = panels >= 2 * MIN_CLAIMABLE
+    columns = "part, from, to" if claimed else f"part, FIRST({panels}), LAST({panels})"
+    share = columns if batch == 48 else "part, first"
     step = StepCase("wide layer", (100, 128, 10), batch).step("compiled", threads=2)
     text = step.emit_c()
     assert f"kernel_0(table, workspace, {share}" in text
