@@ -42,12 +42,12 @@ def redacted(text: str) -> str:
     return _SECRET.sub(r"\1***", _URL.sub(_without_password, text))
 
 
-def _without_password(found: re.Match[str]) -> str:
-    user, port = found["user"] or "", found["port"] or ""
+def _without_password(url: re.Match[str]) -> str:
+    user, port = url["user"] or "", url["port"] or ""
     name, colon, _ = user.partition(":")
     if not re.fullmatch(r":\d*\W*", port):
         port = port and ":***"
-    return f"{found['scheme']}{f'{name}:***@' if colon else user}{found['host']}{port}"
+    return f"{url['scheme']}{f'{name}:***@' if colon else user}{url['host']}{port}"
 
 
 def suggestion(wrong: object, names: Iterable[str]) -> str:

@@ -116,7 +116,7 @@ def test_a_closed_stream_is_no_traceback(arguments, which, folder):
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
-    assert done.returncode == (0 if arguments[0] != "predict" else 1)
+    assert done.returncode == (0 if arguments[0] != "predict" else 2)
 
 
 def test_a_signal_without_a_terminal_is_answered(folder, monkeypatch):
