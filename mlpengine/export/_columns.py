@@ -55,6 +55,8 @@ def _computed(graph: Graph, column: ComputedColumn, computed: Mapping[str, str])
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
 
     def node(operator: str, *inputs: str) -> str:
+        if operator == "Cos":
+            return _cosine(graph, *inputs)
         if operator not in FLOAT32_ONLY:
             return graph.node(operator, *inputs)
         return graph.cast(
@@ -117,7 +119,12 @@ def _source(graph: Graph, source: Source, computed: Mapping[str, str]) -> str:
     whole = graph.node("Mul", graph.node("Floor", graph.node("Div", x, length)), length)
     share = graph.node("Div", graph.node("Sub", x, whole), length)
     angle = graph.node("Mul", _wide(graph, 2 * pi), share)
-    return graph.node("Sin" if wave == "sin" else "Cos", angle)
+    return graph.node("Sin", angle) if wave == "sin" else _cosine(graph, angle)
+
+
+def _cosine(graph: Graph, angle: str) -> str:
+    """Return the cosine in float64 as a sine: onnxruntime has the former from 1.29 on."""
+    return graph.node("Sin", graph.node("Add", angle, _wide(graph, pi / 2)))
 
 
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
