@@ -10,36 +10,66 @@ import numpy as np
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import check_size, loss_and_task
 from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
-from mlpengine.data import profile
+from mlpengine.data import profile, read_table
 from mlpengine.data.checks import Profile, more_features
 from mlpengine.data.progress import Progress
+from mlpengine.data.unlike import NewRows, drifts
+from mlpengine.errors import UsageError
+from mlpengine.train.model import load
 from mlpengine.train.task import Task
-from mlpengine.wording import plural
+from mlpengine.wording import plural, printable
 
 from .progress import Meter
 from .streams import say
 
 ROWS_AT_ONCE = 1 << 16
 
+DRIFTED = 3
+"""The exit code where a new table differs by more than is allowed."""
+
 EPILOG = """\b
 Examples:
   mlpengine check titanic.yaml
   mlpengine check titanic.yaml --set 'data.drop=[]' --json
+  mlpengine check runs/titanic new.csv --drift 0.1
 """
 
 
 @click.command("check", epilog=EPILOG)
 @click.argument("config", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--drift",
+    type=float,
+    metavar="SHARE",
+    help="Exit with code 3 if a column of NEW differs by more than this share, such as 0.1.",
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in data.drop=[a, b]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
+def command(
+    config: Path,
+    new: Path | None,
+    drift: float | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Read CONFIG and its data, and report problems of the data before training.
 
     Shows types, missing values, constant and leaking columns, class balance and repeated rows.
     Nothing is trained or written.  Data that cannot be trained on are an error, with exit code 2.
+
+    With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
+    with those that it was trained on: the largest difference of the shares below any number, or of
+    the share of a text, from 0 to 1, and the shares of missing cells.
     """
+    if new is not None:
+        if settings:
+            raise UsageError("check: --set changes a config, not a model and a new table")
+        return _compare(config, new, drift, as_json=as_json)
+    if drift is not None:
+        raise UsageError("--drift: a run and a new table are needed: mlpengine check RUN NEW")
     file = load_config(config, [parse_override(text) for text in settings])
     with Meter(f"reading {file.config.data.source}") as meter:
         table, targets = read_source(file, meter)
@@ -67,7 +97,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         shown_facts = {**facts.as_dict(), "warnings": shown, "dropped": dropped}
         click.echo(json.dumps({**shown_facts, **fitted}))
-        return
+        return 0
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
     for line in tables.remarks:
         say(line)
@@ -75,6 +105,38 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool) -> None:
     if fitted["constant_in_training"]:
         say(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
     say(plural(len(shown), "warning"))
+    return 0
+
+
+def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int:
+    """Compare the columns of a new table with those of training; return the exit code."""
+    if limit is not None and not 0 <= limit <= 1:
+        raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
+    preprocessor = load(run).preprocessor
+    if preprocessor.seen is None:
+        raise UsageError(f"{run}: was written before version 0.2 and does not describe its columns")
+    table = read_table(new, **preprocessor.read_arguments)
+    found = drifts(preprocessor, table)
+    remarks = NewRows(preprocessor).add(table).lines()
+    beyond = [one for one in found if one.is_odd and limit is not None and one.value > limit]
+    if as_json:
+        columns = {one.column: {**one._asdict(), "value": one.value} for one in found}
+        for column in columns.values():
+            del column["column"]
+        shown = {"rows": table.n_rows, "columns": columns, "warnings": remarks}
+        click.echo(json.dumps({**shown, "beyond": [one.column for one in beyond]}))
+    else:
+        width = max(len(printable(one.column)) for one in found) if found else 0
+        lines = [f"{new}: {plural(table.n_rows, 'row')}, compared with the rows of training"]
+        for one in found:
+            gaps = f"{one.missing:.1%} missing (training {one.trained_missing:.1%})"
+            odd = "" if one.is_odd else "  no more than chance"
+            lines.append(f"  {printable(one.column):<{width}}  {one.values:.3f}  {gaps}{odd}")
+        say("\n".join([*lines, *map("warning: {}".format, remarks)]))
+    if beyond:
+        names = ", ".join(f"{one.column!r} {one.value:.3f}" for one in beyond)
+        say(f"drift beyond {limit:g}: {names}", err=True)
+    return DRIFTED if beyond else 0
 
 
 def require_usable(tables: Tables, task: Task, progress: Progress) -> None:

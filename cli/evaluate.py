@@ -11,6 +11,7 @@ import click
 from mlpengine.config.measure import outputs
 from mlpengine.data import read_table
 from mlpengine.data.rows import usable_rows
+from mlpengine.data.unlike import NewRows
 from mlpengine.spec import Array
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
@@ -107,4 +108,7 @@ def read_part(model: Model, source: str) -> Split:
     )
     for line in usable.remarks:
         say(line, err=True)
+    in_use = table if usable.rows is None else table.rows(usable.rows)
+    for line in NewRows(model.preprocessor).add(in_use).lines():
+        say(f"warning: {table.source}: {line}", err=True)
     return part_of(table, usable.rows, model.preprocessor, model.task, model.mlp.dtype)

@@ -16,6 +16,7 @@ from mlpengine.data import Column, Preprocessor, Table, read_blocks
 from mlpengine.data._cells import EXACT
 from mlpengine.data.categories import coded
 from mlpengine.data.reader import READERS
+from mlpengine.data.unlike import NewRows
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.calibration import checked_level
@@ -121,23 +122,21 @@ def _blocks(
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
     rows = unlike = 0
-    unknown: dict[str, tuple[int, str]] = {}
+    new = NewRows(own)
     for table in read_blocks(source, kept=kept, **how):
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)
         rows += table.n_rows
         unlike += 0 if in_use is None else int((~in_use).sum())
-        for name, (count, cell) in model.preprocessor.unknown_texts(table).items():
-            before, first = unknown.get(name, (0, cell))
-            unknown[name] = before + count, first
+        new.add(table)
         columns, numbers = predictions(model, table, level, with_spread=with_spread)
         yield {**row_names(table, key, columns), **columns}, numbers
     if unlike:
         where = model.preprocessor.options.where
         text = f"{plural(unlike, 'row')} of {rows:,} unlike those trained on: not {where}"
         say(f"warning: {table.source}: {text}", err=True)
-    for line in model.preprocessor.unknown_remarks(unknown):
+    for line in new.lines():
         say(f"warning: {table.source}: {line}", err=True)
 
 

@@ -15,6 +15,7 @@ from mlpengine.config.schema import ClipSection, Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.data.batches import steps_of_epoch
+from mlpengine.data.unlike import NewRows
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import REGISTRY
@@ -235,6 +236,8 @@ def build(
         if start is not None:
             preprocessor = start.preprocessor
         tables = read_tables(file, preprocessor=preprocessor)
+    if start is not None and not config.data.stream:
+        _warn_of_new_rows(tables)
     loss, task = loss_and_task(file, tables.preprocessor)
     _watch(file, task)
     dtype = np.dtype(config.training.dtype)
@@ -285,6 +288,14 @@ def build(
     if given == "auto" and not population:
         threads = members[0].step.threads_used
     return Experiment(file, tables, task, parts, model, loss, members, threads, ranks)
+
+
+def _warn_of_new_rows(tables: Tables) -> None:
+    """Log what the training of an earlier run did not see in the rows of this one."""
+    new = NewRows(tables.preprocessor)
+    table, rows = tables.parts["train"]
+    for line in new.add(table if rows is None else table.rows(rows)).lines():
+        _log.warning("warning: %s: %s", table.source, line)
 
 
 def _seeds(config: Config) -> list[int]:

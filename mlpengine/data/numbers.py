@@ -41,6 +41,7 @@ class Numbers:
     """A block of numeric features, (x - center) * factor with missing cells filled first.
 
     `factor` is 0 for a column that was constant in training, so the feature is always 0.
+    `ranges` are the smallest and largest number of each column that `fit` read.
     `flagged` are the features that get an indicator feature (1 where the cell is missing),
     `clip` tells whether scaled features are clipped smoothly, and `edges` are the edges of the
     bins of each feature, by default none.
@@ -63,6 +64,7 @@ class Numbers:
         self.flagged = list(flagged)
         self.strict, self.clip = strict, clip
         self.bins = Bins(edges)
+        self.ranges: dict[str, tuple[float, float]] = {}
 
     @property
     def width(self) -> int:
@@ -113,9 +115,12 @@ class Numbers:
         if bins is not None:
             binned = varies & (stats.deviation > 1e-13 * np.abs(stats.mean))
             edges = stats.edges(bins, binned & [not source.part for source in sources])
-        return cls(
+        numbers = cls(
             sources, center, factor, fill, flagged=flagged, strict=strict, clip=clip, edges=edges
         )
+        each = zip(sources, stats.low.tolist(), stats.high.tolist(), strict=True)
+        numbers.ranges = {s.column: (a, b) for s, a, b in each if not s.part and not s.minus}
+        return numbers
 
     def encode(self, table: Table, out: Array, rows: Array | None = None) -> None:
         """Write the features of the given rows of a table into `out`.

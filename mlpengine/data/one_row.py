@@ -8,12 +8,17 @@ import numpy as np
 
 from mlpengine.data.categories import Category
 from mlpengine.data.preprocessing import Preprocessor
+from mlpengine.data.seen import bounds
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import number_text
 from mlpengine.spec import Array
 
 _NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_})
 _NUMBERS_OR_NONE = _NUMBERS | {type(None)}
+
+
+def _within(low: float, cell: float, high: float) -> bool:
+    return low <= cell <= high
 
 
 class _OneHot(NamedTuple):
@@ -55,6 +60,7 @@ class RowEncoder:
 
     Attributes:
         unknown: by column, the text in the last row that has no feature.
+        far: by column, the number in the last row that is far outside training.
     """
 
     def __init__(self, preprocessor: Preprocessor, out: Array) -> None:
@@ -62,6 +68,10 @@ class RowEncoder:
         assert numbers is not None
         self._numbers, self._out, self._row = numbers, out[:, : numbers.width], out[0]
         self.unknown: dict[str, str] = {}
+        self.far: dict[str, float] = {}
+        seen = preprocessor.seen["columns"] if preprocessor.seen else {}
+        ends = [bounds(seen.get(source.column, {"missing": 0.0})) for source in numbers.sources]
+        self._low, self._high = ([*each] for each in zip(*ends, strict=True)) if ends else ([], [])
         self._names = [source.column for source in numbers.sources]
         self._values = np.empty((1, len(self._names)))
         self._one_hots: list[_OneHot] = []
@@ -106,10 +116,13 @@ class RowEncoder:
                 return False
             cells = [nan if cell is None else cell for cell in cells]
         self._values[0] = cells
-        if not all(-LIMIT <= cell <= LIMIT for cell in cells):
+        self.far = {}
+        if not all(map(_within, self._low, cells, self._high)):
             missing = np.isnan(self._values)
-            if self._numbers.strict or (np.abs(self._values) > LIMIT).any():
+            if (self._numbers.strict and missing.any()) or (np.abs(self._values) > LIMIT).any():
                 return False
+            each = zip(self._names, self._low, cells, self._high, strict=True)
+            self.far = {n: cell for n, low, cell, high in each if cell < low or cell > high}
         return self._numbers.write(self._values, missing, self._out)
 
     def _write_texts(self, row: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from mlpengine.data.computed import Operand
 from mlpengine.data.kinds import FeatureKind
 from mlpengine.data.options import Options
+from mlpengine.data.seen import SeenState, check_seen
 from mlpengine.data.sources import LIMIT, PARTS
 from mlpengine.errors import CheckpointError
 from mlpengine.structure import conform
@@ -77,6 +78,7 @@ class PreprocessorState(TypedDict):
     target: ClassState | NumberState | MultiLabelState | None
     reads: NotRequired[list[str]]
     operands: NotRequired[dict[str, Operand]]
+    seen: NotRequired[SeenState]
 
 
 def check_state(state: Mapping[str, Any]) -> None:
@@ -99,6 +101,9 @@ def check_state(state: Mapping[str, Any]) -> None:
     )
     if target is not None:
         _check_target(target, kinds)
+    if "seen" in state:
+        levels = {category["column"]: len(category["levels"]) for category in state["categories"]}
+        check_seen(state["seen"], levels, list(kinds))
     computed = dict(state["options"].get("features", ()))
     _demand(
         all(kinds.get(name, "number") in ("number", "integer", "empty") for name in computed),

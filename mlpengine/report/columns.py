@@ -8,15 +8,13 @@ import numpy as np
 from mlpengine.config.build import Experiment
 from mlpengine.data import Column, Table, profile
 from mlpengine.data.checks import describe
+from mlpengine.data.unlike import KS_LIMIT
 from mlpengine.errors import MlpEngineError
 from mlpengine.quantiles import evenly_spaced
 from mlpengine.spec import Array
 
 MAX_COLUMNS = 200
 """Columns that are described; of wider tables the first."""
-
-KS_LIMIT = 2.2
-"""Times sqrt(1/n + 1/m): a larger distance of two samples of numbers is no chance (1 in 8,000)."""
 
 Z_LIMIT = 4.0
 """Standard errors of a difference of shares beyond which it is no chance."""

@@ -13,6 +13,7 @@ import numpy as np
 from mlpengine.data import Preprocessor, Table, read_table
 from mlpengine.data.frames import as_table
 from mlpengine.data.rows import usable_rows
+from mlpengine.data.unlike import NewRows
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError, UsageError
 from mlpengine.files import checked_path, missing
 from mlpengine.locks import cached_property
@@ -163,6 +164,7 @@ class Model:
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
+        self._warn_of(table if usable.rows is None else table.rows(usable.rows))
         part = part_of(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
         return self.scorer(task).run(self.forward(part.x), part, full=True)
 
@@ -179,10 +181,13 @@ class Model:
         if output is not None:
             return output
         table = self.table(data)
-        unknown = self.preprocessor.unknown_texts(table)
-        for line in self.preprocessor.unknown_remarks(unknown):
-            _log.warning("warning: %s: %s", table.source, line)
+        self._warn_of(table)
         return self.forward(self.features(table))
+
+    def _warn_of(self, table: Table) -> None:
+        """Log a line for each thing in a table that training did not see."""
+        for line in NewRows(self.preprocessor).add(table).lines():
+            _log.warning("warning: %s: %s", table.source, line)
 
     def features(self, table: Table) -> Array:
         """Return the features (rows, in_dim) of a table, as the networks take them."""

@@ -10,6 +10,7 @@ from mlpengine.buffers import quiet_runner
 from mlpengine.data import Preprocessor
 from mlpengine.data.frames import is_cell
 from mlpengine.data.one_row import RowEncoder
+from mlpengine.data.unlike import far_remarks
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
 
@@ -57,15 +58,18 @@ class RowPredictor:
                 features[...] = self._features
         for run in self._runs:
             run()
-        if self._encoder.unknown:
-            self._report(self._encoder.unknown)
+        if self._encoder.unknown or self._encoder.far:
+            self._report(self._encoder)
         return self._combined(self._outputs)
 
-    def _report(self, unknown: Mapping[str, str]) -> None:
-        """Log a line for each column the first time that it holds a text without a feature."""
-        new = {name: (1, text) for name, text in unknown.items() if name not in self._reported}
-        self._reported |= new.keys()
-        for line in self._preprocessor.unknown_remarks(new):
+    def _report(self, encoder: RowEncoder) -> None:
+        """Log a line for each column the first time that it holds what training did not see."""
+        reported = self._reported
+        texts = {name: (1, text) for name, text in encoder.unknown.items() if name not in reported}
+        far = {name: (1, f"{cell:g}") for name, cell in encoder.far.items() if name not in reported}
+        self._reported |= texts.keys() | far.keys()
+        lines = self._preprocessor.unknown_remarks(texts) + far_remarks(self._preprocessor, far)
+        for line in lines:
             _log.warning("warning: %s; later ones are not reported", line)
 
     @staticmethod

@@ -1,0 +1,201 @@
+"""Rows unlike those of training: what predict, evaluate, train --from and check say of them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import ks_2samp
+
+import mlpengine
+from mlpengine.data import Table
+from mlpengine.data.unlike import NewRows, drifts
+from mlpengine.errors import CheckpointError
+from mlpengine.train.model import Model, load
+
+CONFIG = """
+data: {source: people.csv, target: pay, missing: mean}
+model: {hidden: [4]}
+training: {epochs: 2}
+report: false
+"""
+
+
+def people(rows: int, seed: int) -> pd.DataFrame:
+    g = np.random.default_rng(seed)
+    age = g.integers(18, 81, rows)
+    frame = pd.DataFrame(
+        {
+            "age": age,
+            "since": pd.Timestamp("2010-01-01") + pd.to_timedelta(g.integers(0, 5000, rows), "D"),
+            "height": np.where(g.random(rows) < 0.2, np.nan, g.normal(170, 9, rows).round(1)),
+            "town": g.choice(["Bonn", "Kiel", "Ulm"], rows, p=[0.6, 0.3, 0.1]),
+            "pay": (20 + age / 10 + g.normal(0, 1, rows)).round(2),
+        }
+    )
+    frame["since"] = frame["since"].dt.strftime("%Y-%m-%d")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("people")
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """A run on people, and new ones, of whom some are strange."""
+    people(800, 0).to_csv(folder / "people.csv", index=False)
+    (folder / "c.yaml").write_text(CONFIG)
+    people(200, 1).to_csv(folder / "alike.csv", index=False)
+    strange = people(200, 2)
+    strange.loc[[3, 8], "age"] = [950, 17]
+    strange.loc[5, "since"] = "2031-05-01"
+    strange.loc[[10, 11], "town"] = "Paris"
+    strange.loc[[20, 21, 22], "age"] = np.nan
+    strange.loc[:120, "height"] = np.nan
+    strange.to_csv(folder / "strange.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def at(mlpengine, trained, monkeypatch):
+    monkeypatch.chdir(trained)
+    if not (trained / "runs").is_dir():
+        assert mlpengine("train", "c.yaml", "-q").code == 0
+    return mlpengine
+
+
+STRANGE = [
+    "column 'town': 2 rows with a text that has no feature of its own, such as 'Paris'",
+    "column 'age': 1 row far outside those trained on, such as 950 (18 to 80)",
+    "column 'since': 1 row far outside those trained on, such as 2031-05-01T00:00:00 (2010-",
+    "column 'age': 3 cells of 200 missing, more than in training (0 %)",
+    "column 'height': 134 cells of 200 missing, more than in training (",
+]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("predict", "runs/c", "{}"),
+        ("evaluate", "runs/c", "--data", "{}"),
+        ("train", "c.yaml", "--from", "runs/c", "--set", "data.source={}", "-q", "--out", "new"),
+    ],
+    ids=["predict", "evaluate", "train"],
+)
+def test_rows_unlike_those_of_training_are_counted(command, at, caplog):
+    whole = ["--set", "data.split.test=0", "--set", "data.split.validation=0"]
+    more = whole if command[0] == "train" else []
+    said = at(*(part.format("strange.csv") for part in command), *more)
+    assert said.code == 0, said.err
+    for line in STRANGE:
+        assert f"strange.csv: {line}" in said.err + caplog.text
+    assert (said.err + caplog.text).count("warning:") == len(STRANGE)
+    caplog.clear()
+    said = at(*(part.format("alike.csv") for part in command), *more)
+    assert "warning" not in said.err + caplog.text
+
+
+def test_predictions_in_python_log_the_same(at, trained, caplog):
+    model = load(trained / "runs" / "c")
+    strange = pd.read_csv(trained / "strange.csv")
+    model.predict(strange)
+    assert [
+        record.message.count(line) for record, line in zip(caplog.records, STRANGE, strict=True)
+    ]
+    caplog.clear()
+    row = dict(zip(strange.columns, strange.loc[7].tolist(), strict=True)) | {"since": "2015-01-01"}
+    plain = Model.load(trained / "runs" / "c" / "model.safetensors")
+    plain.predict([row, row])
+    assert not caplog.records
+    plain.predict([row | {"age": 950}] * 2)
+    (record,) = caplog.records
+    assert "column 'age': 2 rows far outside those trained on, such as 950" in record.message
+
+
+def test_one_row_at_a_time_logs_a_column_once(caplog):
+    g = np.random.default_rng(0)
+    given = {"a": g.uniform(0, 10, 100), "y": g.normal(size=100)}
+    model, _ = mlpengine.fit(given, "y", model={"hidden": [3]}, training={"epochs": 1})
+    caplog.clear()
+    for cell in (5.0, -0.9, 10.9, None):
+        model.predict({"a": cell})
+    assert not caplog.records
+    near = model.predict({"a": 12.0})
+    model.predict({"a": 13.0})
+    (record,) = caplog.records
+    assert record.message.startswith("warning: column 'a': 1 row far outside those trained on")
+    assert record.message.endswith("later ones are not reported")
+    np.testing.assert_allclose(near, model.predict([{"a": 12.0}] * 2)[:1], rtol=1e-5)
+
+
+def test_check_compares_a_new_table_with_training(at, trained):
+    alike = at("check", "runs/c", "alike.csv", "--drift", 0.1)
+    assert alike.code == 0, alike.err
+    assert alike.out.count("no more than chance") == 4
+    old = people(200, 3)
+    old["age"] = old["age"].clip(lower=60)
+    old.to_csv(trained / "old.csv", index=False)
+    for limit, code in (([], 0), (["--drift", 0.1], 3), (["--drift", 0.9], 0)):
+        assert at("check", "runs/c", "old.csv", *limit).code == code
+    said = at("check", "runs/c/model.safetensors", "old.csv", "--drift", 0.1, "--json")
+    found = json.loads(said.out)
+    assert (said.code, found["beyond"]) == (3, ["age"])
+    assert "drift beyond 0.1: 'age' 0." in said.err
+    truth = ks_2samp(people(800, 0)["age"][:], old["age"]).statistic
+    assert found["columns"]["age"]["value"] == pytest.approx(truth, abs=1 / 16)
+    towns = found["columns"]["town"]
+    assert towns["value"] < 0.1
+    gaps = found["columns"]["height"]
+    assert gaps["missing"] == pytest.approx(old["height"].isna().mean())
+
+
+def test_check_refuses_what_cannot_be_compared(at, trained):
+    refused = {
+        "--set changes a config": ("check", "runs/c", "alike.csv", "--set", "seed=1"),
+        "a run and a new table are needed": ("check", "c.yaml", "--drift", 0.1),
+        "must be a share from 0 to 1": ("check", "runs/c", "alike.csv", "--drift", 2),
+        "needs column 'age'": ("check", "runs/c", "few.csv"),
+    }
+    (trained / "few.csv").write_text("height,pay\n1,2\n")
+    for text, command in refused.items():
+        said = at(*command)
+        assert (said.code, text in said.err) == (2, True), said.err
+
+
+def test_distances_of_numbers_are_those_of_kolmogorov_and_smirnov():
+    g = np.random.default_rng(5)
+    old = {"x": g.normal(size=4000), "n": g.poisson(1.5, 4000) * 1.0, "same": np.ones(4000)}
+    new = {"x": g.normal(0.7, 1.5, 900), "n": g.poisson(2.5, 900) * 1.0, "same": np.ones(900)}
+    fitted = mlpengine.data.Preprocessor().fit(table_of(old))
+    found = {drift.column: drift for drift in drifts(fitted, table_of(new))}
+    for name in ("x", "n"):
+        truth = ks_2samp(old[name], new[name]).statistic
+        assert truth - 2 / 16 < found[name].values <= truth + 1e-9
+        assert found[name].is_odd
+    assert (found["same"].values, found["same"].is_odd) == (0, False)
+    assert not NewRows(fitted).add(table_of(old)).lines()
+
+
+def table_of(columns):
+    return Table({name: mlpengine.data.Column(values) for name, values in columns.items()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda seen: seen["columns"]["a"]["quantiles"].reverse(),
+        lambda seen: seen["columns"]["a"]["quantiles"].pop(),
+        lambda seen: seen["columns"]["a"].update(missing=2.0),
+        lambda seen: seen["columns"].update(b=seen["columns"]["a"]),
+        lambda seen: seen["columns"]["a"].update(shares=[0.5, 0.5]),
+    ],
+)
+def test_a_description_that_does_not_fit_is_refused(change):
+    state = mlpengine.data.Preprocessor().fit(table_of({"a": np.arange(50.0)})).state_dict()
+    state = json.loads(json.dumps(state))
+    mlpengine.data.Preprocessor.from_state(state)
+    change(state["seen"])
+    with pytest.raises(CheckpointError, match="seen must describe column"):
+        mlpengine.data.Preprocessor.from_state(state)
