@@ -28,7 +28,7 @@ from mlpengine.diagnostics.rules import CERTAIN, certain
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
-from mlpengine.errors import UsageError
+from mlpengine.errors import RunError, UsageError
 from mlpengine.files import missing, write_atomically
 from mlpengine.train.diagnose import facts, measure_recalls, measure_yardsticks
 from mlpengine.train.model import Model, load
@@ -187,7 +187,14 @@ def _after(
     experiment = build(load_config(config), model.preprocessor)
     mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
     validation = experiment.parts.get("validation")
-    diagnostics = read_diagnostics(run, mlp, facts(experiment.step, part, validation))
+    shape, trained = ([w.shape for w in net.weights] for net in (experiment.model.mlp, mlp))
+    if shape != trained:
+        sizes = " and ".join("-".join(map(str, n.sizes)) for n in (experiment.model.mlp, mlp))
+        raise RunError(
+            f"{config}: must be as it was when the run began (its network and the model's: {sizes})"
+        )
+    known = facts(experiment.step, part, validation)
+    diagnostics = read_diagnostics(run, mlp, known, len(part))
     diagnostics.batch_size = experiment.step.batch_size
     shapes = spectra(mlp, experiment.model.mlp)
     with np.errstate(all="ignore"):  # a run that failed may have any weights

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from mlpengine.wording import redacted
 
 with importing("mlpengine sweep", "sweep"):
     import optuna
-    from optuna.exceptions import OptunaError
     from optuna.storages import BaseStorage
     from optuna.storages.journal import JournalFileBackend, JournalStorage
     from optuna.trial import FrozenTrial, Trial, TrialState
@@ -96,14 +95,6 @@ class Study:
     ) -> None:
         self.directory, self.sweep, self._seed = directory, sweep, seed
         self.sign = -1.0 if higher_is_better(sweep.metric) else 1.0
-        # a journal that was damaged is no JSON, or lacks a key
-        self._errors: tuple[type[Exception], ...] = (
-            *(OptunaError, OSError, ValueError, KeyError, RecursionError),
-        )
-        if sweep.storage != JOURNAL:
-            from sqlalchemy.exc import SQLAlchemyError
-
-            self._errors += (SQLAlchemyError, TypeError)  # an option that the driver does not know
         self.is_sqlite = sweep.storage.startswith("sqlite")
         with ExitStack() as on_failure, self.storage_errors():
             is_journal = sweep.storage == JOURNAL
@@ -214,7 +205,10 @@ class Study:
     def trials(self) -> list[FrozenTrial]:
         """Return all trials by number."""
         with self.storage_errors():
-            return list(self._study.get_trials(deepcopy=False))
+            trials = list(self._study.get_trials(deepcopy=False))
+            for trial in trials:
+                self._check(trial)
+        return trials
 
     def best(self) -> FrozenTrial | None:
         """Return the best trial that is complete; of equal ones the first."""
@@ -239,6 +233,22 @@ class Study:
             for key, entry in self.sweep.space.items()
             if key in frozen.params
         }
+
+    def _check(self, frozen: FrozenTrial) -> None:
+        """Raise an error unless a trial has what a sweep writes."""
+        values, attributes = self.values(frozen), frozen.user_attrs
+        numbers = [v for key, v in values.items() if not self.sweep.space[key].choice]
+        texts = [attributes.get(name) or "" for name in (REASON, REACHED)]
+        whole = True
+        if frozen.state == TrialState.COMPLETE:
+            numbers.append(frozen.value)
+            whole = len(values) == len(self.sweep.space)
+        if not (
+            whole
+            and all(isinstance(n, int | float) and not isnan(n) for n in numbers)
+            and all(isinstance(text, str) for text in texts)
+        ):
+            raise ValueError(f"trial {frozen.number} is damaged")
 
     def importance(self) -> dict[str, float]:
         """Return the share of each key in the spread of the metric; empty for too few trials."""
@@ -265,7 +275,7 @@ class Study:
             yield
         except MlpEngineError:
             raise
-        except self._errors as error:
+        except Exception as error:  # a damaged journal leads to any kind
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             text = f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason})"

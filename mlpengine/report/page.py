@@ -454,7 +454,7 @@ def _dependence(curve: Data, outputs: Sequence[str]) -> Markup | None:
 
 def gradients(known: Data | None) -> Markup | None:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
-    if not known:
+    if not known or not known["layers"]:  # nothing was measured before the file ends
         return None
     figures = [_norms(known), _updates(known), _heat(known), _units(known), _noise(known)]
     spikes = f" {plural(int(known['spikes'] or 0), 'spike')} of the norm."

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from math import nan
+from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,11 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
             raise DataError(f"{path}: is no list of epochs ({error})") from error
 
 
-def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any]) -> Diagnostics:
+def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any], rows: int) -> Diagnostics:
     """Return the diagnostics of a run as its files describe them.
 
-    `known` is what `facts` returns.
-    Raises: DataError if the run has no diagnostics.csv, or a file is damaged.
+    `known` is what `facts` returns, and `rows` the number of training rows.
+    Raises: DataError if the run has no diagnostics.csv, or a file is damaged or of other rows.
     """
     path = directory / DIAGNOSTICS_FILE
     if not path.is_file():
@@ -78,7 +78,15 @@ def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any]) -> Dia
         diagnostics.series.append(step, diagnostics.values)
     if diagnostics.sampled:
         spikes, noise = diagnostics.spikes, diagnostics.noise
-        spikes.count, spikes.steps = int(diagnostics.get("spikes")), diagnostics.sampled
+        count, hardest = diagnostics.get("spikes"), diagnostics.get("hardest_row")
+        if not isfinite(count):
+            raise DataError(f"{path}: the last sample must have a number of spikes (got {count})")
+        if not (0 <= hardest < rows or isnan(hardest)):
+            raise DataError(
+                f"{path}: must be of the training rows of the config, which was edited, or its "
+                f"data changed (the hardest row is number {hardest:g} of {rows:,})"
+            )
+        spikes.count, spikes.steps = int(count), diagnostics.sampled
         noise.variance, noise.squared_norm = diagnostics.get("noise_scale"), 1.0
     if (directory / METRICS_FILE).is_file():
         diagnostics.epochs = read_epochs(directory / METRICS_FILE)

@@ -159,7 +159,7 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
     start = b"step,layer,quantity,value\n1,,loss,2.0\n"
     (tmp_path / "diagnostics.csv").write_bytes(start + line)
     with pytest.raises(DataError, match=r"diagnostics\.csv:3: is no sample"):
-        read_diagnostics(tmp_path, Mlp([2, 2]), {})
+        read_diagnostics(tmp_path, Mlp([2, 2]), {}, 9)
 
 
 @pytest.mark.parametrize("data", [b"epoch,steps\n1,2\n", b"epoch,train_loss\n1,\xff\n"])
