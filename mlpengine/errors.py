@@ -8,6 +8,7 @@
     ├── NumericalError            a number that must be finite is not         (ArithmeticError)
     ├── GradcheckError            a gradient disagrees with its differences   (AssertionError)
     ├── UsageError                the command or the call is wrong; exit code 2
+    │   ├── CallError             the arguments of a call do not fit          (TypeError)
     │   ├── ConfigError           a config file is wrong                      (ValueError)
     │   ├── FormulaError          a formula cannot be read                    (ValueError)
     │   └── DataError             a data file or array is wrong               (ValueError)
@@ -56,6 +57,10 @@ class UsageError(MlpEngineError):
     """The caller asked for something that cannot be; nothing was run."""
 
     exit_code: ClassVar[int] = 2
+
+
+class CallError(UsageError, TypeError):
+    """A function or class has no such argument, or needs one; the message shows a right call."""
 
 
 class ConfigError(UsageError, ValueError):

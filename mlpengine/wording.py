@@ -51,6 +51,18 @@ SYNONYMS = {
     "xavier": "glorot_uniform",
     "kaiming": "he_normal",
     "momentum": "sgd",
+    "learning_rate": "lr",
+    "learning_rate_init": "lr",
+    "hidden_layer_sizes": "hidden",
+    "max_iter": "epochs",
+    "n_epochs": "epochs",
+    "num_epochs": "epochs",
+    "random_state": "seed",
+    "solver": "optimizer",
+    "criterion": "loss",
+    "lr_scheduler": "schedule",
+    "alpha": "weight_decay",
+    "n_iter_no_change": "patience",
 }
 """What other libraries call some of our names."""
 

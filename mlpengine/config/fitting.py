@@ -13,15 +13,20 @@ from mlpengine.config.build import build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.measure import measure
-from mlpengine.config.reader import Document
+from mlpengine.config.problems import path_of
+from mlpengine.config.reader import Document, dotted
+from mlpengine.config.schema import Config
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.data import Table
 from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import UsageError
+from mlpengine.misuse import called_as, quoted
 from mlpengine.train.loop import Callback, Result
 from mlpengine.train.model import Model, load
 from mlpengine.wording import html_table, plural
+
+EXAMPLE = "mlpengine.fit(table, target='price')"
 
 NAME = "fit"
 """What messages about the config say in place of a file."""
@@ -65,6 +70,7 @@ class FitResult(Result):
     verdicts: Verdicts = field(default_factory=Verdicts)
 
 
+@called_as(EXAMPLE)
 def fit(
     table: Any,
     /,
@@ -143,6 +149,7 @@ def _config(
     config: Mapping[str, Any],
 ) -> tuple[ConfigFile, dict[str, Table]]:
     """Return the checked config, and the tables in memory by part."""
+    _check_call(table, target, config)
     sections = _plain(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
@@ -174,6 +181,32 @@ def _config(
         part: as_table(rows, text=features, source=NAME if part == "train" else part, **how)
         for part, rows in in_memory.items()
     }
+
+
+def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
+    """Check what is no matter of the config.  Raises: UsageError with the right call."""
+    names = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
+    matrix = isinstance(table, np.ndarray) and table.dtype.names is None
+    if matrix or not all(name is None or isinstance(name, str) for name in names):
+        name = getattr(target, "name", None)
+        right = f"mlpengine.fit(table, target={name!r})" if isinstance(name, str) else EXAMPLE
+        if matrix or not isinstance(name, str):
+            right += ", the table with named columns and the target among them, or, for arrays, "
+            right += "mlpengine.estimators.MlpClassifier().fit(x, y)"
+        raise UsageError(
+            f"{NAME}: target must be the name of a column of the table (got {quoted(table)} and "
+            f"{quoted(target)}); write {right}"
+        )
+    for key, value in config.items():
+        path = path_of(key, Config)
+        if key not in Config.model_fields and path:
+            inner = value
+            for part in reversed(path[1:]):
+                inner = {part: inner}
+            raise UsageError(
+                f"{NAME}: {key} is {dotted(path)} of a config (got {quoted(value)}); write "
+                f"{path[0]}={inner!r}"
+            )
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from mlpengine.config.options import Named
 from mlpengine.config.reader import Document, KeyPath, dotted
-from mlpengine.wording import suggestion
+from mlpengine.wording import SYNONYMS, suggestion
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -99,10 +99,16 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     near = suggestion(key, valid)
     if near:
         return f"unknown key{near}"
-    elsewhere = [p for p in _paths(model) if p[-1] == key and p != path]
-    if elsewhere:
-        return f"unknown key - did you mean {dotted(elsewhere[0])!r}?"
+    elsewhere = path_of(key, model)
+    if elsewhere and elsewhere != path:
+        return f"unknown key - did you mean {dotted(elsewhere)!r}?"
     return f"unknown key (valid here: {', '.join(valid)})"
+
+
+def path_of(key: int | str, model: type[BaseModel]) -> KeyPath | None:
+    """Return the first path of a key of that name, or of what other libraries call so, or None."""
+    names = key, SYNONYMS.get(str(key).lower())
+    return next((path for path in _paths(model) if path[-1] in names), None)
 
 
 def _description(model: type[BaseModel], path: KeyPath) -> str:

@@ -18,6 +18,7 @@ from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.diagnostics.yardsticks import Yardsticks
+from mlpengine.misuse import KnownAttributes
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
@@ -28,7 +29,7 @@ NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes
 LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_INDEX[name] for name in NAMES)
 
 
-class Diagnostics(Uncopyable):
+class Diagnostics(KnownAttributes, Uncopyable):
     """Measures the gradients, updates and activations of an `Mlp` during training.
 
     Call `observe` after each step of the optimizer.  Most calls only compare the norm with a limit,
@@ -176,7 +177,7 @@ class Diagnostics(Uncopyable):
             clipped_norm = norm
         self.pending.append(norm)
         if clipped_norm < norm:
-            self.clipped += 1
+            vars(self)["clipped"] += 1  # see `KnownAttributes`
         if step < self.due and norm <= self.spikes.limit:
             return False
         return self.look(scratch, grads, step, _known(loss), norm, clipped_norm, _known(lr), rows)

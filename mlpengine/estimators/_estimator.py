@@ -37,6 +37,7 @@ from mlpengine.estimators._sparse import (
     quantile_edges,
     updated_scale,
 )
+from mlpengine.misuse import KnownAttributes, called_as
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
@@ -135,7 +136,7 @@ def _bounded(weights: Array) -> Array:
     return bounded
 
 
-class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
     _kind: ClassVar[Literal["classification", "regression"]]
@@ -146,6 +147,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     _range: tuple[list[float], list[float]] | None = None
     _clips = False  # estimators pickled by version 0.1.0 do not clip
 
+    @called_as("{name}(hidden=[64, 64], epochs=50)")
     def __init__(
         self,
         hidden: int | Sequence[int] | None = None,

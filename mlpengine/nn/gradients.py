@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.buffers import quiet_runner, zeros
 from mlpengine.errors import ShapeError, TapeError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.nn.layers import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.placement import Storage
@@ -45,7 +46,7 @@ class GradientMemory:
         return cls(Flat(mlp.params.specs), d_output, d_input)
 
 
-class Gradients:
+class Gradients(KnownAttributes):
     """Buffers that `Mlp.backward` overwrites; make it with `Mlp.gradients`.
 
     A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
@@ -92,7 +93,7 @@ class Gradients:
         if bound is None:
             bound = scratch, self._bind(scratch)
             self._bound[id(scratch)] = bound  # keeps the scratch alive: its id is not reused
-        self._last = bound
+        vars(self)["_last"] = bound  # see `KnownAttributes`
         return bound[1]
 
     def _bind(self, scratch: Scratch) -> Backward:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.errors import UsageError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.ops import (
     REGISTRY,
@@ -25,6 +26,7 @@ from mlpengine.spec import Array, Spec
 from mlpengine.structure import conform
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.tape import Node, Tape
+from mlpengine.wording import suggestion
 
 
 class ActivationNames(Sequence[str]):
@@ -61,6 +63,7 @@ def activation_op(activation: Activation) -> GradOp | None:
             return FormulaActivation(activation)
         raise UsageError(
             f"activation: must be one of {', '.join(ACTIVATIONS)} (got {activation!r})"
+            f"{suggestion(activation, ACTIVATIONS)}"
         )
     return REGISTRY[activation]()
 
@@ -182,7 +185,7 @@ def parameter_specs(
     return specs
 
 
-class Network:
+class Network(KnownAttributes):
     """Dense layers over one flat vector of parameters.
 
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, NotRequired, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, DTypeLike
 from mlpengine.buffers import write_into
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
+from mlpengine.misuse import called_as, quoted
 from mlpengine.nn.front import MASK, Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
+    ACTIVATIONS,
     Activation,
     Network,
     activation_from_dict,
@@ -69,6 +71,14 @@ class Mlp(Network):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
+    _elsewhere: ClassVar = {
+        "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
+        "parameters": "write mlp.params.flat, or mlp.state_dict()",
+        "eval": "none is needed, predict leaves dropout out",
+        "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
+    }
+
+    @called_as("{name}([4, 8, 3]), the numbers of inputs, hidden units and outputs")
     def __init__(
         self,
         sizes: Sequence[int],
@@ -222,6 +232,13 @@ class Mlp(Network):
         scratch.program.run()
         return scratch.output
 
+    def __call__(self, *args: Any, **named: Any) -> NoReturn:
+        """Refuse, and say what computes outputs.  Raises: UsageError."""
+        raise UsageError(
+            "mlp: a network is not called; write mlp.predict(x) for outputs, or mlp.forward(x, "
+            "scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
+        )
+
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
         """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
         grads.bind(scratch).run()
@@ -236,7 +253,10 @@ class Mlp(Network):
         """
         rows = np.asarray(x)
         if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
-            raise ShapeError(f"predict: x must be (rows, {self.sizes[0]}) (got {rows.shape})")
+            one_row = "; for one row write predict(x[None])" if rows.shape == self.sizes[:1] else ""
+            raise ShapeError(
+                f"predict: x must be (rows, {self.sizes[0]}) (got {rows.shape}){one_row}"
+            )
         if not hasattr(self._thread, "scratch"):
             self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
         out = np.empty((len(rows), self.sizes[-1]), self.dtype)
@@ -448,7 +468,12 @@ def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> lis
     if activation is None or isinstance(activation, str | GradOp):
         return [activation] * hidden
     if not isinstance(activation, Sequence):
-        raise UsageError(f"mlp: activation must be one, or one for each layer (got {activation!r})")
+        names = (getattr(activation, "__name__", ""), "relu")
+        near = next(name for name in names if name in ACTIVATIONS)
+        raise UsageError(
+            f"mlp: activation must be one, or one for each layer (got {quoted(activation)}); "
+            f"write activation={near!r}"
+        )
     return list(activation)
 
 
@@ -470,7 +495,11 @@ def _dropout_rates(dropout: float | Sequence[float], hidden: int) -> tuple[float
 
 
 def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
-    if len(sizes) < 2 or not whole or min(sizes) < 1:
-        raise UsageError(f"mlp: sizes must be two or more whole numbers from 1 (got {sizes!r})")
+    given = [*sizes] if isinstance(sizes, Sequence | np.ndarray) else [sizes]
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in given)
+    if len(given) < 2 or not whole or min(given) < 1:
+        raise UsageError(
+            f"mlp: sizes must be two or more whole numbers from 1 (got {sizes!r}); write "
+            f"Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs"
+        )
     return tuple(int(n) for n in sizes)

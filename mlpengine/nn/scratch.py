@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlpengine.errors import ShapeError, TapeError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.nn.layers import Network, Recording, record
 from mlpengine.placement import Storage
 from mlpengine.spec import Array
@@ -14,7 +15,7 @@ from mlpengine.tape.tape import Tape
 from mlpengine.wording import plural
 
 
-class Scratch:
+class Scratch(KnownAttributes):
     """Buffers of one forward pass; make it with `Mlp.scratch`, one for each thread.
 
     A copy has separate buffers with the same contents; a deep copy also copies the network.

@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from mlpengine.misuse import KnownAttributes
 from mlpengine.spec import Calls, Spec
 
 Direction = Literal["forward", "backward"]
@@ -56,7 +57,7 @@ class Signature(NamedTuple):
     work: Mapping[Direction, tuple[str, ...]]
 
 
-class GradOp:
+class GradOp(KnownAttributes):
     """A differentiable function of arrays that writes into buffers it is given.
 
     A subclass is declared as ``class Tanh(GradOp, name="tanh")``.  Hyper-parameters are the fields

@@ -1,6 +1,7 @@
 """Checks of hyper-parameters, with one form of message."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf, isfinite
 from numbers import Real
 
@@ -29,7 +30,11 @@ def number(
     bounds = [("at least", minimum), ("at most", maximum), ("less than", below)]
     limits = " and ".join(f"{words} {limit:g}" for words, limit in bounds if isfinite(limit))
     limits = f", {limits}" if limits else ""
-    raise UsageError(f"{where}: {name} must be a finite number{limits} (got {value!r})")
+    hint = ""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            hint = f"; write {name}={float(value):g}"
+    raise UsageError(f"{where}: {name} must be a finite number{limits} (got {value!r}){hint}")
 
 
 def positive(where: str, name: str, value: object) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from itertools import pairwise
 from math import ceil
-from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mlpengine.backends.update import Run, Update
 from mlpengine.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.formula import variables
+from mlpengine.misuse import KnownAttributes, called_as, quoted
 from mlpengine.optim._checks import number
 from mlpengine.optim._denormals import (
     floor,
@@ -23,7 +24,7 @@ from mlpengine.optim._denormals import (
 )
 from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._groups import Group, find_runs
-from mlpengine.optim._state import State, check_state
+from mlpengine.optim._state import State, checked_state
 from mlpengine.optim.schedules import PlateauSchedule, factors
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
@@ -74,7 +75,7 @@ class SharedOptions(TypedDict, total=False):
     groups: Mapping[str, Group] | None
 
 
-class Optimizer(ABC):
+class Optimizer(KnownAttributes, ABC):
     """Base class: updates a flat parameter vector from a flat gradient vector.
 
     A subclass states its hyper-parameters, its moments, and two formulas::
@@ -129,6 +130,11 @@ class Optimizer(ABC):
         or DtypeError for gradients that are not laid out like the parameters.
     """
 
+    _elsewhere: ClassVar = {
+        "zero_grad": "none is needed, backward overwrites the gradients",
+        "param_groups": "write optimizer.lr = 0.001",
+    }
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Write the shared options out in the signature, for `help` and `inspect.signature`."""
         super().__init_subclass__(**kwargs)
@@ -138,6 +144,7 @@ class Optimizer(ABC):
             options = signature(Optimizer.__init__).parameters
             named += [options[name] for name in SharedOptions.__annotations__]
             vars(cls.__init__)["__signature__"] = own.replace(parameters=named)
+            type.__setattr__(cls, "__init__", called_as("{name}(mlp, lr=0.001)")(cls.__init__))
 
     def __init__(
         self,
@@ -155,6 +162,11 @@ class Optimizer(ABC):
         carried: Mapping[str, float] | None = None,
     ) -> None:
         self._where = type(self).__name__
+        if not isinstance(getattr(model, "params", None), Flat):
+            raise UsageError(
+                f"{self._where}: model must be a network such as an Mlp (got {quoted(model)}); "
+                f"write {self._where}(mlp, lr=0.001)"
+            )
         self.params = model.params
         flat = self.params.flat
         largest = float(np.finfo(flat.dtype).max)
@@ -175,7 +187,10 @@ class Optimizer(ABC):
         self.lr = lr
         self.decay_biases = decay_biases
         if schedule is not None and not callable(schedule):
-            raise UsageError(f"{self._where}: schedule must be callable (got {schedule!r})")
+            raise UsageError(
+                f"{self._where}: schedule must be callable (got {schedule!r}), such as "
+                f"CosineSchedule(1000) for the factors of 1000 steps"
+            )
         self.schedule = schedule
         is_function = callable(decay_schedule) and not isinstance(decay_schedule, PlateauSchedule)
         if decay_schedule is not None and not is_function:
@@ -349,8 +364,8 @@ class Optimizer(ABC):
                 run()
         lr = self._lr if self.schedule is None else self.scheduled_lr(steps)
         decay = self.weight_decay if self.decay_schedule is None else self.scheduled_decay(steps)
-        self.current_lr = lr
-        self.steps = number = steps + 1
+        self.count(lr)
+        number = steps + 1
         for (factor, share), keep in self._keeps.items():
             keep[()] = 1.0 - lr * factor * (decay * share)
         given = self._hyper_values
@@ -362,6 +377,12 @@ class Optimizer(ABC):
                 cell[()] = numbers[name]
         if self._carried and self._constants:
             self.carried[number % 2] = [numbers[name] for name in self._carried]
+
+    def count(self, lr: float, steps: int = 1) -> None:
+        """Count steps of which the last had the learning rate `lr`."""
+        own = vars(self)  # see `KnownAttributes`
+        own["current_lr"] = lr
+        own["steps"] += steps
 
     @abstractmethod
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:
@@ -397,7 +418,7 @@ class Optimizer(ABC):
 
         Raises: CheckpointError for a missing or unknown name, or a wrong shape, dtype or number.
         """
-        check_state(self._where, self.state_dict(), state)
+        state = checked_state(self._where, self.state_dict(), state)
         if not 0.0 <= state["lr"] <= self._largest_lr:
             raise CheckpointError(
                 f"{self._where}: saved 'lr' must lie in 0 to {self._largest_lr:g} "

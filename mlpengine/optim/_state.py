@@ -14,20 +14,29 @@ State: TypeAlias = dict[str, Array | int | float]
 """The result of `state_dict`: copies of arrays, and plain numbers."""
 
 
-def check_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise CheckpointError unless `given` could have come from the object whose state is `own`.
+def checked_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
+    """Return `given` if it could have come from the object whose state is `own`.
 
-    Whole numbers must be at least zero, others must not be NaN.
+    Whole numbers must be at least zero, others must not be NaN.  Files of arrays, such as those of
+    `numpy.savez`, return numbers as arrays without axes.
+    Raises: CheckpointError.
     """
     missing, unknown = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
     if missing or unknown:
         raise CheckpointError(
             f"{where}: saved state must have the same names (missing {missing}, unknown {unknown})"
         )
+    state = {name: _plain(own[name], value) for name, value in given.items()}
     for name, expected in own.items():
-        problem = _misfit(expected, given[name])
+        problem = _misfit(expected, state[name])
         if problem:
             raise CheckpointError(f"{where}: saved {name!r} must be {problem}")
+    return state
+
+
+def _plain(expected: Any, given: Any) -> Any:
+    is_number = isinstance(given, np.ndarray) and not given.ndim
+    return given.item() if is_number and not isinstance(expected, np.ndarray) else given
 
 
 def _misfit(expected: Any, given: Any) -> str:

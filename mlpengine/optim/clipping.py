@@ -21,8 +21,9 @@ import numpy as np
 from mlpengine.backends.update import Clipping
 from mlpengine.buffers import Uncopyable
 from mlpengine.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.optim._checks import count, number, positive
-from mlpengine.optim._state import State, check_state
+from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
@@ -46,7 +47,7 @@ class FlatViews(Protocol):
     def views(self) -> Mapping[str, Array]: ...
 
 
-class Clip(ABC):
+class Clip(KnownAttributes, ABC):
     """Base class of the clipping rules."""
 
     @abstractmethod
@@ -66,7 +67,7 @@ class Clip(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
-        check_state(type(self).__name__, self.state_dict(), state)
+        checked_state(type(self).__name__, self.state_dict(), state)
 
 
 class _ScaledByNorm(Clip):
@@ -152,7 +153,7 @@ class PercentileClip(_ScaledByNorm):
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
         norms = state.get("norms")
         kept = np.zeros(len(norms) if isinstance(norms, np.ndarray) and norms.ndim else 0)
-        check_state("PercentileClip", {"norms": kept}, state)
+        checked_state("PercentileClip", {"norms": kept}, state)
         values = state["norms"]
         n = len(values)
         if n > self.history or not all(isfinite(v) and v >= 0.0 for v in values.tolist()):

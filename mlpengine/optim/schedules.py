@@ -18,7 +18,7 @@ import numpy as np
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
 from mlpengine.optim._checks import count, number, positive
-from mlpengine.optim._state import State, check_state
+from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
 
 AT_ONCE = 256
@@ -277,7 +277,7 @@ class PlateauSchedule(Schedule):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
-        check_state(self._where, self.state_dict(), state)
+        state = checked_state(self._where, self.state_dict(), state)
         vars(self._state).update(state)
 
     def __getstate__(self) -> dict[str, Any]:

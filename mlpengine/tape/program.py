@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from mlpengine.buffers import write_into, zeros
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction
@@ -21,7 +22,7 @@ from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
 
 
-class Program:
+class Program(KnownAttributes):
     """A tape bound to memory: values, gradients, and the calls that compute them.
 
     After binding, `forward` and `backward` allocate nothing that grows with the data.
@@ -172,7 +173,7 @@ class Program:
                 raise TapeError(f"forward: no input {name!r} (inputs: {', '.join(self.inputs)})")
             write_into(self.inputs[name], np.asarray(value), f"forward: input {name!r}")
         self._forward.run()
-        self._ran = True
+        vars(self)["_ran"] = True  # see `KnownAttributes`
         return self._values if len(self._values) > 1 else self._values[0]
 
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:

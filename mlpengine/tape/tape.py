@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.expression import Expression
@@ -42,7 +43,7 @@ class Node(Value, Expression):
 
 
 @dataclass(eq=False, repr=False)
-class Tape:
+class Tape(KnownAttributes):
     """A straight-line computation, recorded once and then bound to memory by `Program`.
 
     Example:

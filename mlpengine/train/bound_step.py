@@ -8,13 +8,14 @@ import numpy as np
 
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.data import gather
-from mlpengine.errors import UsageError
+from mlpengine.errors import DtypeError, ShapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Array, Call
 from mlpengine.train.nonfinite import Fault, locate_nonfinite
+from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
@@ -82,8 +83,12 @@ class BoundStep(Uncopyable):
 
         Raises: ShapeError or DtypeError; UsageError for weights that are missing or not wanted.
         """
-        write_into(self.scratch.input, x, "training step: x")
-        write_into(self.loss.target, y, "training step: y")
+        try:
+            write_into(self.scratch.input, x, "training step: x")
+            write_into(self.loss.target, y, "training step: y")
+        except (ShapeError, DtypeError) as error:
+            advice = _advice_on_x(x, self.scratch.input) or _advice_on_y(y, self.loss.target)
+            raise type(error)(f"{error}{advice}") from None
         if self.loss.sample_weight is not None:
             if weight is None:
                 raise UsageError("training step: made with weighted=True, needs sample_weight")
@@ -108,6 +113,35 @@ class BoundStep(Uncopyable):
         last = min(len(rows) for rows in data if rows is not None) - 1
         if order.size and int(order.view(np.uint64).max()) > last:  # negative ones are large, too
             yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
+
+
+def _advice_on_x(x: Array, buffer: Array) -> str:
+    """Return what to write in place of features that do not fit, or ""."""
+    if x.shape == buffer.shape[1:]:
+        return "; for one row write step(x[None], y[None])"
+    if x.shape[:1] == buffer.shape[:1] and x.ndim == 2 and x.shape != buffer.shape:
+        return f"; for these features write Mlp([{x.shape[1]}, ...])"
+    if x.shape == buffer.shape and x.dtype.kind not in "biuf":
+        return "; write np.asarray(x, 'float32')"
+    return ""
+
+
+def _advice_on_y(y: Array, buffer: Array) -> str:
+    """Return what to write in place of targets that do not fit, or ""."""
+    rows, classes = len(buffer), buffer.dtype.kind == "i"
+    if y.shape[:1] != (rows,):
+        return f"; write one target for each of {plural(rows, 'row')}"
+    if classes and y.dtype.kind not in "biuf":
+        return "; write labels, y = np.unique(y, return_inverse=True)"
+    if classes and y.shape == buffer.shape:
+        return "; write y.astype('int64')"
+    if y.size == buffer.size:
+        return "; write y.ravel()" if classes else f"; write y.reshape(-1, {buffer.shape[1]})"
+    if classes and y.ndim == 2 and y.dtype.kind in "bi":
+        return "; write y.argmax(axis=1)"
+    if not classes and y.ndim == 1 and y.dtype.kind == "i":
+        return "; for classes write SoftmaxCrossEntropy() in place of this loss"
+    return ""
 
 
 def _misfit(rows: Array | None, buffer: Array | None) -> str:

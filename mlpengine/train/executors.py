@@ -29,7 +29,7 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.spec import Array, Call
+from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.binding import Instruction
 from mlpengine.train.bound_step import BoundStep
 from mlpengine.train.shards import Buffers, Shards
@@ -97,6 +97,7 @@ class StepBuilder:
     Attributes:
         weighted: whether batches come with sample weights.
         threads: maximum number of threads of a compiled step.
+        target: the targets of some rows; None for the usual kind of the loss.
     """
 
     loss: Loss
@@ -104,6 +105,7 @@ class StepBuilder:
     clip: Clip | None
     weighted: bool
     threads: int
+    target: Spec | None = None
 
     def build(
         self, buffers: Buffers, rows: int, executor: str, whole: BoundStep | None = None
@@ -153,10 +155,14 @@ class StepBuilder:
     def _parts(
         self, scratch: Scratch, grads: Gradients, mean_rows: int, whole: BoundStep | None = None
     ) -> "_StepParts":
+        target = self.target
+        if target is not None:
+            target = Spec((len(scratch.output), *target.shape[1:]), target.dtype)
         loss = self.loss.bind(
             scratch.output,
             grads.d_output,
             weighted=self.weighted,
+            target=target,
             mean_rows=mean_rows,
             memory=None if whole is None else whole.loss,
         )

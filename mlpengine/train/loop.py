@@ -16,6 +16,7 @@ import numpy as np
 from mlpengine.buffers import Uncopyable
 from mlpengine.data import Batches
 from mlpengine.errors import NumericalError, RunError, UsageError
+from mlpengine.misuse import KnownAttributes, called_as, quoted
 from mlpengine.optim import PlateauSchedule
 from mlpengine.spec import Array
 from mlpengine.train.best import Best, EarlyStopping
@@ -32,6 +33,8 @@ from mlpengine.wording import html_table, suggestion
 
 CHECKED_ROWS = 512
 """Training rows for which the outputs of the final weights must be finite."""
+
+EXAMPLE = "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
 
 _log = logging.getLogger("mlpengine")
 
@@ -130,7 +133,7 @@ class Callback:
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
-class Loop(Uncopyable):
+class Loop(KnownAttributes, Uncopyable):
     """Trains for a number of epochs and leaves the network with its best weights.
 
     The best epoch is the one with the best monitored metric on the validation part, whether or
@@ -163,6 +166,7 @@ class Loop(Uncopyable):
 
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
+    @called_as(EXAMPLE)
     def __init__(
         self,
         step: TrainingStep,
@@ -178,6 +182,10 @@ class Loop(Uncopyable):
         on_nonfinite: NonfiniteRule | None = None,
         drop_last: bool = False,
     ) -> None:
+        for name, value, kind in (("task", task, Task), ("train", train, Split)):
+            if not isinstance(value, kind):
+                text = f"loop: {name} must be a {kind.__name__} (got {quoted(value)})"
+                raise UsageError(f"{text}; write {EXAMPLE}")
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = epochs, early_stopping
         self.nonfinite = on_nonfinite or NonfiniteRule()
@@ -386,7 +394,7 @@ class Loop(Uncopyable):
             sums[2] += rows
             sums[3] += 1.0
             sums[1] += step.grad_norm
-            self.batch_rows = indices
+            vars(self)["batch_rows"] = indices  # see `KnownAttributes`
             for call in hooks:
                 call(self)
             if self._stop if ranks is None else ranks.stops:
@@ -468,12 +476,8 @@ class Loop(Uncopyable):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps; weights and order are not copied."""
-        step = self.step
         return {
-            "weights": dict(step.mlp.params.views),
-            "dropout": {"seed": step.mlp.rng.seed},
-            "optimizer": step.optimizer.state_dict(),
-            "clip": step.clip.state_dict() if step.clip else {},
+            **self.step.state_dict(),
             "batches": self.batches.state_dict(),
             "best": self.best.state_dict(),
             "epoch": {"sums": list(self._sums), "seconds": self.seconds, "samples": self._samples},
@@ -486,12 +490,8 @@ class Loop(Uncopyable):
 
         Raises: CheckpointError if the state is that of another network, optimizer or data set.
         """
-        step = self.step
+        self.step.load_state_dict(state)
         with restoring():
-            step.mlp.load_state_dict(state["weights"])
-            step.optimizer.load_state_dict(state["optimizer"])
-            if step.clip:
-                step.clip.load_state_dict(state["clip"])
             self.batches.load_state_dict(state["batches"])
             self.best.load_state_dict(state["best"])
             history = state["history"]
@@ -502,9 +502,8 @@ class Loop(Uncopyable):
             loss, norm, rows, steps = map(float, epoch["sums"])
             self._sums[:] = [loss, norm, rows, steps]
             self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
-            if "seed" in state["dropout"]:
-                step.mlp.rng.seed = state["dropout"]["seed"]
-            elif step.mlp.dropout:  # until 0.1 masks came from a generator with a state
+            if self.step.mlp.dropout and "seed" not in state["dropout"]:
+                # until 0.1 masks came from a generator with a state
                 _log.warning(
                     "dropout: masks come from another generator than before (the checkpoint is of "
                     "mlpengine 0.1)"

@@ -16,6 +16,7 @@ from mlpengine.data.frames import as_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.errors import CheckpointError, MlpEngineError, RunError, UsageError
 from mlpengine.files import checked_path, similar_file
+from mlpengine.misuse import called_as
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -378,6 +379,7 @@ class Model:
             raise CheckpointError(f"{path}: {error}") from error
 
 
+@called_as("mlpengine.load('runs/name')")
 def load(run: str | Path) -> Model:
     """Return the model of a run directory, or of a model file.
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from mlpengine.buffers import zeros
 from mlpengine.errors import NumericalError, ShapeError, UsageError
+from mlpengine.misuse import KnownAttributes
 from mlpengine.nn.mlp import Mlp, check_arrays
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
@@ -37,7 +38,7 @@ SHORTEST = 16
 _log = logging.getLogger("mlpengine")
 
 
-class Population:
+class Population(KnownAttributes):
     """Networks of the architecture and dtype of `mlp`, with their parameters in one block.
 
     Member k has the bits of ``Mlp(..., seed=seeds[k])`` made with the options of `mlp`, whose own
@@ -129,7 +130,7 @@ class Population:
         return f"Population({len(self)} of {self[0]!r})"
 
 
-class PopulationStep:
+class PopulationStep(KnownAttributes):
     """A training step for each member of a population: its own rows, optimizer and buffers.
 
     A member has the bits of a `TrainingStep` of its own with the same settings, whatever the number

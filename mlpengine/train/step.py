@@ -1,9 +1,10 @@
 """One training step on fixed buffers: forward, loss, backward, clip, optimizer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from math import inf, isfinite, nan
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
 from zlib import crc32
 
 import numpy as np
@@ -13,23 +14,35 @@ from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
 from mlpengine.buffers import quiet_runner
 from mlpengine.deprecation import renamed_argument
-from mlpengine.errors import CompileError, DataError, NumericalError, ShapeError, UsageError
+from mlpengine.errors import (
+    CheckpointError,
+    CompileError,
+    DataError,
+    DtypeError,
+    NumericalError,
+    ShapeError,
+    UsageError,
+)
+from mlpengine.misuse import KnownAttributes, called_as, quoted
 from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.layers import Network
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
-from mlpengine.ops import Loss
+from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.ops import REGISTRY, Loss
 from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim._checks import count
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.clipping import Apply
-from mlpengine.spec import Array
+from mlpengine.spec import Array, Spec
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.train.bound_step import BoundStep, Data
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.shards import Buffers, Reduce, Shards
-from mlpengine.wording import plural
+from mlpengine.train.state import pack, restoring, unpack
+from mlpengine.wording import differing, nearest, plural
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -40,11 +53,13 @@ if TYPE_CHECKING:
 BOUND = ("_bound", "_buffers", "_clip", "_full", "_grads", "_quietly", "_update", "scratch")
 """Attributes that a copy makes for itself."""
 
+EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
+
 BACKENDS = (*get_args(BackendName), "compiled")
 """What `backend` of a training step may be."""
 
 
-class TrainingStep:
+class TrainingStep(KnownAttributes):
     """A training step of one network, loss and optimizer, bound to its buffers once.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
@@ -84,8 +99,17 @@ class TrainingStep:
     """
 
     dropout_schedule: ScheduleLike | None = None  # pickles of version 0.1 have none
+    _target: Spec | None = None  # as those of version 0.1
+
+    _elsewhere: ClassVar = {
+        "fit": "write step(x, y) for each batch",
+        "lr": "write step.optimizer.lr",
+        "train": "write step(x, y) for each batch",
+        "backward": "write step(x, y), which also updates the parameters",
+    }
 
     @renamed_argument("checkpointing", "rematerialization")
+    @called_as(EXAMPLE)
     def __init__(
         self,
         mlp: Mlp,
@@ -106,8 +130,11 @@ class TrainingStep:
     ) -> None:
         batch_size = count("training step", "batch_size", batch_size, minimum=1)
         threads = count("training step", "threads", threads, minimum=1)
+        _check_parts(mlp, loss, optimizer)
         if optimizer.params is not mlp.params:
-            raise UsageError("training step: optimizer must be made for mlp (got another's)")
+            raise UsageError(
+                "training step: optimizer must be made for mlp (got another's); write Adam(mlp)"
+            )
         if clip_norm is not None and clip is not None:
             raise UsageError("training step: takes clip_norm or clip, not both")
         self.clip = NormClip(clip_norm) if clip_norm is not None else clip
@@ -173,8 +200,30 @@ class TrainingStep:
         rows = np.asarray(x)
         bound = self.bound(len(rows) if rows.ndim else 0)
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        bound.write(rows, np.asarray(y), weights)
+        target = np.asarray(y)
+        try:
+            bound.write(rows, target, weights)
+        except (ShapeError, DtypeError):
+            if not self._take_targets_as(target):
+                raise
+            bound = self.bound(len(rows))
+            bound.write(rows, target, weights)
         return self.run(bound)
+
+    def _take_targets_as(self, y: Array) -> bool:
+        """Bind the step anew for targets of the kind of `y`; return False if it has no other."""
+        output, now = Spec.of(self._full.scratch.output), Spec.of(self._full.loss.target)
+        given = Spec((*output.shape[:1], *y.shape[1:]), y.dtype)
+        try:
+            kind = self.loss.target_spec(output, given)
+        except (ShapeError, DtypeError):
+            return False
+        if (kind.shape[1:], kind.dtype) == (now.shape[1:], now.dtype):
+            return False
+        self._target = kind
+        self.optimizer.take_moments_back()
+        self._start(self._buffers)
+        return True
 
     def bound(self, rows: int) -> BoundStep:
         """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
@@ -188,6 +237,12 @@ class TrainingStep:
         if bound is None:
             if not rows:
                 raise ShapeError("training step: x needs at least one row (got 0)")
+            if rows > self.batch_size:
+                raise ShapeError(
+                    f"training step: takes up to {plural(self.batch_size, 'row')} (got {rows}); "
+                    f"make it with batch_size={rows}, or write step(x[:{self.batch_size}], "
+                    f"y[:{self.batch_size}]) for each batch"
+                )
             executor = self.executor
             bound = self._bound[rows] = self._bind(rows)
             if self.executor != executor and len(self._bound) > 1:
@@ -198,7 +253,8 @@ class TrainingStep:
 
     def run(self, bound: BoundStep) -> float:
         """Train on the contents of the buffers of `bound`; return the loss before the update."""
-        self.scratch, self._grads = bound.scratch, bound.grads
+        own = vars(self)  # see `KnownAttributes`
+        own["scratch"], own["_grads"] = bound.scratch, bound.grads
         if bound.fused is not None:
             return self._make_fused(bound, bound.fused)
         loss: float = self._quietly(self._run, bound)
@@ -212,13 +268,14 @@ class TrainingStep:
             self._begin(optimizer.steps)
         for call in bound.calls:
             call()
-        self.loss_value = value = bound.value
+        own = vars(self)  # see `KnownAttributes`
+        own["loss_value"] = value = bound.value
         if bound.update is not None:
             bound.update.call.loss = value
             return self._make_fused(bound, bound.update)
-        norm, self.clipped_norm = self._clip()
-        self.grad_norm = norm
-        update = optimizer.scheduled_lr(optimizer.steps) * self.clipped_norm
+        norm, clipped = self._clip()
+        own["grad_norm"], own["clipped_norm"] = norm, clipped
+        update = optimizer.scheduled_lr(optimizer.steps) * clipped
         if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
             self._raise_nonfinite(bound)
         for call in self._update:
@@ -274,6 +331,7 @@ class TrainingStep:
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails, after the steps before it.
         """
+        self._take_targets_as(y)
         data = x, y, sample_weight
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
@@ -343,7 +401,10 @@ class TrainingStep:
                 missing=wanted * batch - len(rows),
                 max_norm=max_norm,
             )
-            done, optimizer.steps = done + made, optimizer.steps + made
+            done += made
+            if made:
+                last = part.start + made - 1
+                optimizer.count(rates if isinstance(rates, float) else rates.item(last), made)
             self.clipped_steps += fused.call.clips
             if made < wanted:
                 break
@@ -351,7 +412,6 @@ class TrainingStep:
             bound = self.bound(len(order) % batch)
         self.scratch, self._grads = bound.scratch, bound.grads
         if done:
-            optimizer.current_lr = rates if isinstance(rates, float) else rates.item(done - 1)
             clipped = fused.call.clipped
             self.record_result(losses.item(done - 1), norms.item(done - 1), clipped)
         return done
@@ -368,9 +428,55 @@ class TrainingStep:
         self.record_result(loss, norm, norm if status else fused.call.clipped)
         if status:
             self._raise_nonfinite(bound)
-        optimizer.current_lr = lr
-        optimizer.steps += 1
+        optimizer.count(lr)
         return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next step depends on but the batch; the weights are not copied."""
+        return {
+            "weights": dict(self.mlp.params.views),
+            "dropout": {"seed": self.mlp.rng.seed},
+            "optimizer": self.optimizer.state_dict(),
+            "clip": self.clip.state_dict() if self.clip else {},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly from `state_dict`.
+
+        Raises: CheckpointError if the state is that of another network or optimizer.
+        """
+        with restoring():
+            self.mlp.load_state_dict(state["weights"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.clip:
+                self.clip.load_state_dict(state["clip"])
+            if "seed" in state["dropout"]:
+                self.mlp.rng.seed = state["dropout"]["seed"]
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
+        arrays, plain = pack(self.state_dict())
+        if self.ranks is None or self.ranks.rank == 0:
+            write_tensors(path, arrays, {"step": plain, "mlp": self.mlp.to_dict()})
+
+    def load(self, path: str | Path) -> None:
+        """Continue exactly from what `save` wrote, with a step of the same settings.
+
+        Raises: CheckpointError if the file is damaged, or of another network or optimizer.
+        """
+        arrays, header = read_tensors(path)
+        if "step" not in header:
+            raise CheckpointError(
+                f"{path}: must be written by TrainingStep.save; Mlp.load and mlpengine.load read "
+                f"models"
+            )
+        own, saved = differing(self.mlp.to_dict(), header.get("mlp"))
+        if own != saved:
+            raise CheckpointError(f"{path}: must be of the same network (got {saved}, not {own})")
+        try:
+            self.load_state_dict(unpack(arrays, header["step"]))
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from error
 
     @property
     def fused(self) -> bool:
@@ -391,7 +497,8 @@ class TrainingStep:
 
     def record_result(self, loss: float, norm: float, clipped: float) -> None:
         """Set the attributes that describe the last step, after a fused step."""
-        self.loss_value, self.grad_norm, self.clipped_norm = loss, norm, clipped
+        own = vars(self)  # see `KnownAttributes`
+        own["loss_value"], own["grad_norm"], own["clipped_norm"] = loss, norm, clipped
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
         step, norm, self.bad_rows = self.optimizer.steps + 1, self.clipped_norm, []
@@ -422,7 +529,8 @@ class TrainingStep:
     def _bind(self, rows: int) -> BoundStep:
         from mlpengine.train.executors import StepBuilder  # 20 ms that few imports need
 
-        builder = StepBuilder(self.loss, self.optimizer, self.clip, self.weighted, self.threads)
+        settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
+        builder = StepBuilder(*settings, self._target)
         whole = self._bound.get(self.batch_size)
         bound, self.executor = builder.build(self._buffers, rows, self.executor, whole)
         return bound
@@ -449,3 +557,32 @@ class TrainingStep:
             for buffer, values in zip(self.bound(rows).targets(), given, strict=True):
                 buffer[...] = values
         self.scratch, self._grads = self.bound(last).scratch, self.bound(last).grads
+
+
+def _check_parts(mlp: object, loss: object, optimizer: object) -> None:
+    """Raise UsageError, with the right call, unless these are a network, a loss, an optimizer."""
+    kinds: dict[str, tuple[object, type, str]] = {
+        "mlp": (mlp, Network, "a network such as Mlp([4, 8, 3])"),
+        "loss": (loss, Loss, "a loss such as SoftmaxCrossEntropy()"),
+        "optimizer": (optimizer, Optimizer, "an optimizer such as Adam(mlp)"),
+    }
+    losses = {name: op.__name__ for name, op in REGISTRY.items() if issubclass(op, Loss)}
+    optimizers = {kind.__name__: kind.__name__ for kind in _below(Optimizer)}
+    for name, (value, kind, text) in kinds.items():
+        if isinstance(value, kind):
+            continue
+        made, ends = (losses, "()") if name == "loss" else (optimizers, "(mlp)")
+        near = made.get(nearest(value, made) or "") if isinstance(value, str) else None
+        if isinstance(value, type) and issubclass(value, kind) and name != "mlp":
+            near = value.__name__
+        right = EXAMPLE.replace(name, f"{near}{ends}") if near else EXAMPLE
+        raise UsageError(
+            f"training step: {name} must be {text} (got {quoted(value)}); write {right}"
+        )
+
+
+def _below(kind: type[Any]) -> Iterator[type[Any]]:
+    """Yield the classes that are derived from one."""
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)

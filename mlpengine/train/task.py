@@ -13,6 +13,7 @@ from mlpengine.data.prepared import PreparedRows, Windows
 from mlpengine.data.targets import Target
 from mlpengine.errors import DataError, UsageError
 from mlpengine.formula import evaluate
+from mlpengine.misuse import KnownAttributes
 from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
 from mlpengine.spec import Array
 from mlpengine.train import metrics
@@ -131,7 +132,7 @@ class Scored:
 Metric = Callable[[Scored], float]
 
 
-class Task(ABC):
+class Task(KnownAttributes, ABC):
     """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
 
     headline: tuple[str, ...]

@@ -69,7 +69,7 @@ def test_shared_options_have_the_defaults_of_the_base_and_reach_it(make: Any) ->
     options = {"decay_biases": True, "schedule": abs, "decay_schedule": abs, "groups": {}}
     optimizer = make(make_model(), **options)
     assert {name: getattr(optimizer, name) for name in options} == options
-    with pytest.raises(TypeError, match="unexpected keyword argument 'decay_bias'"):
+    with pytest.raises(TypeError, match=r"has no argument 'decay_bias' .*'decay_biases'"):
         make(make_model(), decay_bias=True)
 
 

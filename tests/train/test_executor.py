@@ -52,7 +52,7 @@ def steps(monkeypatch):
 
     def make(*args):
         losses, norms = many(*args)
-        made[-1].at_once = getattr(made[-1], "at_once", 0) + len(norms)
+        made[-1]._at_once = getattr(made[-1], "_at_once", 0) + len(norms)
         return losses, norms
 
     monkeypatch.setattr(TrainingStep, "__init__", init)
@@ -96,7 +96,7 @@ def test_the_same_executor_goes_on_bit_for_bit(backend, train, steps, caplog):
     with caplog.at_level(logging.WARNING, "mlpengine"):
         assert train("--resume", "died") == 0
     assert steps[-1].executor == recorded("died") == backend
-    assert (getattr(steps[-1], "at_once", 0) > 0) == (backend == "compiled")
+    assert (getattr(steps[-1], "_at_once", 0) > 0) == (backend == "compiled")
     assert same("whole", "died") == [True] * 3
     assert caplog.text == ""
 

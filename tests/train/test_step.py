@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from mlpengine import (
     Adam,
     BinaryCrossEntropyWithLogits,
+    CheckpointError,
     Huber,
     MeanAbsoluteError,
     MeanSquaredError,
     Mlp,
     NumericalError,
+    PlateauSchedule,
     RmsProp,
     Sgd,
     ShapeError,
@@ -268,3 +271,94 @@ def test_misuse_is_named(backend):
     clip = PercentileClip()
     with pytest.raises(UsageError, match="not both"):
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1.0), 8, clip_norm=1.0, clip=clip)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_takes_rows_of_probabilities(backend, smoothing, shards):
+    rng = np.random.default_rng(0)
+    x, p = rng.standard_normal((12, 6)).astype("f4"), rng.dirichlet(np.ones(3), 12)
+    mlp = Mlp([6, 3], seed=1)
+    w, b = (view.astype("f8") for view in mlp.params.views.values())
+    loss = SoftmaxCrossEntropy(label_smoothing=smoothing)
+    step = TrainingStep(mlp, loss, Sgd(mlp, lr=0.5), 12, backend=backend, shards=shards)
+    assert step.executor == backend
+    value = step(x, p)
+    logits = x @ w.T + b
+    q = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    wanted = (1 - smoothing) * p + smoothing / 3
+    np.testing.assert_allclose(value, -(wanted * np.log(q)).sum(1).mean(), rtol=1e-6)
+    slope = (q - wanted) / 12
+    new_w, new_b = mlp.params.views.values()
+    np.testing.assert_allclose(new_w, w - 0.5 * slope.T @ x, atol=1e-6)
+    np.testing.assert_allclose(new_b, b - 0.5 * slope.sum(0), atol=1e-6)
+    assert step(x[:5], p[:5]) > 0
+    assert deepcopy(step)(x, p) == step(x, p)
+
+
+def test_a_step_takes_classes_and_probabilities_in_turn_and_in_one_call(backend):
+    x, y = data("cross_entropy", 20)
+    hot = np.eye(3, dtype="f4")[y]
+    steps = [step_of(Mlp([6, 8, 3], seed=2), backend) for _ in range(2)]
+    order = np.arange(20)
+    for first, second in ((y, hot), (hot, y), (y, y)):
+        assert steps[0](x, first) == pytest.approx(steps[1](x, second), rel=1e-5)
+    many = [step.run_many(x, t, order)[0] for step, t in zip(steps, (y, hot), strict=True)]
+    np.testing.assert_allclose(many[0], many[1], rtol=1e-5)
+
+
+def step_of(mlp: Mlp, backend: str) -> TrainingStep:
+    adam = Adam(mlp, eps=1e-4, schedule=PlateauSchedule(patience=1))
+    clip = PercentileClip(50, history=4)
+    return TrainingStep(mlp, SoftmaxCrossEntropy(), adam, 20, clip=clip, backend=backend)
+
+
+def dropping(seed: int) -> Mlp:
+    return Mlp([6, 8, 3], dropout=0.25, seed=seed)
+
+
+def test_a_saved_step_continues_with_the_same_bits(tmp_path, backend):
+    x, y = data("cross_entropy", 20)
+    whole, other = (step_of(dropping(seed), backend) for seed in (3, 4))
+    for _ in range(6):
+        whole(x, y)
+    whole.optimizer.lr = 0.01
+    whole.save(tmp_path / "step.safetensors")
+    expected = [whole(x, y) for _ in range(4)]
+    other(x, y)
+    other.load(tmp_path / "step.safetensors")
+    assert other.optimizer.lr == 0.01
+    assert [other(x, y) for _ in range(4)] == expected
+    assert (other.mlp.params.flat == whole.mlp.params.flat).all()
+
+
+def test_a_step_refuses_files_that_are_not_its_own(tmp_path):
+    step = step_of(dropping(0), "numpy")
+    path = tmp_path / "file.safetensors"
+    step.mlp.save(path)
+    with pytest.raises(CheckpointError, match=r"must be written by TrainingStep\.save"):
+        step.load(path)
+    step_of(Mlp([6, 9, 3]), "numpy").save(path)
+    with pytest.raises(CheckpointError, match=r"of the same network .*'sizes': \[6, 9, 3\]"):
+        step.load(path)
+    mlp = dropping(0)
+    TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp), 20).save(path)
+    with pytest.raises(CheckpointError, match=r"file\.safetensors: Adam: .*same names"):
+        step.load(path)
+
+
+def test_state_that_went_through_npz_is_loaded(tmp_path):
+    x, y = data("cross_entropy", 20)
+    whole, other = (step_of(dropping(5), "numpy") for _ in range(2))
+    for _ in range(3):
+        whole(x, y)
+    state = whole.state_dict()
+    parts = {"weights": whole.mlp, "optimizer": whole.optimizer, "clip": whole.clip}
+    for name in parts:
+        np.savez(tmp_path / f"{name}.npz", **state[name])
+    other.mlp.load_state_dict(np.load(tmp_path / "weights.npz"))
+    other.optimizer.load_state_dict(np.load(tmp_path / "optimizer.npz"))
+    other.clip.load_state_dict(np.load(tmp_path / "clip.npz"))
+    assert other.optimizer.steps == 3
+    assert isinstance(other.optimizer.steps, int)
+    assert [other(x, y) for _ in range(3)] == [whole(x, y) for _ in range(3)]
