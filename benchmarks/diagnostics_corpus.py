@@ -7,7 +7,7 @@ verdict; a broken one must draw one of those that name its cause.  ``--scores`` 
 without diagnostics: a broken set-up must be worse than its healthy counterpart, and a healthy one
 about as good as boosted trees.
 
-The 100 set-ups of this file are in the halves `first` and `second`, which have the same kinds of
+The 106 set-ups of this file are in the halves `first` and `second`, which have the same kinds of
 breakages and the same data sets.  Thresholds are set by looking at them (``--half seen``).  The
 figures to quote are those of diagnostics_held_out.py, which has other data sets, and the false
 alarms of diagnostics_healthy.py (``--half healthy``), which has healthy set-ups only.
@@ -42,6 +42,7 @@ from diagnostics_setups import (
     broken,
     epochs,
     first_rows,
+    gaps,
     healthy,
     leaking,
     moved,
@@ -62,6 +63,8 @@ from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
 from mlpengine.config.reader import Document
+from mlpengine.config.standing import held_out as held_out_rows
+from mlpengine.config.standing import score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables
 from mlpengine.data import Table, load_dataset
 from mlpengine.data.frames import as_table
@@ -114,6 +117,37 @@ def clinic() -> Table:
     return Table.from_arrays(x, np.where(rng.random(1500) < chance, "ill", "well"))
 
 
+def passengers() -> Table:
+    """Return 800 made-up passengers of a sinking ship: two classes that overlap everywhere."""
+    rng = np.random.default_rng(5)
+    woman, deck = rng.random(800) < 0.36, rng.integers(1, 4, 800)
+    age, fare = rng.gamma(4, 7.5, 800), rng.lognormal(4.2 - 0.7 * deck, 0.5)
+    chance = 0.12 + 0.62 * woman + 0.07 * (deck == 1) + 0.08 * (age < 10)
+    columns = {
+        "sex": np.where(woman, "female", "male").tolist(),
+        "deck": deck,
+        "age": gaps(age.round(), 0.2, rng),
+        "fare": fare,
+        "y": np.where(rng.random(800) < chance, "saved", "lost").tolist(),
+    }
+    return as_table(columns)
+
+
+def mixture() -> Table:
+    """Return 500 mixtures of 40 parts: a strength that is linear in them, with noise."""
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(500, 40))
+    return Table.from_arrays(x, x @ rng.normal(size=40) + rng.normal(0, 1.5, 500))
+
+
+def sales() -> Table:
+    """Return 3,000 made-up shops: their sales, of whose variance a third can be explained."""
+    rng = np.random.default_rng(39)
+    x = rng.normal(size=(3000, 6))
+    y = 2 * x[:, 0] + 1.5 * np.tanh(2 * x[:, 1]) + x[:, 2] * (x[:, 3] > 0)
+    return Table.from_arrays(x, 200 + 10 * y + rng.normal(0, 30, 3000))
+
+
 def shipped_with_scikit_learn(name: str) -> Table:
     """Return a data set of scikit-learn, its classes as text."""
     from sklearn import datasets
@@ -132,10 +166,13 @@ TABLES: dict[str, Callable[[], Table]] = {
     "friedman": friedman,
     "fares": fares,
     "clinic": clinic,
+    "passengers": passengers,
+    "mixture": mixture,
+    "sales": sales,
     **held_out.TABLES,
     **further.TABLES,
 }
-NUMBERS = ("diabetes", "friedman", "fares", *held_out.NUMBERS, *further.NUMBERS)
+NUMBERS = ("diabetes", "friedman", "fares", "mixture", "sales", *held_out.NUMBERS, *further.NUMBERS)
 """Data sets whose target is a number."""
 
 BASES: dict[str, dict[str, Any]] = {
@@ -148,6 +185,9 @@ BASES: dict[str, dict[str, Any]] = {
     "friedman": {"model.hidden": [32], "optimizer.lr": 5e-3, "training.epochs": 40},
     "fares": {"model.hidden": [32], "optimizer.lr": 3e-3, "training.epochs": 15},
     "clinic": {"model.hidden": [8], "optimizer.lr": 2e-3, "training.epochs": 15},
+    "passengers": {"model.hidden": [16], "optimizer.lr": 2e-3, "training.epochs": 20},
+    "sales": {"model.hidden": [16], "optimizer.lr": 2e-3, **COSINE, "training.epochs": 15},
+    "mixture": {"model.hidden": [], "optimizer.lr": 1e-2, "training.epochs": 60},
     **held_out.BASES,
     **further.BASES,
 }
@@ -160,6 +200,8 @@ def in_cents(table: Table) -> Table:
     cents = Table.from_arrays(100 * table["y"].values[:, None], names=["y"])
     return table.drop(["y"]).join(cents)
 
+
+TANH = {"activation": "tanh"}
 
 HEALTHY = (
     healthy(FIRST, "digits", "one layer"),
@@ -225,6 +267,8 @@ HEALTHY = (
     ),
     healthy(FIRST, "fares", "relu"),
     healthy(FIRST, "clinic", "relu"),
+    healthy(FIRST, "passengers", "relu"),
+    healthy(FIRST, "sales", "relu"),
     healthy(SECOND, "digits", "gelu, four layers", net(64, 64, 64, 64, activation="gelu")),
     healthy(
         SECOND,
@@ -264,10 +308,13 @@ HEALTHY = (
     healthy(SECOND, "fares", "two gelu layers", net(32, 32, activation="gelu")),
     healthy(SECOND, "fares", "sgd with momentum", sgd(0.01, 0.9)),
     healthy(SECOND, "clinic", "tanh", net(4, activation="tanh")),
+    healthy(SECOND, "passengers", "tanh, adamw", net(16, **TANH), optimizer("adamw", 2e-3)),
+    healthy(
+        SECOND, "sales", "sgd, batch 64", net(16, activation="gelu"), sgd(0.02, 0.9), epochs(15, 64)
+    ),
 )
 
 
-TANH = {"activation": "tanh"}
 RAW = {"data.standardize": "none"}
 FULL_DIGITS = {"training.batch_size": 1258}
 
@@ -404,6 +451,10 @@ BROKEN = (
     broken(SECOND, "unfinished", "cancer", "lr 1e-4", {"optimizer.lr": 1e-4}, epochs(15)),
     broken(FIRST, "underfitting", "digits", "two units", net(2), epochs(40)),
     broken(SECOND, "underfitting", "waves", "two units", net(2)),
+    broken(FIRST, "behind_linear", "mixture", "two layers", net(64, 64)),
+    broken(
+        SECOND, "behind_linear", "mixture", "silu, three layers", net(64, 64, 64, activation="silu")
+    ),
     broken(FIRST, "leak", "diabetes", "the target as a feature", alter=leaking(0.02)),
     broken(SECOND, "leak", "cancer", "the class as a feature", alter=leaking(0.05)),
     broken(FIRST, "shifted", "friedman", "a shifted column", spoil=moved([3], 2.0)),
@@ -595,6 +646,9 @@ def run(
     error = trained(setup, experiment, watcher, is_broken=is_broken)
     file, tables = experiment.file, experiment.tables
     columns = [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
+    held = held_out_rows(experiment)
+    if np.isfinite(held.output).all():
+        watcher.core.standing = standing_of(experiment, score_of(experiment, held))
     return Outcome([*columns, *watcher.verdicts(measure=True)], error, watcher)
 
 

@@ -168,12 +168,21 @@ def faults() -> Table:
     return as_table(columns)
 
 
-def sales() -> Table:
-    """Return 3,000 made-up shops: their sales, of whose variance a third can be explained."""
-    rng = np.random.default_rng(39)
-    x = rng.normal(size=(3000, 6))
-    y = 2 * x[:, 0] + 1.5 * np.tanh(2 * x[:, 1]) + x[:, 2] * (x[:, 3] > 0)
-    return Table.from_arrays(x, 200 + 10 * y + rng.normal(0, 30, 3000))
+def harvest() -> Table:
+    """Return 2,500 made-up fields: their yield, of whose variance half can be explained."""
+    rng = np.random.default_rng(44)
+    rain, heat = rng.gamma(6, 80, 2500), rng.normal(17, 3, 2500)
+    soil = rng.choice(["clay", "loam", "sand"], 2500)
+    base = 60 - np.square((rain - 500) / 60) - 0.6 * np.square(heat - 18)
+    columns = {
+        "rain": rain,
+        "heat": gaps(heat, 0.05, rng),
+        "soil": soil.tolist(),
+        "area": rng.lognormal(2, 0.8, 2500),
+        "slope": rng.exponential(3, 2500),
+        "y": np.maximum(base, 0) + 8 * (soil == "loam") + rng.normal(0, 18, 2500),
+    }
+    return as_table(columns)
 
 
 def delays() -> Table:
@@ -239,7 +248,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "spectra": spectra,
     "screens": screens,
     "faults": faults,
-    "sales": sales,
+    "harvest": harvest,
     "delays": delays,
     "moons": moons,
     "circuits": circuits,
@@ -255,7 +264,7 @@ NUMBERS = (
     "lots",
     "gauge",
     "spectra",
-    "sales",
+    "harvest",
     "circuits",
 )
 """Tables whose target is a number."""
@@ -273,7 +282,7 @@ BASES: dict[str, dict[str, Any]] = {
     "spectra": {**net(32), **optimizer("adam", 1e-3), **COSINE, **epochs(20)},
     "screens": {**net(32), **optimizer("adam", 1e-3), **COSINE, **epochs(15)},
     "faults": {**net(16), **optimizer("adam", 5e-3), **epochs(25, 128)},
-    "sales": {**net(16), **optimizer("adam", 2e-3), **COSINE, **epochs(15)},
+    "harvest": {**net(32), **optimizer("adam", 3e-3), **COSINE, **epochs(25)},
     "delays": {**net(32), **optimizer("adam", 3e-3), **COSINE, **epochs(10, 128)},
     "moons": {**net(16, 16), **optimizer("adam", 5e-3), "schedule": "linear", **epochs(40)},
     "circuits": {**net(48), **optimizer("adam", 1e-2), **COSINE, **epochs(60)},
@@ -340,8 +349,8 @@ SETUPS = (
     sound("screens", "dropout, smoothing", net(128, dropout=0.3), SMOOTHED, epochs(15, 128)),
     sound("faults", "relu"),
     sound("faults", "silu, rmsprop", net(32, activation="silu"), optimizer("rmsprop", 2e-3)),
-    sound("sales", "relu"),
-    sound("sales", "sgd, batch 64", net(16, activation="gelu"), sgd(0.02, 0.9), epochs(15, 64)),
+    sound("harvest", "relu"),
+    sound("harvest", "sgd, batch 64", net(16, activation="gelu"), sgd(0.02, 0.9), epochs(30, 64)),
     sound("delays", "relu"),
     sound(
         "delays",

@@ -1,6 +1,7 @@
 """`mlpengine diagnose`: check a config before a long run, or explain how a run went."""
 
 import json
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.fixing import fixed_config
+from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.diagnostics import (
     Diagnostics,
     Verdict,
@@ -28,6 +30,7 @@ from mlpengine.diagnostics.rules import CERTAIN, certain
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
+from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.errors import RunError, UsageError
 from mlpengine.files import missing, write_atomically
 from mlpengine.train.diagnose import facts, measure_recalls, measure_yardsticks
@@ -200,6 +203,7 @@ def _after(
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         measure_recalls(diagnostics, experiment.task, part, validation)
         measure_yardsticks(diagnostics, experiment.task, part, validation)
+        diagnostics.standing = _standing(replace(experiment, model=model))
         hardest = _hardest(experiment, model, count)
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
     reported = [*_columns(experiment), *verdicts(diagnostics)]
@@ -216,6 +220,13 @@ def _after(
     lines = [table(diagnostics), LEGEND, *_spoken(reported, []), "", *_spectra_lines(shapes)]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
     return report, lines, reported
+
+
+def _standing(experiment: Experiment) -> Standing | None:
+    """Compare the model with a linear one, unless its predictions are not finite."""
+    held = held_out(experiment)
+    known = np.isfinite(held.output).all()
+    return standing_of(experiment, score_of(experiment, held)) if known else None
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:

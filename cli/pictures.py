@@ -35,6 +35,7 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
         trained=not failure,
         series=core.series if core else None,
         known=session.measured.last,
+        score=session.score,
         failure=failure,
     )
     path = session.directory.path / REPORT_FILE

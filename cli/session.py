@@ -18,6 +18,7 @@ from mlpengine.config import load_config
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
+from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.errors import (
@@ -36,7 +37,7 @@ from mlpengine.train.checkpoint import (
     Checkpointer,
     Checkpoints,
 )
-from mlpengine.train.diagnose import DIAGNOSTICS_FILE
+from mlpengine.train.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Callback, Loop, Result
@@ -141,6 +142,7 @@ class Session:
         resumed: the checkpoint that it was loaded from, if any.
         start: the model whose weights training starts from, if any.
         measured: the metrics of all parts, after `finish`.
+        score: how the model stands beside a linear one, after `finish`, if it was compared.
         draws: whether pictures are drawn in the end.
     """
 
@@ -155,6 +157,7 @@ class Session:
         self.start = start
         self.directory, self.resumed, self.progress = directory, checkpoint, progress
         self.measured = Measured()
+        self.score: dict[str, Any] | None = None
         self.column_verdicts = without(
             cell_verdicts(experiment.file, experiment.tables), experiment.file.silenced
         )
@@ -227,6 +230,7 @@ class Session:
         else:
             self.measured = measure(experiment, self.loop)
             measured = self.measured.metrics
+            self._compare(result)
             self.column_verdicts += without(
                 column_verdicts(experiment.file, experiment.tables), experiment.file.silenced
             )
@@ -253,6 +257,14 @@ class Session:
         }
         directory.write_json(RESULT_FILE, outcome)
         return outcome
+
+    def _compare(self, result: Result) -> None:
+        """Compare the model with a linear one, which takes some 0.1 s, for page and verdicts."""
+        experiment = self.experiment
+        if experiment.file.config.report.html or result.seconds >= YARDSTICK_SECONDS:
+            self.score = score_of(experiment, held_out(experiment, self.measured.last))
+            if self.diagnostics:
+                self.diagnostics.core.standing = standing_of(experiment, self.score)
 
     def _calibration(self) -> dict[str, Any]:
         error = self.measured.calibration_error

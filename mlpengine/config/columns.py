@@ -30,7 +30,10 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
 
 
 def _outlier(text: str, times: float) -> Verdict:
-    finding, advice = f"{brief(text, 100)} (guide {FAR:g})", f"{CORRECT}, or leave the row out"
+    finding, advice = (
+        f"{brief(text, 100)} (should be at most {FAR:g})",
+        f"{CORRECT}, or leave the row out",
+    )
     no_fix = "the cell must be checked"
     return Verdict("outlier", None, finding, times, FAR, advice, no_fix=no_fix)
 

@@ -16,12 +16,14 @@ from mlpengine.config.measure import measure
 from mlpengine.config.problems import path_of
 from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
+from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.data import Table
 from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import UsageError
 from mlpengine.misuse import called_as, quoted
+from mlpengine.train.diagnose import YARDSTICK_SECONDS
 from mlpengine.train.loop import Callback, Result
 from mlpengine.train.model import Model, load
 from mlpengine.wording import html_table, plural
@@ -122,6 +124,9 @@ def fit(
             return fit(table, target, test=test, start=start, callbacks=callbacks, **again)
         experiment = experiment.calibrated()
         measured = measure(experiment, loop)
+        if diagnostics and result.seconds >= YARDSTICK_SECONDS:
+            score = score_of(experiment, held_out(experiment, measured.last))
+            diagnostics.core.standing = standing_of(experiment, score)
         of_run = diagnostics.verdicts() if diagnostics else []
     of_columns = column_verdicts(file, experiment.tables)
     reported = [*cell_verdicts(file, experiment.tables), *of_columns, *of_run]

@@ -6,8 +6,18 @@ import numpy as np
 
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import validation_losses
-from mlpengine.diagnostics.run_rules import BEHIND, NARROW, SIGNAL, faster_fix, lags, narrowest
+from mlpengine.diagnostics.run_rules import (
+    BEHIND,
+    NARROW,
+    SIGNAL,
+    faster_fix,
+    lags,
+    narrowest,
+    weighs_classes,
+)
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.diagnostics.yardsticks import CLEAR
+from mlpengine.palette import shown_name
 from mlpengine.quantiles import median
 from mlpengine.wording import plural
 
@@ -16,6 +26,10 @@ SHIFT = 0.25  # healthy: up to 0.2
 CONTRADICTED, EVEN = 0.1, 0.5  # healthy: up to 0.04, or 0.14 and 0.43
 """Share of another class among the rows that a simple model is surest of, in all and in units of
 that among all rows: wrong labels are everywhere, overlapping classes are not."""
+CERTAIN = 2.0  # healthy: up to 2.0
+"""Standard errors by which the share is above the first of these."""
+MATERIAL = 0.02
+"""Least lead of a linear prediction that matters, in units of its lead over a constant one."""
 UNRELATED = 0.85
 """Median validation loss of the second half, in constant predictions, without a relation; networks
 that learn reach it where simple models fail."""
@@ -31,7 +45,7 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     name = brief(diagnostics.feature_names[number], 24)
     finding = (
         f"the validation rows differ in {plural(count, 'feature')}, most in {name!r}: "
-        f"distance {power(known.shifts[number])} (guide below {power(limit)})"
+        f"distance {power(known.shifts[number])} (should be below {power(limit)})"
     )
     advice, no_fix = "check the split, time and groups", "the split must be checked"
     return Verdict("shifted", None, finding, max(known.shifts), limit, advice, no_fix=no_fix)
@@ -44,8 +58,8 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     known = diagnostics.yardsticks
     behind = known.error - known.best
     finding = (
-        f"the error on training rows is {power(known.error)} of a constant prediction's (guide: "
-        f"{power(known.best)}, by {known.best_name})"
+        f"the error on training rows is {power(known.error)} of a constant prediction's (should "
+        f"be {power(known.best)}, by {known.best_name})"
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > NARROW else None
     if faster:
@@ -57,16 +71,38 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     return Verdict("underfitting", None, finding, behind, BEHIND, advice, fix)
 
 
+def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
+    """A linear prediction of new rows is clearly better than the network's."""
+    known = diagnostics.standing
+    if known is None or weighs_classes(diagnostics):
+        return None
+    behind = known.linear - known.value
+    limit = max(CLEAR * known.error, MATERIAL * (known.linear - known.constant))
+    if not behind > limit:
+        return None
+    finding = (
+        f"{shown_name(known.metric)} on {known.rows} is {known.value:.3g}, behind a linear "
+        f"prediction by {power(behind)} +- {power(known.error)} (should be ahead)"
+    )
+    if known.fix is None:
+        advice, no_fix = "compare log loss, too", "the mean of the networks has a linear model"
+        return Verdict("behind_linear", None, finding, behind, limit, advice, no_fix=no_fix)
+    key, value = next(iter(known.fix.items()))
+    advice = f"train a linear model ({key}: [{', '.join(value)}])"
+    return Verdict("behind_linear", None, finding, behind, limit, advice, known.fix)
+
+
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     """Rows have another class than a simple model says, even where it is sure."""
     known = diagnostics.yardsticks
-    lasting = known.contradicted > max(CONTRADICTED, EVEN * known.doubtful)
-    if not lasting or not known.signal > SIGNAL:
+    certain = known.contradicted - CERTAIN * known.contradicted_error > CONTRADICTED
+    even = known.contradicted > EVEN * known.doubtful
+    if not (certain and even and known.signal > SIGNAL):
         return None
     some = brief(", ".join(map(diagnostics.name_row, known.contradicting_rows[:2])), 40)
     finding = (
         f"{percent(known.contradicted)} of the rows that are surest by {known.best_name} have "
-        f"another class (guide {percent(CONTRADICTED)}): {some}"
+        f"another class (should be below {percent(CONTRADICTED)}): {some}"
     )
     advice, no_fix = "look at these rows", "the rows must be checked"
     return Verdict(
@@ -84,8 +120,8 @@ def unrelated(diagnostics: Diagnostics) -> Verdict | None:
     if not (known.signal < SIGNAL and share > UNRELATED):
         return None
     finding = (
-        f"the validation loss stays at {power(share)} times that of a constant prediction (guide "
-        f"{UNRELATED:g}), and simple models fail, too"
+        f"the validation loss stays at {power(share)} times that of a constant prediction (should "
+        f"be below {UNRELATED:g}), and simple models fail, too"
     )
     advice, no_fix = "check that labels belong to their rows", "the data must be checked"
     return Verdict("labels", None, finding, share, UNRELATED, advice, no_fix=no_fix)

@@ -25,7 +25,7 @@ WIDTH = 80
 """Columns of the text."""
 
 LEGEND = """\
-update: norm of the step / norm of the weights (guide 0.001); cosine: between the
+update: norm of the step / norm of the weights (should be about 0.001); cosine: between the
 step and the negative gradient; dead|sat: units that never fire (relu), or
 activations beyond 0.97 of their range (tanh, sigmoid); max |z|: largest
 magnitude before the activation"""

@@ -15,8 +15,8 @@ def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
 
 
 def described(leak: Leak, note: str = "") -> str:
-    """Return how a column tells the target, with the guide value; `note` follows its name."""
-    reason = f"{brief(leak.reason, 52)} (guide {percent(guide(leak))})"
+    """Return how a column tells the target, with the usual value; `note` follows its name."""
+    reason = f"{brief(leak.reason, 52)} (should be below {percent(guide(leak))})"
     return f"column {brief(leak.column, 20)!r}{note}: {reason}"
 
 

@@ -17,7 +17,7 @@ from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
-from mlpengine.diagnostics.yardsticks import Yardsticks
+from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.misuse import KnownAttributes
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.ops import Loss
@@ -71,8 +71,11 @@ class Diagnostics(KnownAttributes, Uncopyable):
         windows: by layer, which rectifier units fire.
         epochs: (training loss, validation loss) of each epoch.
         yardsticks: what simple models reach on the rows; set by the caller at the end of a run.
+        standing: how the network stands beside a linear prediction; None, or set by the caller at
+            the end of a run.
         class_counts, recalls: training rows of each class, and the share of its other rows that
             are predicted as such, NaN if there are too few; set by the caller at the end of a run.
+        class_names: the names of the classes, set with them; empty if they have only numbers.
 
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
@@ -105,9 +108,11 @@ class Diagnostics(KnownAttributes, Uncopyable):
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
         self.extreme = extreme
         self.yardsticks = Yardsticks()
+        self.standing: Standing | None = None
         self.weight_scale = _known(weight_scale)
         self.class_counts: Array = np.zeros(0)
         self.recalls: Array = np.zeros(0)
+        self.class_names: Sequence[str] = ()
         self.columns = Columns(len(mlp.layers))
         self.values = [nan] * len(self.columns)
         self.sampled = self.batch_size = self.clipped = 0

@@ -86,7 +86,7 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     advice, fix = "standardize them (data.standardize: standard)", STANDARDIZE
     if not (SMALL_INPUT <= size <= LARGE_INPUT or isnan(size)):
         limit = LARGE_INPUT if size > LARGE_INPUT else SMALL_INPUT
-        finding = f"the features have a root mean square of {power(size)} (guide 1)"
+        finding = f"the features have a root mean square of {power(size)} (should be about 1)"
         return Verdict("input_scale", None, finding, size, limit, advice, fix)
     number, largest = worst(diagnostics.feature_sizes)
     if not largest > LARGE_FEATURE:
@@ -94,7 +94,8 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
     finding = (
         f"10 % of the values of {brief(diagnostics.feature_names[number], 24)!r} are beyond "
-        f"{power(largest)} (guide 1 to 3; {plural(large, 'feature')} above {power(LARGE_FEATURE)})"
+        f"{power(largest)} (should be 1 to 3; {plural(large, 'feature')} above "
+        f"{power(LARGE_FEATURE)})"
     )
     return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice, fix)
 
@@ -104,7 +105,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     size = diagnostics.target_rms
     if not size > LARGE_TARGET:
         return None
-    finding = f"the targets have a root mean square of {power(size)} (guide 1)"
+    finding = f"the targets have a root mean square of {power(size)} (should be about 1)"
     advice = "standardize them (data.standardize_target: true)"
     fix = {"data.standardize_target": True}
     return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice, fix)
@@ -114,7 +115,9 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
     """A layer of zeros passes no gradient to the layers before it."""
     for number, weight in enumerate(diagnostics.mlp.weights):
         if number + 1 < len(diagnostics.mlp.weights) and not weight.any():
-            finding = "100 % of the weights are 0 (guide 0 %), so that earlier layers learn nothing"
+            finding = (
+                "100 % of the weights are 0 (should be 0 %), so that earlier layers learn nothing"
+            )
             advice, fix = "choose another initializer", {"model.initializer": None}
             return Verdict("no_gradient", number, finding, 0.0, 0.0, advice, fix)
     return None
@@ -129,7 +132,7 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"the first loss was {power(first)}, {power(times)} times that of a constant prediction "
-        f"({power(usual)}; guide 1 to 3)"
+        f"({power(usual)}; should be 1 to 3)"
     )
     size = input_size(diagnostics)
     fix = STANDARDIZE if size > UNUSUAL_INPUT else None
@@ -140,17 +143,19 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
 def start_advice(size: float) -> str:
     """Return the way out of a large first loss for features with this root mean square."""
     if size > UNUSUAL_INPUT:
-        return f"standardize the features (root mean square {power(size)}, guide 1)"
+        return f"standardize the features (root mean square {power(size)}, should be about 1)"
     return "make the initial weights smaller"
 
 
 def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     """The run ended at a number that is not finite, or left out the steps that had one."""
     skipped = diagnostics.skipped
-    finding = f"{plural(skipped, 'step')} had numbers that are not finite (guide 0), and no update"
+    finding = (
+        f"{plural(skipped, 'step')} had numbers that are not finite (should be 0), and no update"
+    )
     if diagnostics.failure:
         place = diagnostics.failure.replace("loss and gradients must be finite ", "")
-        finding = f"{brief(place, 90)} (guide 0)"
+        finding = f"{brief(place, 90)} (should be 0)"
     if not (diagnostics.failure or skipped):
         return None
     advice = "look at the rows named, lower lr, or clip gradients"
@@ -177,7 +182,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
         return None
     times = f", {power(gain)} times over by momentum" if driven else ""
     finding = (
-        f"a step changed the weights by {power(largest)} times their norm{times} (guide "
+        f"a step changed the weights by {power(largest)} times their norm{times} (should be about "
         f"{GUIDE_RATIO})"
     )
     advice = f"divide lr by {power(start_ratio(diagnostics) / AIM)}, to begin with"
@@ -195,7 +200,7 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient "
-        f"(guide {COEFFICIENT:g} or more)"
+        f"(should be {COEFFICIENT:g} or more)"
     )
     advice = f"raise training.clip_norm (the norm is usually {power(median(norms))})"
     fix = {"training.clip_norm": rounded(median(norms))}
@@ -210,7 +215,7 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"no step changed the weights by more than {power(largest)} times their norm "
-        f"(guide {GUIDE_RATIO})"
+        f"(should be about {GUIDE_RATIO})"
     )
     advice = f"multiply lr by {power(AIM / start_ratio(diagnostics))}, to begin with"
     fix = suited_lr_fix(diagnostics)
@@ -226,7 +231,7 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     ratios = diagnostics.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
     finding = (
-        f"{percent(share)} of the units fired on none of {ROWS} or more rows (guide below "
+        f"{percent(share)} of the units fired on none of {ROWS} or more rows (should be below "
         f"{percent(DEAD)})"
     )
     if not largest > 10 * GUIDE_RATIO:
@@ -259,7 +264,7 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
     if not share > SATURATED:
         return None
     finding = (
-        f"{percent(share)} of the activations are beyond 0.97 of their range (guide below "
+        f"{percent(share)} of the activations are beyond 0.97 of their range (should be below "
         f"{percent(SATURATED)})"
     )
     advice = "make the initial weights or the features smaller, or lower lr"
@@ -276,10 +281,12 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
         return None
     times = power(10.0 ** abs(slope))
     if slope < 0:
-        finding = f"its gradient is {times} times smaller than the last layer's (guide up to 100)"
-        advice = "use relu, fewer layers, or an initializer that suits the activation"
+        finding = (
+            f"its gradient is {times} times smaller than the last layer's (should be at most 100)"
+        )
+        advice = "use relu, fewer layers, or another initializer"
         return Verdict("vanishing", 0, finding, slope, -STEEP, advice, *unsaturated(diagnostics))
-    finding = f"its gradient is {times} times larger than the last layer's (guide up to 100)"
+    finding = f"its gradient is {times} times larger than the last layer's (should be at most 100)"
     advice = "make the initial weights smaller, or clip the gradients"
     fix = {"training.clip_norm": 1.0}
     return Verdict("exploding", 0, finding, slope, STEEP, advice, fix)
@@ -294,7 +301,7 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
     share = median(spreads[1]) / median(spreads[0]) if median(spreads[0]) > 0 else nan
     if not share < SMALL_SIGNAL:
         return None
-    finding = f"its activations began at {power(share)} times those of layer 0 (guide 0.1 to 1)"
+    finding = f"its activations began at {power(share)} times those of layer 0 (should be 0.1 to 1)"
     advice, (fix, no_fix) = "use another initializer, or fewer layers", unsaturated(diagnostics)
     return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, fix, no_fix)
 
@@ -320,8 +327,9 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         return extreme(diagnostics)
     largest = max(spikes, key=lambda spike: spike.times)
     finding = (
-        f"step {largest.step} had {power(largest.times)} times the usual gradient norm (guide "
-        f"{OUTLIER_TIMES:g}), {percent(largest.share)} from {diagnostics.name_row(largest.row)}"
+        f"step {largest.step} had {power(largest.times)} times the usual gradient norm (should be "
+        f"at most {OUTLIER_TIMES:g}), {percent(largest.share)} from "
+        f"{diagnostics.name_row(largest.row)}"
     )
     advice = "look at that row for a wrong value, or clip the gradients"
     fix = {"training.clip_norm": rounded(largest.norm / largest.times)}
@@ -336,7 +344,7 @@ def extreme(diagnostics: Diagnostics) -> Verdict | None:
     name = "target" if column < 0 else f"feature {brief(diagnostics.feature_names[column], 20)!r}"
     finding = (
         f"{brief(diagnostics.name_row(row), 40)}: its {name} is {power(times)} times the fifth "
-        f"largest (guide up to {EXTREME:g})"
+        f"largest (should be at most {EXTREME:g})"
     )
     advice = "look for a wrong value, or clip the gradients"
     norm = median(diagnostics.series.of("gradient_norm"))
@@ -350,8 +358,8 @@ def unsteady(diagnostics: Diagnostics) -> Verdict | None:
     if not share > SPIKES:
         return None
     finding = (
-        f"{percent(share)} of the steps had several times the usual gradient norm (guide up to "
-        f"{percent(SPIKES)})"
+        f"{percent(share)} of the steps had several times the usual gradient norm (should be at "
+        f"most {percent(SPIKES)})"
     )
     advice, fix = "lower lr or clip the gradients", lr_fix(diagnostics, 0.3)
     return Verdict("spikes", None, finding, share, SPIKES, advice, fix, unknown(fix))
@@ -399,6 +407,10 @@ RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
     (run.few_steps, SCALES | STEPS | BROKEN),
     (run.unfinished, SCALES | STEPS | BROKEN | STOPPED | {"few_steps"}),
     (data.underfitting, SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"}),
+    (
+        data.behind_linear,
+        SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "underfitting", "outlier"},
+    ),
     (run.noise_scale, SCALES | STEPS | BROKEN),
 )
 """The rules, and for each the verdicts that explain what it would report."""

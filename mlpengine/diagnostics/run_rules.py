@@ -19,7 +19,7 @@ from mlpengine.diagnostics.readings import (
     usual_lr,
     validation_losses,
 )
-from mlpengine.diagnostics.verdict import Verdict, percent, power
+from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.quantiles import median, quantiles
 from mlpengine.spec import Array
 from mlpengine.wording import plural
@@ -105,7 +105,7 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     last, advice = diagnostics.columns.layers - 1, "leave the output activation out"
     no_fix = "a config has no output activation"
     if diagnostics.loss and diagnostics.loss.name in LOGITS:
-        finding = f"1 {activation.name} (guide 0) precedes {diagnostics.loss.name} of logits"
+        finding = f"1 {activation.name} (should be 0) precedes {diagnostics.loss.name} of logits"
         return Verdict("output_clamped", last, finding, 1.0, 0.0, advice, no_fix=no_fix)
     low, high = RANGES.get(activation.name, (-np.inf, np.inf))
     lowest, highest = diagnostics.target_range
@@ -113,7 +113,7 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     if not outside > 1e-6 * (highest - lowest):
         return None
     finding = (
-        f"{activation.name} reaches {low:g} to {high:g} (guide: the targets lie from "
+        f"{activation.name} reaches {low:g} to {high:g} (should span the targets, "
         f"{power(lowest)} to {power(highest)})"
     )
     return Verdict("output_clamped", last, finding, outside, 0.0, advice, no_fix=no_fix)
@@ -137,7 +137,7 @@ def momentum_high(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | No
     if not (slow or swings or (not planned and stuck(diagnostics))):
         return None
     finding = (
-        f"momentum of {momentum:g} (guide up to {LARGE_MOMENTUM:g}) averages over "
+        f"momentum of {momentum:g} (should be at most {LARGE_MOMENTUM:g}) averages over "
         f"{power(1 / (1 - momentum))} of {plural(steps, 'step')}"
     )
     fix = {"optimizer.betas": [0.9, betas[1]]} if betas else {"optimizer.momentum": 0.9}
@@ -154,8 +154,8 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (dropout > LARGE_DROPOUT and (share > LEARNED or costs or lags(diagnostics))):
         return None
     finding = (
-        f"dropout of {dropout:g} (guide up to 0.5) leaves the training loss at {power(share)} "
-        "times that of a constant prediction"
+        f"dropout of {dropout:g} (should be at most 0.5) leaves the training loss at "
+        f"{power(share)} times that of a constant prediction"
     )
     advice, fix = "lower model.dropout to 0.1", {"model.dropout": 0.1}
     return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice, fix)
@@ -175,8 +175,9 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (exponent > LARGE_DECAY and unlearned):
         return None
     finding = (
-        f"weight decay of {decay:g} alone shrinks weights to e^-{power(exponent)} over the run "
-        f"(guide e^-{LARGE_DECAY:g}), and hardly anything is learned"
+        f"weight decay of {decay:g} shrinks weights to e^-{power(exponent)} (should be above "
+        f"e^-{LARGE_DECAY:g}); the loss is {power(training_share(diagnostics))} of a constant "
+        "prediction's"
     )
     lower = rounded(0.1 * decay / exponent)
     advice = f"lower optimizer.weight_decay to {lower:g}"
@@ -195,7 +196,7 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     if not (times > LARGE_EPS and eps > USUAL_EPS):
         return None
     finding = (
-        f"eps of {eps:g} is {power(times)} times the usual gradient of a weight (guide up to "
+        f"eps of {eps:g} is {power(times)} times the usual gradient of a weight (should be at most "
         f"{LARGE_EPS:g})"
     )
     advice, fix = "lower optimizer.eps to 1e-8", {"optimizer.eps": 1e-8}
@@ -218,7 +219,8 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"the training loss fell to {power(diagnostics.epochs[-1][0])}, but the validation loss "
-        f"stays at {power(share * constant)} (guide: a constant prediction's {power(constant)})"
+        f"stays at {power(share * constant)} (should be below a constant prediction's "
+        f"{power(constant)})"
     )
     advice = "check that labels belong to their rows"
     no_fix = "the data must be checked"
@@ -248,13 +250,13 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
         return None
     moved = f"rose from {power(lowest)} in epoch {best + 1} to {power(final)}"
     finding = (
-        f"the validation loss {moved} (guide up to {percent(RELATIVE_RISE)}) while the training "
+        f"the validation loss {moved} (should be within {percent(RELATIVE_RISE)}), the training "
         "loss fell"
     )
     if not rises:
         finding = (
-            f"since epoch {half} or before the validation loss stays near {power(final)}, "
-            f"{power(final / scale / max(last, 1e-9))} times the training loss (guide "
+            f"after epoch {half} the validation loss stays near {power(final)}, "
+            f"{power(final / scale / max(last, 1e-9))} times the training loss (should be at most "
             f"{MEMORIZED:g})"
         )
     advice = "stop early, or use fewer units, dropout, decay"
@@ -272,9 +274,11 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     if not rare.any() or not np.nan_to_num(recalls[~small]).mean() > COMMON_RECALL:
         return None
     number = int(np.argmax(np.where(rare, counts, -1)))
+    names = diagnostics.class_names
+    name = brief(names[number], 24) if number < len(names) else f"class {number}"
     finding = (
-        f"class {number}, {counts[number]} of {plural(int(counts.sum()), 'training row')}, is "
-        f"predicted for {percent(recalls[number])} of its rows (guide above {percent(RECALL)})"
+        f"{name!r}, {counts[number]} of {plural(int(counts.sum()), 'training row')}, is predicted "
+        f"for {percent(recalls[number])} of its rows (should be above {percent(RECALL)})"
     )
     advice = "use class weights (data.class_weights: balanced)"
     fix = {"data.class_weights": "balanced"}
@@ -301,7 +305,7 @@ def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
         return None
     smallest = max(1, min(8, batch // 2))
     rows = max(smallest, min(batch // 4, batch * steps // (4 * FEW_STEPS)))
-    finding = f"the whole run was {plural(steps, 'step')} (guide {FEW_STEPS} or more)"
+    finding = f"the whole run was {plural(steps, 'step')} (should be {FEW_STEPS} or more)"
     advice = f"use smaller batches (training.batch_size, {rows}) or more epochs"
     fix = {"training.batch_size": rows}
     return Verdict("few_steps", None, finding, steps, FEW_STEPS, advice, fix)
@@ -317,7 +321,7 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"over the last quarter of {epochs} epochs the loss fell by {percent(last)} of that of a "
-        f"constant prediction (guide up to {percent(STILL_FALLING)})"
+        f"constant prediction (should be at most {percent(STILL_FALLING)})"
     )
     advice = "raise lr" if faster else "train longer (training.epochs)"
     fix = faster or {"training.epochs": 3 * epochs}
@@ -336,7 +340,7 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     finding = (
         f"the batch of {batch} rows is {power(times)} times the gradient noise scale of "
-        f"{power(scale)} (guide up to {limit:g})"
+        f"{power(scale)} (should be at most {limit:g})"
     )
     advice = f"use batches of {rows} rows (training.batch_size)"
     fix = {"training.batch_size": rows}
@@ -358,10 +362,17 @@ def lags(diagnostics: Diagnostics) -> bool:
 
     False for weighted classes, of which the network does not learn to make the fewest errors.
     """
-    known, loss = diagnostics.yardsticks, diagnostics.loss
-    if getattr(loss, "class_weights", None) or getattr(loss, "positive_weight", 1.0) != 1.0:
+    known = diagnostics.yardsticks
+    if weighs_classes(diagnostics):
         return False
     return known.error - known.best > max(BEHIND, 3 * known.deviation)
+
+
+def weighs_classes(diagnostics: Diagnostics) -> bool:
+    """Return whether the loss weighs classes, so that fewest errors are not what is learned."""
+    loss = diagnostics.loss
+    weights = getattr(loss, "class_weights", None)
+    return bool(weights) or getattr(loss, "positive_weight", 1.0) != 1.0
 
 
 def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
@@ -371,7 +382,7 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
     train = diagnostics.epochs[-1][0]
     finding = (
         f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is {power(train)} "
-        f"(guide: below a constant prediction's {power(diagnostics.baseline)})"
+        f"(should be below a constant prediction's {power(diagnostics.baseline)})"
     )
     advice = "check that the target depends on the features, and try other lr"
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"

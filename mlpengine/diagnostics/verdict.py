@@ -10,6 +10,7 @@ from typing import Any
 from mlpengine.wording import html_table
 
 NAMES = (
+    "behind_linear",
     "clip_low",
     "dead",
     "decay_high",

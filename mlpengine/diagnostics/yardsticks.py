@@ -4,8 +4,9 @@ The models are a linear one, one of random relu units and nearest neighbors; eac
 from the other rows of the sample, so that their errors are those on new rows.
 """
 
+from collections.abc import Mapping
 from math import inf, log, nan, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,8 @@ SURE_SHARE, SURE_ROWS = 0.2, 50
 """Share of the rows, at least this many, that a model is surest of."""
 SURE = 1e-4
 """Probability of a shift reported by chance, over all features."""
+CLEAR = 3.5
+"""Standard errors by which two models differ clearly; healthy networks are up to 3.3 behind."""
 SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 450e-9
 """Upper bounds of the time of a pair of rows, and of a value, of the sample, as
 benchmarks/diagnostics.py measures them."""
@@ -39,6 +42,7 @@ class Yardsticks(NamedTuple):
         signal: share of the squares that the better simple model explains; 0 or below if none.
         contradicted: of the rows that the best simple model is surest of, the share of another
             class: about the share of wrong labels, as classes overlap elsewhere.
+        contradicted_error: its standard error; NaN where no row differs from all others.
         doubtful: the share of another class among all rows.
         contradicting_rows: the sure rows of another class, numbers in the training part.
         shifts: by feature, the greatest distance of the distribution functions of the parts.
@@ -51,10 +55,32 @@ class Yardsticks(NamedTuple):
     deviation: float = nan
     signal: float = nan
     contradicted: float = nan
+    contradicted_error: float = nan
     doubtful: float = nan
     contradicting_rows: tuple[int, ...] = ()
     shifts: tuple[float, ...] = ()
     shift_limit: float = inf
+
+
+class Standing(NamedTuple):
+    """How a network stands beside a linear and a constant prediction, on rows that trained none.
+
+    Attributes:
+        metric: what they are compared by; higher is better.
+        rows: on which rows, as a text.
+        value, linear, constant: the metric of the three.
+        error: standard error of the difference of the first two.
+        fix: settings that make the model a linear one, or add one to the mean, by dotted key; None
+            if the mean has one.
+    """
+
+    metric: str
+    rows: str
+    value: float
+    linear: float
+    constant: float
+    error: float
+    fix: Mapping[str, Any] | None
 
 
 def rows_within(seconds: float, features: int) -> int:
@@ -99,9 +125,9 @@ def yardsticks(
     best_name = min(errors, key=lambda name: float(errors[name].mean()))
     difference = own - errors[best_name]
     constant = _constant_error(truth, wide)
-    contradicted, doubtful, contradicting = nan, nan, rows[:0]
+    contradicted, uncertain, doubtful, contradicting = nan, nan, nan, rows[:0]
     if truth.ndim == 1:
-        contradicted, places = contradictions(truth, guesses[best_name])
+        contradicted, uncertain, places = contradictions(truth, guesses[best_name], alone(x))
         doubtful, contradicting = float(errors[best_name].mean()), rows[places]
     return Yardsticks(
         float(own.mean()) / constant,
@@ -110,6 +136,7 @@ def yardsticks(
         float(difference.std()) / sqrt(len(x)) / constant,
         float(max(explained)),
         contradicted,
+        uncertain,
         doubtful,
         tuple(contradicting.tolist()),
         shifts,
@@ -180,18 +207,33 @@ def random_unit_predictions(features: Array, wide: Array) -> Array:
     return best
 
 
-def contradictions(classes: Array, guess: Array) -> tuple[float, Array]:
+def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:
     """Return the share of rows of another class among those a model is surest of, and these rows.
 
-    `guess` (rows, classes) are its shares of the classes, less those of all rows.
+    The second number is the standard error of the share; both are NaN without `candidates` (rows,),
+    which are the rows that count.  `guess` (rows, classes) are its shares of the classes, less
+    those of all rows.
     """
     shares = guess + np.bincount(classes, minlength=guess.shape[1]) / len(classes)
     ordered = np.sort(shares, axis=1)
     margins = ordered[:, -1] - ordered[:, -2]
     count = min(len(classes), max(SURE_ROWS, round(SURE_SHARE * len(classes))))
-    sure = margins >= np.sort(margins)[-count]
+    sure = candidates & (margins >= np.sort(margins)[-count])
     other = sure & (shares.argmax(axis=1) != classes)
-    return float(other.sum() / sure.sum()), np.flatnonzero(other)
+    if not sure.any():
+        return nan, nan, np.flatnonzero(other)
+    share, number = float(other.sum() / sure.sum()), int(sure.sum())
+    return share, sqrt(share * (1 - share) / number), np.flatnonzero(other)
+
+
+def alone(x: Array) -> Array:
+    """Return whether each row (rows, features) is the only one with its features.
+
+    Rows of several classes that are otherwise equal show that the features do not tell the class.
+    """
+    _, place, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
+    one: Array = counts[place] == 1
+    return one
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:

@@ -14,6 +14,7 @@ import numpy as np
 from mlpengine.config import load_config
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.measure import explained_rows
+from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
@@ -32,7 +33,7 @@ from mlpengine.wording import plural, redacted
 
 from .columns import data_of
 from .draw import thinned
-from .predictions import Held, hardest_of, held_out, predictions_of, score_of
+from .predictions import hardest_of, predictions_of
 
 FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
@@ -55,7 +56,7 @@ class Effort(NamedTuple):
     curves: int
 
 
-QUICK = Effort(work=5e8, rows=2_000, curves=3)
+QUICK = Effort(work=WORK, rows=2_000, curves=3)
 """For the report at the end of training, which takes some 0.1 s."""
 
 THOROUGH = Effort(work=2e10, rows=20_000, curves=6)
@@ -66,7 +67,8 @@ class Run:
     """A run, from its directory or, right after training, from memory.
 
     `experiment` has the trained model; None if model or data cannot be read, which `notes` explain.
-    `known` are name, rows and outputs of the last part, if they were computed before.
+    `known` are name, rows and outputs of the last part, and `score` is how the model stands beside
+    others, if they were computed before.
     """
 
     path: Path
@@ -75,6 +77,7 @@ class Run:
     trained: bool = True
     series: Series | None = None
     known: tuple[str, Split, Array] | None = None
+    score: Mapping[str, Any] | None = None
     failure: str = ""
     notes: tuple[str, ...] = ()
 
@@ -117,7 +120,8 @@ def read_run(path: Path) -> Run:
     if (path / DIAGNOSTICS_FILE).is_file():
         series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
     failure = result.get("failure", "")
-    return Run(path, result, experiment, model is not None, series, None, failure, tuple(notes))
+    trained = model is not None
+    return Run(path, result, experiment, trained, series, failure=failure, notes=tuple(notes))
 
 
 def collect(run: Run, effort: Effort = THOROUGH) -> Collected:
@@ -161,7 +165,7 @@ def _collect(run: Run, effort: Effort) -> Collected:
                 held = None
         if held is not None:
             rows = held
-            attempt("score", lambda: score_of(experiment, rows, effort.work))
+            attempt("score", lambda: run.score or score_of(experiment, rows, effort.work))
             attempt("predictions", lambda: predictions_of(experiment, rows))
             attempt("drivers", lambda: drivers_of(experiment, effort))
             ranked = [one["column"] for one in (data.get("drivers") or {}).get("importances", [])]

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from mlpengine import palette
+from mlpengine.config.standing import PARTS
 from mlpengine.diagnostics.verdict import settings_text
+from mlpengine.diagnostics.yardsticks import CLEAR
 from mlpengine.palette import shown_name
 from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
@@ -21,12 +23,6 @@ from .markup import score as exact
 
 Data = Mapping[str, Any]
 
-PARTS = {
-    "test": "test rows",
-    "validation": "validation rows",
-    "train": "training rows",
-    "out_of_fold": "rows out of fold",
-}
 KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
 HEAT_DECADES = 6.0
 
@@ -156,7 +152,7 @@ def _compared(known: Data) -> str:
     if ahead is None or error is None:
         return text
     difference = with_error(abs(ahead), error)
-    if abs(ahead) <= 2 * error:
+    if abs(ahead) <= CLEAR * error:
         return f"{text}The network and the linear prediction do not clearly differ ({difference})."
     where = "ahead of" if ahead > 0 else "behind"
     return f"{text}The network is {where} the linear one by {difference}."

@@ -1,21 +1,18 @@
 """Predictions of rows that did not train a model, against the truth."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mlpengine.config.build import Experiment
 from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.config.standing import Held
 from mlpengine.quantiles import evenly_spaced, quantiles
 from mlpengine.spec import Array
+from mlpengine.train import baselines
 from mlpengine.train.metrics import confusion_matrix, precision, recall
-from mlpengine.train.task import Classification, MultiLabel, Regression, Split, Task
-
-from . import baselines
-
-SCORED = 10_000
-"""Maximum number of rows, evenly spaced, from which errors and pictures are computed."""
+from mlpengine.train.task import Classification, MultiLabel, Regression, Task
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
@@ -24,67 +21,6 @@ MAX_MATRIX = 12
 MISTAKES, BINS, HARDEST = 10, 10, 10
 LEVELS = 0.5, 0.8, 0.9, 0.95
 INTERVAL_ROWS = 200
-
-
-class Held(NamedTuple):
-    """Rows of one part that did not train the model, if there are any, and what it predicts.
-
-    `numbers` are those of the rows in the part, and `total` is the number of all its rows.
-    """
-
-    part: str
-    rows: Split
-    output: Array
-    predicted: Array
-    numbers: Array
-    total: int
-
-
-def held_out(experiment: Experiment, known: tuple[str, Split, Array] | None = None) -> Held:
-    """Return rows of the test part, or else out of fold, of the validation or training part.
-
-    `known` are name, rows and outputs of that part, if they were computed before.
-    """
-    parts, folds = experiment.parts, experiment.tables.folds
-    order = ("test", "train") if folds is not None else ("test", "validation", "train")
-    name = next(part for part in order if part in parts)
-    part = parts[name]
-    chosen = evenly_spaced(len(part), SCORED)
-    rows = part.rows(chosen)
-    title = OUT_OF_FOLD if name == "train" and folds is not None else name
-    if known is not None and known[0] == title:
-        output = known[2][chosen]
-    elif title == OUT_OF_FOLD and folds is not None:
-        output = experiment.model.mean.out_of_fold(rows.x, folds[chosen])
-    else:
-        output = experiment.model.forward(rows.x)
-    return Held(title, rows, output, experiment.task.predict(output), chosen, len(part))
-
-
-def score_of(experiment: Experiment, held: Held, work: float) -> dict[str, Any]:
-    """Return the metrics of the model, of a linear and of a constant prediction.
-
-    Standard errors are those of the mean over all rows of the part.
-    """
-    task, train, folds = experiment.task, experiment.parts["train"], experiment.tables.folds
-    names = [name for name in task.headline if name in baselines.METRICS]
-    predictions = {"model": held.predicted}
-    blocks = None
-    if held.part == OUT_OF_FOLD and folds is not None:
-        of_rows, split = folds[held.numbers], experiment.file.config.data.split
-        blocks = of_rows if split.group or split.time else None
-        straight = baselines.out_of_fold(task, train.rows(held.numbers), of_rows, work)
-    else:
-        straight = baselines.linear(task, train, held.rows.x, work)
-    if straight is not None:
-        predictions["linear"] = straight
-    predictions["constant"] = baselines.constant(task, train, len(held.rows))
-    table = baselines.scores(names, held.rows.truth, predictions, held.rows.weights, blocks)
-    share = np.sqrt(len(held.rows) / held.total)
-    for metrics in table.values():
-        for one in metrics.values():
-            one["error"] *= share
-    return {"part": held.part, "rows": held.total, "metric": names[0], "predictions": table}
 
 
 def predictions_of(experiment: Experiment, held: Held) -> dict[str, Any]:
@@ -149,7 +85,8 @@ def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None
     same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
     if not same or not np.array_equal(first.rows.truth, other.rows.truth):
         return None
-    pair = {"other": other.predicted, "first": first.predicted}
+    held = {"other": other, "first": first}
+    pair = {who: baselines.Guess(one.predicted) for who, one in held.items()}
     table = baselines.scores([metric], first.rows.truth, pair, first.rows.weights)
     share = np.sqrt(len(first.rows) / first.total)
     ahead = table["first"]["ahead"]

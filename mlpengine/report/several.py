@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.config.load import differing
+from mlpengine.config.standing import PARTS
 from mlpengine.palette import shown_name
 from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
@@ -18,7 +19,7 @@ from .collect import FORMAT, Collected, Run, plain
 from .draw import COLORS, NAMED, Axis, Chart, axis, grid, strip
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
-from .page import PARTS, array_of, page, table, verdicts
+from .page import array_of, page, table, verdicts
 from .predictions import difference
 
 SHOWN_TRIALS, SHOWN_KEYS = 40, 9

@@ -260,7 +260,7 @@ def extreme_value(loss: Loss, train: Split, sizes: Array) -> Extreme:
 def measure_recalls(
     diagnostics: Diagnostics, task: Task, train: Split, validation: Split | None
 ) -> None:
-    """Set the training rows of each class, and its recall.
+    """Set the training rows of each class, its recall, and its name if it has one.
 
     That is on validation rows or, where there are fewer than 5 of the class, on training rows too.
     """
@@ -268,6 +268,7 @@ def measure_recalls(
         return
     classes = max(int(train.truth.max()), int(validation.truth.max())) + 1
     diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
+    diagnostics.class_names = getattr(task, "labels", ())
     rows, hits = _hits(diagnostics, task, validation, classes)
     if (rows < FEW_ROWS).any():
         of_train = np.stack(_hits(diagnostics, task, train, classes))

@@ -105,4 +105,4 @@ def test_sums_with_the_target_and_other_spellings_of_it_are_leaks(case):
     verdict = leak_verdict(leak, "leave it out", [leak.column])
     assert leak.column == "column"
     assert verdict.value >= verdict.threshold
-    assert f"(guide {percent(verdict.threshold)})" in verdict.finding
+    assert f"(should be below {percent(verdict.threshold)})" in verdict.finding

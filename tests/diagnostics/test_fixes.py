@@ -13,7 +13,7 @@ from mlpengine.errors import ConfigError
 
 def verdict(name, fix=None, **given):
     reason = {} if fix else {"no_fix": "the data must be checked"}
-    return Verdict(name, None, "7 of 8 (guide 1)", 7.0, 1.0, "look", fix, **reason, **given)
+    return Verdict(name, None, "7 of 8 (should be 1)", 7.0, 1.0, "look", fix, **reason, **given)
 
 
 DROPOUT = verdict("dropout_high", {"model.dropout": 0.2})

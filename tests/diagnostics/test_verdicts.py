@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy
+from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy
 from mlpengine.config.load import check_config
 from mlpengine.config.reader import Document
 from mlpengine.diagnostics import (
@@ -31,7 +31,7 @@ from mlpengine.diagnostics.baseline import (
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT
 from mlpengine.diagnostics.verdict import NAMES, percent, power
-from mlpengine.diagnostics.yardsticks import Yardsticks
+from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
 
@@ -55,12 +55,12 @@ SETUPS = [
 
 
 def check_text(verdict):
-    """Check that one line names the number, the guide value and the way out."""
+    """Check that one line names the number, what it should be and the way out."""
     text = str(verdict)
     assert len(text) < 160, text
     assert " - " in text
     assert verdict.advice
-    assert "guide" in text
+    assert "should" in text
     assert "... - " not in text
     assert any(c.isdigit() for c in verdict.finding), text
     assert "..." not in text.split(": ")[0], text
@@ -85,19 +85,19 @@ def test_the_corpus_is_whole():
     parts = ("first", "second", "unseen", "healthy")
     halves = {half: [s for s in corpus.SETUPS if s.half == half] for half in parts}
     sound, unseen = halves.pop("healthy"), halves.pop("unseen")
-    assert len(corpus.HEALTHY) == 40
-    assert len(corpus.BROKEN) == 60
+    assert len(corpus.HEALTHY) == 44
+    assert len(corpus.BROKEN) == 62
     assert not any(s.reasons for s in corpus.HEALTHY)
     assert {s.data for s in sound} == corpus.further.TABLES.keys()
     assert len({str(s) for s in sound}) == len(sound) == 30
     assert not any(s.reasons for s in sound)
     new = corpus.held_out.TABLES.keys() | corpus.further.TABLES.keys()
-    assert len(corpus.TABLES) == 9 + len(corpus.held_out.TABLES) + len(corpus.further.TABLES)
+    assert len(corpus.TABLES) == 12 + len(corpus.held_out.TABLES) + len(corpus.further.TABLES)
     kinds = {half: Counter(s.reasons for s in setups) for half, setups in halves.items()}
     assert kinds["first"] == kinds["second"]
     for setups in halves.values():
         assert {s.data for s in setups} == corpus.TABLES.keys() - new
-        assert len({str(s) for s in setups}) == len(setups) == 50
+        assert len({str(s) for s in setups}) == len(setups) == 53
     assert {s.data for s in unseen} == corpus.held_out.TABLES.keys()
     assert len({str(s) for s in unseen}) == len(unseen)
     assert sum(not s.reasons for s in unseen) >= 20
@@ -106,7 +106,7 @@ def test_the_corpus_is_whole():
     assert frozenset().union(*(s.reasons for s in corpus.BROKEN)) | made_up == set(NAMES)
     checked = frozenset().union(*(s.reasons for s in SETUPS))  # by check_text, as those below
     assert checked | made_up | {"overfitting", "eps_large", "noise_scale"} == set(NAMES)
-    made_up = {"spikes", "nothing_learned"}
+    made_up = {"spikes", "nothing_learned", "behind_linear"}  # the last is newer than the unseen
     assert frozenset().union(*(s.reasons for s in unseen)) | made_up == set(NAMES)
 
 
@@ -223,6 +223,56 @@ def test_simple_models_tell_overfitting_from_targets_of_other_rows(signal, expec
     seen = epochs(FALLING, np.linspace(0.95, 1.6, 20))
     seen.yardsticks = Yardsticks(signal=signal)
     assert names(seen) == expected
+
+
+BEHIND = Standing("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, {"model.hidden": []})
+
+
+@pytest.mark.parametrize(
+    ("standing", "spoken"),
+    [
+        (BEHIND, True),
+        (BEHIND._replace(error=0.02), False),
+        (BEHIND._replace(linear=0.807, error=0.001), False),  # by less than matters
+        (BEHIND._replace(value=0.9), False),
+        (BEHIND._replace(fix=None), True),
+        (None, False),
+    ],
+)
+def test_a_network_behind_a_linear_prediction(standing, spoken):
+    seen = seen_with()
+    seen.standing = standing
+    assert names(seen) == ["behind_linear"] * spoken
+    for verdict in verdicts(seen):
+        check_text(verdict)
+        assert (
+            "accuracy on validation rows is 0.801, behind a linear prediction by 0.051 +- 0.013"
+            in (verdict.finding)
+        )
+    seen.loss = SoftmaxCrossEntropy(class_weights=(1.0, 2.0))
+    assert names(seen) == []
+
+
+def test_a_rare_class_is_called_by_its_name():
+    seen = epochs(FALLING, np.maximum(FALLING, 0.4))
+    seen.class_counts, seen.recalls = np.array([60, 900]), np.array([0.04, 1.0])
+    (unnamed,) = verdicts(seen)
+    assert "class 0" in unnamed.finding
+    seen.class_names = ["drizzle", "sun"]
+    (verdict,) = verdicts(seen)
+    assert verdict.finding.startswith("'drizzle', 60 of 960 training rows, is predicted for 4 % ")
+    assert "(should be above 12 %)" in verdict.finding
+
+
+def test_decay_does_not_say_that_nothing_is_learned():
+    """A network whose loss is near that of a constant prediction may be right in most rows."""
+    seen = seen_with(lr=1e-3)
+    seen.optimizer, seen.baseline = AdamW(seen.mlp, lr=1e-3, weight_decay=100.0), 0.69
+    for _ in range(300):
+        seen.close_epoch(0.64, 0.64)
+    verdict = next(verdict for verdict in verdicts(seen) if verdict.name == "decay_high")
+    check_text(verdict)
+    assert "the loss is 0.93 of a constant prediction's" in verdict.finding
 
 
 @pytest.mark.parametrize(

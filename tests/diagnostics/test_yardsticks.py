@@ -8,6 +8,7 @@ from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.diagnostics.yardsticks import (
     NEIGHBORS,
     RIDGE,
+    alone,
     contradictions,
     linear_predictions,
     nearest,
@@ -99,8 +100,25 @@ def test_wrong_labels_contradict_where_a_model_is_sure_and_overlapping_classes_d
 
 def test_contradictions_of_three_rows():
     guess = np.array([[0.4, -0.4], [-0.4, 0.4], [0.4, -0.4]])
-    share, rows = contradictions(np.array([0, 0, 1]), guess)
+    share, error, rows = contradictions(np.array([0, 0, 1]), guess, np.ones(3, np.bool_))
     assert (share, rows.tolist()) == (pytest.approx(2 / 3), [1, 2])
+    assert error == pytest.approx((2 / 3 * 1 / 3 / 3) ** 0.5)
+    share, _, rows = contradictions(np.array([0, 0, 1]), guess, np.array([True, False, True]))
+    assert (share, rows.tolist()) == (pytest.approx(1 / 2), [2])
+    assert np.isnan(contradictions(np.array([0, 0, 1]), guess, np.zeros(3, np.bool_))[:2]).all()
+
+
+def test_rows_with_the_features_of_others_are_not_alone():
+    x = np.array([[1, 2], [1, 3], [1, 2], [0, 0]], np.float32)
+    assert alone(x).tolist() == [False, True, False, True]
+
+
+def test_classes_that_features_of_few_values_do_not_tell_are_no_wrong_labels():
+    """One passenger in five is unlike the others with the same features."""
+    rng = np.random.default_rng(2)
+    x = rng.integers(0, 3, (900, 2)).astype("f4")
+    classes = np.where(rng.random(900) < 0.2, x[:, 0] == 0, x[:, 0] > 0).astype(np.int64)
+    assert np.isnan(yardsticks(x, classes, classes, np.arange(900), None).contradicted)
 
 
 @pytest.mark.parametrize("truth", [SIDES, LINEAR], ids=["classes", "numbers"])

@@ -1,6 +1,7 @@
 """What a constant and a linear prediction reach on the rows on which a model is measured."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,12 +12,13 @@ from mlpengine.train.task import Classification, Regression, Split, Task
 
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "accuracy": metrics.accuracy,
+    "log_loss": metrics.log_loss,
     "macro_f1": metrics.f1,
     "r2": metrics.r2,
     "mae": metrics.mae,
     "rmse": metrics.rmse,
 }
-"""The metrics that need no more than predictions."""
+"""The metrics by which predictions are compared."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
@@ -27,19 +29,36 @@ BLOCKS = 20
 """Blocks of rows that are left out in turn for a standard error."""
 
 
-def constant(task: Task, train: Split, rows: int) -> Array:
+class Guess(NamedTuple):
+    """What is predicted, and for classes and labels their probabilities."""
+
+    predicted: Array
+    chances: Array | None = None
+
+    def rows(self, numbers: Array) -> "Guess":
+        """Return what is predicted for the rows of these numbers."""
+        chances = None if self.chances is None else self.chances[numbers]
+        return Guess(self.predicted[numbers], chances)
+
+    def score(self, metric: str, truth: Array, weights: Array | None) -> float:
+        """Return one of METRICS."""
+        values = self.chances if metric == "log_loss" else self.predicted
+        return METRICS[metric](truth, np.asarray(values), weights)
+
+
+def constant(task: Task, train: Split, rows: int) -> Guess:
     """Return the best prediction that does not depend on the features, for so many rows."""
     truth, weights = train.truth, train.weights
     if isinstance(task, Classification):
-        counts = np.bincount(truth.astype(np.int64), weights)
-        return np.full(rows, counts.argmax())
+        counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
+        shares = np.tile(counts / counts.sum(), (rows, 1))
+        return Guess(np.full(rows, counts.argmax()), shares)
     mean = np.average(truth.astype(np.float64), axis=0, weights=weights)
-    if not isinstance(task, Regression):
-        mean = (mean > 0.5).astype(np.int64)
-    return np.tile(mean, (rows, 1))
+    repeated = np.tile(mean, (rows, 1))
+    return Guess(repeated) if isinstance(task, Regression) else _of_labels(repeated)
 
 
-def linear(task: Task, train: Split, x: Array, work: float) -> Array | None:
+def linear(task: Task, train: Split, x: Array, work: float) -> Guess | None:
     """Return the predictions of a linear model for features `x`; None for too many features.
 
     Least squares for numbers, a logistic regression for classes and labels, with an L2 penalty of
@@ -55,36 +74,49 @@ def linear(task: Task, train: Split, x: Array, work: float) -> Array | None:
     inputs, weights = _with_one(part.x), part.weights
     with np.errstate(all="ignore"):
         if isinstance(task, Regression):
-            return np.asarray(_with_one(x) @ _least_squares(inputs, part.truth, weights))
+            return Guess(_with_one(x) @ _least_squares(inputs, part.truth, weights))
         if isinstance(task, Classification):
-            classes = max(int(train.truth.max()) + 1, 2)
-            hot = np.equal(part.truth[:, None], np.arange(classes)).astype(np.float64)
-            scores = _with_one(x) @ _logistic(inputs, hot, weights, softmax=True)
-            return np.asarray(scores.argmax(axis=1))
-        scores = _with_one(x) @ _logistic(inputs, part.truth, weights, softmax=False)
-        return np.asarray(scores > 0, np.int64)
+            hot = np.equal(part.truth[:, None], np.arange(_classes(task))).astype(np.float64)
+            logits = _with_one(x) @ _logistic(inputs, hot, weights, softmax=True)
+            chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+            chances /= chances.sum(axis=1, keepdims=True)
+            return Guess(logits.argmax(axis=1), chances)
+        logits = _with_one(x) @ _logistic(inputs, part.truth, weights, softmax=False)
+        return _of_labels(1 / (1 + np.exp(-logits)))
 
 
-def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Array | None:
+def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | None:
     """Return for each training row what a linear model predicts that did not learn from it."""
     names = np.unique(folds)
-    predicted: Array | None = None
+    guesses, places = [], []
     for fold in names:
         rows = np.flatnonzero(folds == fold)
         others = train.rows(np.flatnonzero(folds != fold))
         some = linear(task, others, train.x[rows], work / len(names))
         if some is None:
             return None
-        if predicted is None:
-            predicted = np.zeros((len(train), *some.shape[1:]), some.dtype)
-        predicted[rows] = some
-    return predicted
+        guesses.append(some)
+        places.append(rows)
+    order = np.argsort(np.concatenate(places))
+    chances = [guess.chances for guess in guesses if guess.chances is not None]
+    return Guess(
+        np.concatenate([guess.predicted for guess in guesses])[order],
+        np.concatenate(chances)[order] if chances else None,
+    )
+
+
+def _classes(task: Task) -> int:
+    return max(task.outputs, 2)  # two of them may have one output
+
+
+def _of_labels(chances: Array) -> Guess:
+    return Guess((chances > 0.5).astype(np.int64), chances)
 
 
 def scores(
     names: list[str],
     truth: Array,
-    predictions: Mapping[str, Array],
+    guesses: Mapping[str, Guess],
     weights: Array | None,
     blocks: Array | None = None,
 ) -> dict[str, dict[str, dict[str, float]]]:
@@ -93,19 +125,19 @@ def scores(
     The first prediction is compared with the others: ``ahead`` is its value of the first metric
     less theirs, whose error is that of the difference over the same rows (jackknife).
     """
-    whole = {who: _all(names, truth, p, weights) for who, p in predictions.items()}
+    whole = {who: _all(names, truth, guess, weights) for who, guess in guesses.items()}
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
         blocks = order % min(BLOCKS, len(truth))
     left_out = [np.flatnonzero(blocks != block) for block in dict.fromkeys(blocks.tolist())]
-    parts: dict[str, list[dict[str, float]]] = {who: [] for who in predictions}
+    parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
     for rows in left_out if len(left_out) > 1 else ():
         some = None if weights is None else weights[rows]
-        for who, predicted in predictions.items():
-            parts[who].append(_all(names, truth[rows], predicted[rows], some))
-    first = next(iter(predictions))
+        for who, guess in guesses.items():
+            parts[who].append(_all(names, truth[rows], guess.rows(rows), some))
+    first = next(iter(guesses))
     result: dict[str, dict[str, dict[str, float]]] = {}
-    for who in predictions:
+    for who in guesses:
         result[who] = {
             name: {"value": whole[who][name], "error": _error([p[name] for p in parts[who]])}
             for name in names
@@ -120,11 +152,9 @@ def scores(
     return result
 
 
-def _all(
-    names: list[str], truth: Array, predicted: Array, weights: Array | None
-) -> dict[str, float]:
+def _all(names: list[str], truth: Array, guess: Guess, weights: Array | None) -> dict[str, float]:
     with np.errstate(all="ignore"):
-        return {name: METRICS[name](truth, predicted, weights) for name in names}
+        return {name: guess.score(name, truth, weights) for name in names}
 
 
 def _error(values: list[float]) -> float:

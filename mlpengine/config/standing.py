@@ -1,0 +1,110 @@
+"""How a model stands beside a constant and a linear prediction, on rows that did not train it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlpengine.config.build import Experiment
+from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.diagnostics.yardsticks import Standing
+from mlpengine.quantiles import evenly_spaced
+from mlpengine.spec import Array
+from mlpengine.train import baselines
+from mlpengine.train.task import Split
+
+SCORED = 10_000
+"""Maximum number of rows, evenly spaced, from which errors and pictures are computed."""
+
+WORK = 5e8
+"""Multiplications of a linear prediction right after training; they take some 0.1 s."""
+
+PARTS = {
+    "test": "test rows",
+    "validation": "validation rows",
+    "train": "training rows",
+    OUT_OF_FOLD: "rows out of fold",
+}
+
+
+class Held(NamedTuple):
+    """Rows of one part that did not train the model, if there are any, and what it predicts.
+
+    `numbers` are those of the rows in the part, and `total` is the number of all its rows.
+    """
+
+    part: str
+    rows: Split
+    output: Array
+    predicted: Array
+    numbers: Array
+    total: int
+
+
+def held_out(experiment: Experiment, known: tuple[str, Split, Array] | None = None) -> Held:
+    """Return rows of the test part, or else out of fold, of the validation or training part.
+
+    `known` are name, rows and outputs of that part, if they were computed before.
+    """
+    parts, folds = experiment.parts, experiment.tables.folds
+    order = ("test", "train") if folds is not None else ("test", "validation", "train")
+    name = next(part for part in order if part in parts)
+    part = parts[name]
+    chosen = evenly_spaced(len(part), SCORED)
+    rows = part.rows(chosen)
+    title = OUT_OF_FOLD if name == "train" and folds is not None else name
+    if known is not None and known[0] == title:
+        output = known[2][chosen]
+    elif title == OUT_OF_FOLD and folds is not None:
+        output = experiment.model.mean.out_of_fold(rows.x, folds[chosen])
+    else:
+        output = experiment.model.forward(rows.x)
+    return Held(title, rows, output, experiment.task.predict(output), chosen, len(part))
+
+
+def score_of(experiment: Experiment, held: Held, work: float = WORK) -> dict[str, Any]:
+    """Return the metrics of the model, of a linear and of a constant prediction.
+
+    Standard errors are those of the mean over all rows of the part.
+    """
+    task, train, folds = experiment.task, experiment.parts["train"], experiment.tables.folds
+    first, *others = (name for name in task.headline if name in baselines.METRICS)
+    chances = task.probabilities(held.output)
+    names = [first, *([] if chances is None else ["log_loss"]), *others]
+    predictions = {"model": baselines.Guess(held.predicted, chances)}
+    blocks = None
+    if held.part == OUT_OF_FOLD and folds is not None:
+        of_rows, split = folds[held.numbers], experiment.file.config.data.split
+        blocks = of_rows if split.group or split.time else None
+        straight = baselines.out_of_fold(task, train.rows(held.numbers), of_rows, work)
+    else:
+        straight = baselines.linear(task, train, held.rows.x, work)
+    if straight is not None:
+        predictions["linear"] = straight
+    predictions["constant"] = baselines.constant(task, train, len(held.rows))
+    table = baselines.scores(names, held.rows.truth, predictions, held.rows.weights, blocks)
+    share = np.sqrt(len(held.rows) / held.total)
+    for metrics in table.values():
+        for one in metrics.values():
+            one["error"] *= share
+    return {"part": held.part, "rows": held.total, "metric": names[0], "predictions": table}
+
+
+def standing_of(experiment: Experiment, score: dict[str, Any]) -> Standing | None:
+    """Return what `score_of` found, for a verdict; None without a linear prediction to compare.
+
+    Its fix makes the model a linear one, or adds one to each fold.
+    """
+    metric, rows, part = score["metric"], score["predictions"], score["part"]
+    if part == "train" or "linear" not in rows:
+        return None
+    config = experiment.file.config
+    fix: dict[str, Any] | None
+    fix = {"model.hidden": [], "model.activation": "relu", "model.dropout": 0.0}  # not as lists
+    if config.training.folds:
+        kinds = config.kinds or ["plain"]
+        fix = None if "linear" in kinds else {"training.members": [*kinds, "linear"]}
+    value, linear, constant = (
+        rows[who][metric]["value"] for who in ("model", "linear", "constant")
+    )
+    error = rows["linear"]["ahead"]["error"]
+    return Standing(metric, PARTS[part], value, linear, constant, error, fix)
