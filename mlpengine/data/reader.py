@@ -5,6 +5,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from errno import ENOMEM
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
@@ -185,7 +186,9 @@ def _read_npy(path: str) -> Table:
         try:
             with catch_warnings(action="ignore"):  # of headers that Python 2 wrote
                 array = np.lib.format.open_memmap(path, mode="r")
-        except _DAMAGED as error:
+        except (*_DAMAGED, OSError) as error:
+            if isinstance(error, OSError) and error.errno != ENOMEM:  # Windows, of a file cut short
+                raise
             raise DataError(
                 f"{path}: is not a whole .npy file of numbers ({_brief(error)})"
             ) from error
