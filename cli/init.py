@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.config.proposal import decisions, propose
 from mlpengine.data import DATASETS, Profile, profile
-from mlpengine.data.checks import CORRECT, KEEP_IF, more_features
+from mlpengine.data.checks import CORRECT, KEEP_IF, SMALL_CLASS, more_features
 from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
 from mlpengine.errors import DataError, UsageError
@@ -149,6 +149,7 @@ def remarks(facts: Profile) -> list[str]:
             "left out"
         )
     lines += [f"column {name!r}: {text}" for name, text in facts.spelling_texts()]
+    lines += facts.small_classes(SMALL_CLASS)
     features = len(facts.columns) - len(facts.drop) - 1
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))

@@ -109,10 +109,13 @@ def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> 
 
 
 def profiled_table(file: ConfigFile, table: Table) -> Table:
-    """Return the rows of a table that `data.where` keeps, with the computed columns."""
-    in_use = rows_in_use(file, table)
+    """Return the rows of a table that `data.where` keeps, with the computed columns.
+
+    Raises: DataError if it keeps none.
+    """
+    rows = usable_rows(table, [], rows_in_use(file, table)).rows
     columns = computed_columns(file.config.data.features, table.names)
-    return with_columns(table if in_use is None else table.rows(in_use), columns, strict=False)
+    return with_columns(table if rows is None else table.rows(rows), columns, strict=False)
 
 
 def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
@@ -241,7 +244,9 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     named += [(("data", "split", key), getattr(data.split, key)) for key in ("group", "time")]
     for path, name in named:
         if name and name not in table and not (path == ("data", "drop") and name in data.features):
-            text = f"{table.source} has no column {name!r}{suggestion(name, table.names)}"
+            target = [] if path == ("data", "target") else data.target or []
+            free = [other for other in table.names if other not in target]
+            text = f"{table.source} has no column {name!r}{suggestion(name, free)}"
             file.document.report(path, text)
     file.document.check()
 

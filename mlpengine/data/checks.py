@@ -101,13 +101,16 @@ class Profile:
                 f"{self.duplicates} of {self.n_rows} rows repeat an earlier row; after a random "
                 "split some are in two parts"
             )
-        few = {name: n for name, n in self.classes.items() if n < max(
-            SMALL_CLASS, RARE_CLASS * self.n_rows)}  # fmt: skip
-        lines += [
+        few = max(SMALL_CLASS, RARE_CLASS * self.n_rows)
+        return lines + self.small_classes(few)
+
+    def small_classes(self, few: float) -> list[str]:
+        """Return a line for each class of fewer rows than that."""
+        return [
             f"class {name!r}: only {plural(count, 'row')}; consider class weights, or merging it"
-            for name, count in few.items()
+            for name, count in self.classes.items()
+            if count < few
         ]
-        return lines
 
     def spelling_texts(self) -> list[tuple[str, str]]:
         """Return columns and what to say about the spelling of their texts."""
@@ -248,6 +251,8 @@ def _to_drop(
         elif column.kind == "text":
             texts = plural(column.distinct, "different text")
             also = ", which look like numbers with marks" if column.name in marked else ""
+            if all(level.lstrip("+-").isdigit() for level in table[column.name].levels):
+                also = ": whole numbers beyond 2**53, or with zeros before them"
             reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":
             row = odd_row(table[column.name]) or 0

@@ -339,7 +339,7 @@ class Preprocessor:
         return Dataset(Stream(table, block, numbers, rows, batch_size), None, *self._targets(part))
 
     def _prepared(self, table: Table, rows: Array | None, batch_size: int, window: int) -> Dataset:
-        table.require(self.columns, "the model")
+        table.require(self.columns, "the model", taken=self.options.target)
         names = dict.fromkeys([*self.columns, *used_columns(self.computed)])
         features = prepared_rows(
             table.select(names),
@@ -353,7 +353,7 @@ class Preprocessor:
         return Dataset(features, None, *self._targets(_part(table, self._extra(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
-        table.require(self.columns, "the model")
+        table.require(self.columns, "the model", taken=self.options.target)
         kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
         for name, kind in (kinds | self.kinds).items():
             column = table[name]

@@ -1,6 +1,6 @@
 """Tables in memory: named columns of numbers or of coded text, and their origin."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from unicodedata import normalize
@@ -142,23 +142,28 @@ class Table:
         size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
         return f"Table({self.source!r}, {size})"
 
-    def require(self, names: Iterable[str], purpose: str = "") -> None:
+    def require(
+        self, names: Iterable[str], purpose: str = "", *, taken: Collection[str] = ()
+    ) -> None:
         """Check that these columns exist.
 
-        Raises: DataError naming every missing column and the nearest name that exists.
+        Raises: DataError naming every missing column and the nearest name that exists, which is
+            neither one of the others nor `taken`, such as the target.
         """
         problems = []
-        for name in names:
+        wanted = dict.fromkeys(names)
+        free = [name for name in self.names if name not in wanted and name not in taken]
+        for name in wanted:
             if name not in self.columns:
-                near = nearest(name, self.names)
+                near = nearest(name, free)
                 if near and normalize("NFC", near) == normalize("NFC", name):  # they look alike
                     problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
                     continue
                 problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
         if problems:
             have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
-            wanted = f"{purpose} needs column" if purpose else "no column"
-            raise DataError(f"{self.source}: {wanted} {', '.join(problems)}; it has {have}")
+            what = f"{purpose} needs column" if purpose else "no column"
+            raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}")
 
     def select(self, names: Iterable[str]) -> "Table":
         """Return a table of these columns, in this order."""

@@ -112,7 +112,7 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
     seen = preprocessor.seen
     if seen is None:
         return []
-    table.require(preprocessor.columns, "the model")
+    table.require(preprocessor.columns, "the model", taken=preprocessor.options.target)
     levels = {category.column: category for category in preprocessor.categories}
     found = []
     for name, one in seen["columns"].items():

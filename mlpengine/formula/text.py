@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import reduce
 from math import isfinite, pi
+from unicodedata import normalize
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula.graph import Expr, constant, make, variable
@@ -98,17 +99,24 @@ def _limit_depth(text: str, tree: ast.AST) -> None:
 
 
 def _unquoted(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text with an identifier of equal length for each quoted name, and their map."""
+    """Return the text with an identifier of equal length for each quoted name, and their map.
+
+    Names that Python would replace by another form of them, such as a micro sign by a mu, count as
+    quoted.
+    """
     quoted: dict[str, str] = {}
 
     def replace(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if match[2] and normalize("NFKC", name) == name:
+            return name
         unused = (chr(code) for code in range(0x3400, 0x4DB0) if chr(code) not in text)
         stand_in = next(c for c in unused if all(c != k[0] for k in quoted))
         stand_in += "_" * (len(match[0]) - 1)
-        quoted[stand_in] = match[1]
+        quoted[stand_in] = name
         return stand_in
 
-    return re.sub("`([^`\n]+)`", replace, text), quoted
+    return re.sub(r"`([^`\n]+)`|([^\W\d]\w*)", replace, text), quoted
 
 
 class _Reader:
