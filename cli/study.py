@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, isnan
 from pathlib import Path
+from platform import node
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,9 @@ WARMUP = 5
 REASON, DEATHS, REACHED, LEFT = "reason", "deaths", "reached", "left"
 """Attributes of a trial: why it failed; workers that died since its newest checkpoint, whose name
 is the next; whether a worker left it in order."""
+
+DIRECTORY, HOST = "directory", "host"
+"""Attributes of a study: the directory of its sweep, and the machine."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -94,6 +98,7 @@ class Study:
         self, directory: Path, sweep: SweepSection, *, name: str, seed: int, epochs: int
     ) -> None:
         self.directory, self.sweep, self._seed = directory, sweep, seed
+        self._name, self._epochs = name, epochs
         self.sign = -1.0 if higher_is_better(sweep.metric) else 1.0
         self.is_sqlite = sweep.storage.startswith("sqlite")
         with ExitStack() as on_failure, self.storage_errors():
@@ -103,14 +108,17 @@ class Study:
                 JournalStorage(self._journal) if self._journal else _database(sweep.storage)
             )
             on_failure.callback(self.close)
-            self._study = optuna.create_study(
-                storage=self._storage,
-                study_name=name,
-                direction="maximize" if self.sign < 0 else "minimize",
-                load_if_exists=True,
-                pruner=_pruner(sweep.pruner, epochs),
-            )
+            self._study = self._created()
             on_failure.pop_all()
+
+    def _created(self) -> optuna.Study:
+        return optuna.create_study(
+            storage=self._storage,
+            study_name=self._name,
+            direction="maximize" if self.sign < 0 else "minimize",
+            load_if_exists=True,
+            pruner=_pruner(self.sweep.pruner, self._epochs),
+        )
 
     def close(self) -> None:
         """Close the connections to a database."""
@@ -121,17 +129,23 @@ class Study:
     def start(self) -> None:
         """Mark a new study as that of the directory, and queue the trials of a grid.
 
-        Raises: UsageError if the storage holds a study of that name.
+        It replaces one of that name whose directory is gone, or was left as it began.
+        Raises: UsageError if the storage holds another study of that name.
         """
         with self._recorded():
-            other = self._study.user_attrs.get("directory")
+            known = self._study.user_attrs
+            other = known.get(DIRECTORY)
             if other is not None or self._study.trials:
-                raise UsageError(
-                    f"{shown(self.sweep.storage)}: holds a sweep of the name "
-                    f"{self._study.study_name!r} ({other}); resume that one by --join, or "
-                    "give this one another name"
-                )
-            self._study.set_user_attr("directory", str(self.directory))
+                if not (known.get(HOST) == node() and self._is_over(Path(str(other)))):
+                    raise UsageError(
+                        f"{shown(self.sweep.storage)}: holds a sweep of the name "
+                        f"{self._name!r} ({other}); resume that one by --join, or "
+                        "give this one another name"
+                    )
+                optuna.delete_study(study_name=self._name, storage=self._storage)
+                self._study = self._created()
+            self._study.set_user_attr(HOST, node())
+            self._study.set_user_attr(DIRECTORY, str(self.directory))
             if self.sweep.sampler == "grid":
                 for values in islice(self.sweep.grid, self.sweep.count):
                     self._study.enqueue_trial(
@@ -141,6 +155,20 @@ class Study:
                         }
                     )
 
+    def _is_over(self, other: Path) -> bool:
+        """Return whether a directory of this machine holds no sweep, and none begins in it."""
+        if other == self.directory:  # which is new
+            return True
+        if (other / SETTINGS).is_file():
+            return False
+        try:
+            RunDirectory.open(other).close()
+        except UsageError:  # there is none, or none of a run
+            return True
+        except RunError:
+            return False
+        return True
+
     def lost(self) -> int:
         """Return how many trials have a directory and no record: the storage was cut short.
 
@@ -148,7 +176,7 @@ class Study:
         """
         begun = [path.name for path in (self.directory / TRIALS).glob("*")]  # after their records
         with self.storage_errors():
-            if self._study.user_attrs.get("directory") is None:
+            if self._study.user_attrs.get(DIRECTORY) is None:
                 raise RunError(
                     f"{shown(self.sweep.storage)}: holds nothing of the sweep {self.directory} "
                     "(it was emptied, removed or replaced): the results are gone; restore it from "

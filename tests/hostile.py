@@ -12,6 +12,7 @@ VALUES: list[Any] = [
     *(None, True, -1, 0, 2, 1.5, 1e300, 10**400, "", "x", "\ud800", "none", [], [[]], {}, [None]),
     *(["size", "", ""], {"name": "dropout"}, {"x": 1}, [2, 20000, 20000, 3], "float64", "number"),
     *("size * nothing", "size.__class__", "(" * 5_000, "gap + 1", "size > 0", "size / 0"),
+    *("1 > 0", "where(1 > 0, size, 2)"),
 ]
 
 

@@ -166,8 +166,8 @@ def make(name: str, *args: Number) -> Expr:
 
     A bool where a number is needed becomes 1 or 0.
 
-    Raises: FormulaError for a number where a bool is needed, a wrong number of arguments, or an
-    exponent that is not a number.
+    Raises: FormulaError for a number where a bool is needed, a wrong number of arguments, an
+    exponent that is not a number, or a comparison of constants.
     """
     function = FUNCTIONS[name]
     nodes = tuple(x if isinstance(x, Expr) else constant(x) for x in args)
@@ -175,7 +175,10 @@ def make(name: str, *args: Number) -> Expr:
     numbers = [x.number for x in nodes]
     if name == "pow" and numbers[1] is None:
         raise FormulaError("pow: the exponent must be a number; write exp(y * log(x))")
-    if not function.is_mask and all(n is not None for n in numbers):
+    if all(n is not None for n in numbers):
+        if function.is_mask:
+            given = " and ".join(f"{n:g}" for n in numbers)
+            raise FormulaError(f"{name}: must compare something that varies (got {given})")
         return constant(_folded(function, numbers))  # type: ignore[arg-type]
     simple = _simplified(name, nodes, numbers)
     return Expr(name, nodes) if simple is None else simple

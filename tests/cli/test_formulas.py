@@ -80,6 +80,8 @@ WRONG = {
     "log(volume)": ("log(volume", 6, "features.log volume", "character 4"),
     "x > 0 and y > 0": ("x + y", 7, "where", "must be a comparison"),
     "x > 0": ("x >", 7, "where", "character"),
+    "where: x > 0 and y > 0": ("where: 1 > 0", 7, "where", "must compare something that varies"),
+    "x * y": ("where(1 > 0, x, 2) * y", 5, "features.volume", "character 7: greater: must compare"),
 }
 """Text of the config, what stands in its place, its line and key, and a part of the message."""
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from small import SMALL
 from mlpengine.errors import RunError, install_line
 from mlpengine.system import usable_cores
 from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.train.run_directory import RunDirectory
 from mlpengine_cli import stopping
 from mlpengine_cli import study as study_module
 from mlpengine_cli import sweep as sweep_module
@@ -312,6 +314,36 @@ def test_sqlite_has_one_worker(sweep, mlpengine, tmp_path):
         1,
         True,
     )
+
+
+def test_a_sweep_that_failed_at_its_start_or_is_gone_begins_again(sweep, mlpengine, monkeypatch):
+    """Before, its name was taken for ever in the database."""
+    sweep(storage="sqlite:///s.db", trials=1)
+    real, given = RunDirectory.write_json, ("sweep", "s.yaml", "-q", "--json")
+
+    def full(directory, name, *args, **options):
+        if name == "sweep.json":
+            raise RunError("sweep.json: cannot be written (No space left on device)")
+        real(directory, name, *args, **options)
+
+    for killed_at_once in (False, True):
+        with monkeypatch.context() as patched:
+            patched.setattr(RunDirectory, "write_json", full)
+            if killed_at_once:  # which leaves the directory
+                patched.setattr(shutil, "rmtree", lambda *_, **__: None)
+            assert mlpengine(*given).code == 1
+    assert [path.name for path in Path("runs").iterdir()] == ["s"]
+    with RunDirectory.open(Path("runs/s")):  # as while it begins
+        assert "holds a sweep of the name 's'" in mlpengine(*given).err
+    first = mlpengine(*given)
+    assert [state for state, *_ in values(first)] == ["complete"]
+    taken = mlpengine(*given)
+    assert (taken.code, "holds a sweep of the name 's' (" in taken.err) == (2, True)
+    shutil.rmtree(json.loads(first.out)["sweep_dir"])
+    with monkeypatch.context() as patched:
+        patched.setattr(study_module, "node", lambda: "another machine")
+        assert mlpengine(*given).code == 2
+    assert values(mlpengine(*given)) == values(first)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
