@@ -18,6 +18,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -140,9 +141,8 @@ def _private(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_private(folder, os.lstat(folder), stat.S_IFDIR)
-        if os.name == "posix":
-            for parent in {*folder.parents, *folder.resolve().parents}:
-                _require_firm(folder, parent, os.stat(parent))
+        for parent in {*folder.parents, *folder.resolve().parents}:
+            _require_firm(folder, parent, os.stat(parent))
     except OSError as error:
         reason = error.strerror or error
         raise CompileError(f"cache: {folder} must be a directory of this user ({reason})") from None
@@ -174,6 +174,8 @@ def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
 
 def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
     """Raise CompileError if another user could replace the contents of `parent`."""
+    if sys.platform == "win32":  # where modes say little
+        return
     writable = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
     if writable or status.st_uid not in (0, os.getuid()):
         raise CompileError(
@@ -186,7 +188,7 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
 @contextmanager
 def _opened(folder: Path) -> Iterator[int | None]:
     """Open the directory for reads relative to it; yield None if the system does not support it."""
-    if os.open not in os.supports_dir_fd:
+    if sys.platform == "win32":
         yield None
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -341,7 +341,7 @@ def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Po
 
 
 def _end_group(process: "subprocess.Popen[str]") -> None:
-    if os.name == "posix":
+    if sys.platform != "win32":
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     else:
