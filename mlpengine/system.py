@@ -5,6 +5,7 @@ and keeps the names of files that are open.
 """
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -292,6 +293,16 @@ def interrupt(pid: int) -> None:
                 os.kill(pid, signal.SIGTERM)
     else:
         os.kill(pid, signal.SIGINT)
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words of a command line, whose paths have backslashes on Windows.
+
+    Raises: ValueError if a quotation is not closed.
+    """
+    if sys.platform == "win32":
+        return [word.strip('"') for word in shlex.split(command, posix=False)]
+    return shlex.split(command)
 
 
 def is_orphan(parent: int) -> bool:

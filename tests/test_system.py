@@ -237,5 +237,12 @@ def test_every_core_in_use_is_one_of_the_machine():
     system.use_cores(system.usable_cores())
 
 
+def test_a_command_is_split_at_spaces_that_are_not_quoted():
+    path = sys.executable  # with backslashes on Windows
+    assert system.words_of(f'{path} "{path}" -m  x') == [path, path, "-m", "x"]
+    with pytest.raises(ValueError, match="quotation"):
+        system.words_of(f'"{path}')
+
+
 def test_a_process_whose_parent_lives_is_no_orphan():
     assert not system.is_orphan(os.getppid())

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from mlpengine import system
 from mlpengine.errors import CompileError, UsageError
 
 _log = logging.getLogger("mlpengine")
@@ -202,7 +203,7 @@ def compiler_command() -> tuple[str, ...] | None:
     named = os.environ.get("CC")
     if named:
         try:
-            words = tuple(shlex.split(named))
+            words = tuple(system.words_of(named))
         except ValueError:  # an unclosed quotation
             return None
         return words if words and shutil.which(words[0]) else None
