@@ -113,22 +113,22 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
     if limit is not None and not 0 <= limit <= 1:
         raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
     preprocessor = load(run).preprocessor
-    if preprocessor.seen is None:
+    if preprocessor.summary is None:
         raise UsageError(f"{run}: was written before version 0.2 and does not describe its columns")
     table = read_table(new, **preprocessor.read_arguments)
-    found = drifts(preprocessor, table)
+    compared = drifts(preprocessor, table)
     remarks = NewRows(preprocessor).add(table).lines()
-    beyond = [one for one in found if one.is_odd and limit is not None and one.value > limit]
+    beyond = [one for one in compared if one.is_odd and limit is not None and one.value > limit]
     if as_json:
-        columns = {one.column: {**one._asdict(), "value": one.value} for one in found}
+        columns = {one.column: {**one._asdict(), "value": one.value} for one in compared}
         for column in columns.values():
             del column["column"]
         shown = {"rows": table.n_rows, "columns": columns, "warnings": remarks}
         click.echo(json.dumps({**shown, "beyond": [one.column for one in beyond]}))
     else:
-        width = max(len(printable(one.column)) for one in found) if found else 0
+        width = max(len(printable(one.column)) for one in compared) if compared else 0
         lines = [f"{new}: {plural(table.n_rows, 'row')}, compared with the rows of training"]
-        for one in found:
+        for one in compared:
             gaps = f"{one.missing:.1%} missing (training {one.trained_missing:.1%})"
             odd = "" if one.is_odd else "  no more than chance"
             lines.append(f"  {printable(one.column):<{width}}  {one.values:.3f}  {gaps}{odd}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.config.proposal import decisions, propose
 from mlpengine.data import DATASETS, Profile, profile
-from mlpengine.data.checks import CORRECT, KEEP_IF, SMALL_CLASS, more_features
+from mlpengine.data.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
 from mlpengine.errors import DataError, UsageError
@@ -20,6 +20,9 @@ from mlpengine.wording import plural
 from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
+
+FEW_ROWS = 3
+"""A class of fewer rows than this cannot be in all parts of a split."""
 
 EPILOG = """\b
 Examples:
@@ -149,7 +152,7 @@ def remarks(facts: Profile) -> list[str]:
             "left out"
         )
     lines += [f"column {name!r}: {text}" for name, text in facts.spelling_texts()]
-    lines += facts.small_classes(SMALL_CLASS)
+    lines += facts.small_classes(FEW_ROWS)
     features = len(facts.columns) - len(facts.drop) - 1
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))

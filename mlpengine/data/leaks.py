@@ -248,12 +248,14 @@ def _addends(columns: Mapping[str, Column], target: Array) -> dict[str, str]:
     or its own parts, are found too.
     """
     reasons: dict[str, str] = {}
-    columns = dict(columns)
-    while signs := exact_sum(columns, target):
+    candidates = dict(columns)
+    while signs := exact_sum(candidates, target):
         terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
         reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
         reasons = dict.fromkeys(signs, reason) | reasons
-        del columns[max(signs, key=lambda name: share_of_line(columns[name].values * 1.0, target))]
+        del candidates[
+            max(signs, key=lambda name: share_of_line(candidates[name].values * 1.0, target))
+        ]
     return reasons
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from mlpengine.data.categories import Category
 from mlpengine.data.preprocessing import Preprocessor
-from mlpengine.data.seen import bounds
 from mlpengine.data.sources import LIMIT
+from mlpengine.data.summary import bounds
 from mlpengine.data.table import number_text
 from mlpengine.spec import Array
 
@@ -69,8 +69,8 @@ class RowEncoder:
         self._numbers, self._out, self._row = numbers, out[:, : numbers.width], out[0]
         self.unknown: dict[str, str] = {}
         self.far: dict[str, float] = {}
-        seen = preprocessor.seen["columns"] if preprocessor.seen else {}
-        ends = [bounds(seen.get(source.column, {"missing": 0.0})) for source in numbers.sources]
+        summary = preprocessor.summary["columns"] if preprocessor.summary else {}
+        ends = [bounds(summary.get(source.column, {"missing": 0.0})) for source in numbers.sources]
         self._low, self._high = ([*each] for each in zip(*ends, strict=True)) if ends else ([], [])
         self._names = [source.column for source in numbers.sources]
         self._values = np.empty((1, len(self._names)))

@@ -25,10 +25,10 @@ from mlpengine.data.options import Options, Standardizing, check
 from mlpengine.data.prepared import prepared_rows
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.saved import VERSION, check_state
-from mlpengine.data.seen import SeenState, describe
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.data.stored import stored_file
+from mlpengine.data.summary import SummaryState, describe
 from mlpengine.data.table import Column, Table
 from mlpengine.data.targets import (
     Label,
@@ -119,7 +119,7 @@ class Preprocessor:
         self.computed: list[ComputedColumn] = []
         self.row_filter: Expr | None = None
         self.operands: dict[str, Operand] = {}
-        self.seen: SeenState | None = None
+        self.summary: SummaryState | None = None
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
         """Fit on the given rows of a table (all by default); kinds are inferred from all rows.
@@ -169,7 +169,7 @@ class Preprocessor:
         self.operands = {name: Operand.of(table[name]) for name in used_columns(self.computed)}
         computed = {column.name for column in self.computed}
         ranges = {n: r for n, r in self.numbers.ranges.items() if n not in computed}
-        self.seen = describe(table, rows, ranges, self.categories)
+        self.summary = describe(table, rows, ranges, self.categories)
         return self
 
     def _read_formulas(self, names: Sequence[str]) -> None:
@@ -487,7 +487,7 @@ class Preprocessor:
             "target": self.target.state_dict() if self.target else None,
             "reads": self.formula_columns,
             "operands": {name: asdict(operand) for name, operand in self.operands.items()},
-            **({"seen": self.seen} if self.seen else {}),
+            **({"summary": self.summary} if self.summary else {}),
         }
 
     @classmethod
@@ -508,7 +508,7 @@ class Preprocessor:
         preprocessor._read_formulas(state.get("reads", ()))
         operands = state.get("operands", {})
         preprocessor.operands = {name: Operand(**one) for name, one in operands.items()}
-        preprocessor.seen = state.get("seen")
+        preprocessor.summary = state.get("summary")
         return preprocessor
 
 

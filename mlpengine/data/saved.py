@@ -7,8 +7,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 from mlpengine.data.computed import Operand
 from mlpengine.data.kinds import FeatureKind
 from mlpengine.data.options import Options
-from mlpengine.data.seen import SeenState, check_seen
 from mlpengine.data.sources import LIMIT, PARTS
+from mlpengine.data.summary import SummaryState, check_summary
 from mlpengine.errors import CheckpointError
 from mlpengine.structure import conform
 
@@ -78,7 +78,7 @@ class PreprocessorState(TypedDict):
     target: ClassState | NumberState | MultiLabelState | None
     reads: NotRequired[list[str]]
     operands: NotRequired[dict[str, Operand]]
-    seen: NotRequired[SeenState]
+    summary: NotRequired[SummaryState]
 
 
 def check_state(state: Mapping[str, Any]) -> None:
@@ -101,9 +101,9 @@ def check_state(state: Mapping[str, Any]) -> None:
     )
     if target is not None:
         _check_target(target, kinds)
-    if "seen" in state:
+    if "summary" in state:
         levels = {category["column"]: len(category["levels"]) for category in state["categories"]}
-        check_seen(state["seen"], levels, list(kinds))
+        check_summary(state["summary"], levels, list(kinds))
     computed = dict(state["options"].get("features", ()))
     _demand(
         all(kinds.get(name, "number") in ("number", "integer", "empty") for name in computed),

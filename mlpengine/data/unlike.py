@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.data.preprocessing import Preprocessor
-from mlpengine.data.seen import ColumnState, bounds, shares_of
+from mlpengine.data.summary import ColumnState, bounds, shares_of
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.spec import Array
 from mlpengine.wording import plural
@@ -23,7 +23,8 @@ class NewRows:
 
     def __init__(self, preprocessor: Preprocessor) -> None:
         self._preprocessor = preprocessor
-        self._columns = preprocessor.seen["columns"] if preprocessor.seen else {}
+        self._columns = preprocessor.summary["columns"] if preprocessor.summary else {}
+        self._trained_rows = preprocessor.summary["rows"] if preprocessor.summary else 0
         self._rows = 0
         self._texts: dict[str, tuple[int, str]] = {}
         self._far: dict[str, tuple[int, str]] = {}
@@ -53,8 +54,10 @@ class NewRows:
         lines += far_remarks(self._preprocessor, self._far)
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            expected = self._rows * share
-            if count > expected + ODDS * np.sqrt(expected * (1 - share)):
+            # of so few training rows a share of 0 may be one of 1 / rows (rule of succession)
+            likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
+            expected = self._rows * likely
+            if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
                 lines.append(
                     f"column {name!r}: {plural(count, 'cell')} of {self._rows:,} missing, more "
                     f"than in training ({_percent(share)})"
@@ -64,7 +67,7 @@ class NewRows:
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
     """Return a line for each column with how many rows are far outside training, and a cell."""
-    columns = preprocessor.seen["columns"] if preprocessor.seen else {}
+    columns = preprocessor.summary["columns"] if preprocessor.summary else {}
     return [
         f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {cell} "
         f"({_range(columns[name], preprocessor.kinds[name] == 'date')})"
@@ -109,13 +112,13 @@ class Drift(NamedTuple):
 
 def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
     """Return the drift of each column of a table, the largest first."""
-    seen = preprocessor.seen
-    if seen is None:
+    summary = preprocessor.summary
+    if summary is None:
         return []
     table.require(preprocessor.columns, "the model", taken=preprocessor.options.target)
     levels = {category.column: category for category in preprocessor.categories}
-    found = []
-    for name, one in seen["columns"].items():
+    columns = []
+    for name, one in summary["columns"].items():
         column = table[name]
         values = 0.0
         known = int((~column.missing).sum())
@@ -125,12 +128,12 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
         elif known and "quantiles" in one and column.kind != "text":
             values = _distance(column, np.array(one["quantiles"]))
         missing = float(column.missing.mean())
-        before = seen["rows"] * (1 - one["missing"])
+        before = summary["rows"] * (1 - one["missing"])
         limit = KS_LIMIT * np.sqrt(1 / max(known, 1) + 1 / max(before, 1))
         spread = np.sqrt(max(one["missing"] * (1 - one["missing"]), 1e-12) / table.n_rows)
         is_odd = values > limit or abs(missing - one["missing"]) > ODDS * spread
-        found.append(Drift(name, values, missing, one["missing"], bool(is_odd)))
-    return sorted(found, key=lambda drift: -drift.value)
+        columns.append(Drift(name, values, missing, one["missing"], bool(is_odd)))
+    return sorted(columns, key=lambda drift: -drift.value)
 
 
 def _distance(column: Column, quantiles: Array) -> float:

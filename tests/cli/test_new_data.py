@@ -182,20 +182,40 @@ def table_of(columns):
     return Table({name: mlpengine.data.Column(values) for name, values in columns.items()})
 
 
+def test_the_largest_of_many_large_values_is_not_far_outside():
+    g = np.random.default_rng(3)
+    for draw in (g.standard_normal, g.standard_exponential, lambda n: g.poisson(0.05, n) * 1.0):
+        fitted = mlpengine.data.Preprocessor().fit(table_of({"x": draw(1000)}))
+        for _ in range(20):
+            assert not NewRows(fitted).add(table_of({"x": draw(1000)})).lines()
+
+
+def test_as_many_gaps_as_chance_has_are_no_more_than_in_training():
+    g = np.random.default_rng(4)
+    for share in (0.0, 0.002, 0.3):
+        x = np.where(g.random(500) < share, np.nan, g.normal(size=500))
+        fitted = mlpengine.data.Preprocessor().fit(table_of({"x": x}))
+        for rows in (20, 500, 5000):
+            new = np.where(g.random(rows) < share, np.nan, 0.0)
+            assert not NewRows(fitted).add(table_of({"x": new})).lines()
+    (line,) = NewRows(fitted).add(table_of({"x": np.full(20, np.nan)})).lines()
+    assert line.startswith("column 'x': 20 cells of 20 missing, more than in training (")
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        lambda seen: seen["columns"]["a"]["quantiles"].reverse(),
-        lambda seen: seen["columns"]["a"]["quantiles"].pop(),
-        lambda seen: seen["columns"]["a"].update(missing=2.0),
-        lambda seen: seen["columns"].update(b=seen["columns"]["a"]),
-        lambda seen: seen["columns"]["a"].update(shares=[0.5, 0.5]),
+        lambda summary: summary["columns"]["a"]["quantiles"].reverse(),
+        lambda summary: summary["columns"]["a"]["quantiles"].pop(),
+        lambda summary: summary["columns"]["a"].update(missing=2.0),
+        lambda summary: summary["columns"].update(b=summary["columns"]["a"]),
+        lambda summary: summary["columns"]["a"].update(shares=[0.5, 0.5]),
     ],
 )
 def test_a_description_that_does_not_fit_is_refused(change):
     state = mlpengine.data.Preprocessor().fit(table_of({"a": np.arange(50.0)})).state_dict()
     state = json.loads(json.dumps(state))
     mlpengine.data.Preprocessor.from_state(state)
-    change(state["seen"])
-    with pytest.raises(CheckpointError, match="seen must describe column"):
+    change(state["summary"])
+    with pytest.raises(CheckpointError, match="summary must describe column"):
         mlpengine.data.Preprocessor.from_state(state)

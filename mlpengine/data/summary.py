@@ -22,8 +22,10 @@ QUANTILES = 16
 MAX_COLUMNS = 1_000
 """Columns that are described; of wider tables the first."""
 
-FAR = 0.1
-"""A number is far outside training if it is beyond its range by more than this share of it."""
+FAR, TAIL = 0.1, 1.5
+"""A number is far outside training if it is beyond its range by more than this share of it, and by
+more than this multiple of the part of it in which the last sixteenth of the rows lies: values that
+are rare but large are followed by larger ones."""
 
 
 class ColumnState(TypedDict):
@@ -38,7 +40,7 @@ class ColumnState(TypedDict):
     shares: NotRequired[list[float]]
 
 
-class SeenState(TypedDict):
+class SummaryState(TypedDict):
     """The number of rows that were described, and the columns by name."""
 
     rows: int
@@ -48,7 +50,7 @@ class SeenState(TypedDict):
 def describe(
     table: Table, rows: Array | None, ranges: Mapping[str, tuple[float, float]],
     categories: Sequence[Category],
-) -> SeenState:  # fmt: skip
+) -> SummaryState:  # fmt: skip
     """Describe training rows: columns of numbers with their range, and categories."""
     count = table.n_rows if rows is None else len(rows)
     chosen = evenly_spaced(count, SAMPLE)
@@ -80,12 +82,12 @@ def shares_of(category: Category, table: Table) -> Array:
     return shares
 
 
-def check_seen(seen: SeenState, levels: Mapping[str, int], columns: Sequence[str]) -> None:
+def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Sequence[str]) -> None:
     """Check that a saved description fits the columns, and the number of levels of categories.
 
     Raises: CheckpointError.
     """
-    for name, one in seen["columns"].items():
+    for name, one in summary["columns"].items():
         quantiles, shares = one.get("quantiles", []), one.get("shares", [])
         if not (
             name in columns
@@ -94,7 +96,7 @@ def check_seen(seen: SeenState, levels: Mapping[str, int], columns: Sequence[str
             and len(quantiles) in (0, QUANTILES + 1)
             and len(shares) == (levels[name] + 1 if name in levels else 0)
         ):
-            raise CheckpointError(f"preprocessing: seen must describe column {name!r}")
+            raise CheckpointError(f"preprocessing: summary must describe column {name!r}")
 
 
 def bounds(one: ColumnState) -> tuple[float, float]:
@@ -103,4 +105,6 @@ def bounds(one: ColumnState) -> tuple[float, float]:
     if not quantiles or quantiles[0] == quantiles[-1]:  # the feature is 0 everywhere
         return -LIMIT, LIMIT
     space = FAR * (quantiles[-1] - quantiles[0])
-    return max(-LIMIT, quantiles[0] - space), min(LIMIT, quantiles[-1] + space)
+    below = max(space, TAIL * (quantiles[1] - quantiles[0]))
+    above = max(space, TAIL * (quantiles[-1] - quantiles[-2]))
+    return max(-LIMIT, quantiles[0] - below), min(LIMIT, quantiles[-1] + above)
