@@ -33,11 +33,11 @@ def fill_in(document: Document) -> None:
         **({"early_stopping": None} if unvalidated else {}),
         **({"calibration": "none"} if unvalidated or refits else {}),
     }
-    _merge(document.data, {**sections, "training": {**sections["training"], **without}})
+    add_missing(document.data, {**sections, "training": {**sections["training"], **without}})
 
 
-def _merge(given: dict[str, Any], preset: Mapping[str, Any]) -> None:
-    """Add the preset's keys that are not given, at every depth; another name is another option."""
+def add_missing(given: dict[str, Any], preset: Mapping[str, Any]) -> None:
+    """Add a recipe's keys that are not given, at every depth; another name is another option."""
     for key, value in preset.items():
         if key not in given:
             given[key] = _copied(value)
@@ -48,7 +48,7 @@ def _merge(given: dict[str, Any], preset: Mapping[str, Any]) -> None:
         if isinstance(mine, str) and mine == value.get("name"):
             given[key] = mine = {"name": mine}
         if isinstance(mine, dict) and mine.get("name", value.get("name")) == value.get("name"):
-            _merge(mine, value)
+            add_missing(mine, value)
 
 
 def _copied(value: Any) -> Any:

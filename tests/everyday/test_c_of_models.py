@@ -6,6 +6,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
+from plain import plain
 
 import mlpengine
 from mlpengine.backends.compiled.target import compiler_command
@@ -58,7 +59,7 @@ def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
     targets, settings = MODELS[name]
     table = COLUMNS | targets
     target = [n for n in targets if n != "day"]
-    model, _ = mlpengine.fit(table, target, **(FEW | settings))
+    model, _ = mlpengine.fit(table, target, **plain(**(FEW | settings)))
     exported = export(model, tmp_path / "model.c")
     assert list(exported.inputs) == model.columns
     library, program = tmp_path / "model.so", tmp_path / "test"

@@ -1,0 +1,97 @@
+"""`fit` has the defaults of `init`, and says in words what they are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mlpengine
+from mlpengine.data import read_table
+from mlpengine_cli.main import run
+
+
+def weights(model):
+    return np.concatenate([network.params.flat for network in model.networks])
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A table with a number, a text, a date, an identifier and gaps, as a frame and as a file."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "area": np.round(rng.uniform(20, 90, 120), 2),
+            "kind": rng.choice(["flat", "house"], 120),
+            "number": [f"id-{n}" for n in range(120)],
+            "since": [f"2024-0{1 + n % 9}-1{n % 7}" for n in range(120)],
+        }
+    )
+    frame["price"] = np.round(50 * np.sin(frame.area / 8) + (frame.kind == "house") * 40, 2)
+    frame.loc[::17, "area"] = np.nan
+    frame.to_csv("homes.csv", index=False)
+    return frame
+
+
+@pytest.mark.parametrize("form", ["a frame", "a file"])
+def test_fit_is_init_and_train(capsys, table, form):
+    few = ["--set", "training.epochs=30"]
+    assert run(["init", "homes.csv", "--target", "price", "-o", "homes.yaml"]) == 0
+    said = capsys.readouterr().err
+    assert run(["train", "homes.yaml", "--out", "run", *few]) == 0
+    trained = mlpengine.load("run")
+    data = table if form == "a frame" else "homes.csv"
+    model, result = mlpengine.fit(data, "price", training={"epochs": 30})
+    assert len(model.networks) == len(trained.networks) >= 8
+    np.testing.assert_array_equal(weights(model), weights(trained))
+    assert model.columns == trained.columns
+    *decided, given = result.decided
+    assert [line.removeprefix("decided: ") for line in said.splitlines() if "decided" in line] == (
+        decided
+    )
+    assert given == "as given in place of that: training.epochs"
+    assert "dropped: number (data.drop has the reasons)" in decided
+
+
+def test_keys_that_are_given_take_the_place_of_those_of_init(table):
+    one = {"epochs": 2, "folds": None}
+    model, result = mlpengine.fit(
+        table, "price", training=one, model={"hidden": [5]}, optimizer="sgd", loss="mae"
+    )
+    assert [network.sizes[1:] for network in model.networks] == [(5, 1)]
+    assert model.loss == "mae"
+    assert result.decided[-1] == (
+        "as given in place of that: training.epochs, training.folds, model.hidden, optimizer, loss"
+    )
+    rows = table.iloc[:100], table.iloc[100:]
+    model, result = mlpengine.fit(rows[0], "price", validation=rows[1], training={"epochs": 2})
+    assert len(model.networks) == 1
+    assert "validation" in result.metrics
+
+
+def test_columns_that_are_said_to_be_categories_stay(table):
+    table["number"] = table["number"].astype("category")
+    model, _ = mlpengine.fit(table, "price", training={"epochs": 1, "folds": None})
+    assert "number" in model.columns
+
+
+def test_a_refit_is_one_network_on_all_rows(table):
+    settings = {"epochs": 2, "refit": True}
+    model, result = mlpengine.fit(table, "price", training=settings)
+    assert len(model.networks) == 1
+    assert result.epochs <= 2
+
+
+def test_a_model_that_training_starts_from_keeps_its_network(table):
+    first, _ = mlpengine.fit(table, "price", training={"epochs": 1, "folds": None})
+    second, result = mlpengine.fit(
+        table, "price", start=first, training={"epochs": 1}, model={"hidden": [16]}
+    )
+    assert [n.sizes for n in second.networks] == [n.sizes for n in first.networks]
+    assert result.decided == []
+
+
+def test_a_data_set_of_the_package_has_its_target():
+    model, result = mlpengine.fit("penguins", training={"epochs": 1})
+    assert model.target == ["species"]
+    assert result.decided[0] == "classification of species (data.task)"
+    assert read_table("penguins").n_rows == 344
