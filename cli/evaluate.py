@@ -12,6 +12,7 @@ from mlpengine.config.measure import outputs
 from mlpengine.data import read_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.unlike import NewRows
+from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
@@ -24,20 +25,16 @@ from .streams import say
 EPILOG = """\b
 Examples:
   mlpengine evaluate runs/digits
-  mlpengine evaluate runs/penguins --data new.csv
-  mlpengine evaluate runs/penguins --data - --json < new.csv
+  mlpengine evaluate runs/penguins new.csv
+  mlpengine evaluate runs/penguins - --json < new.csv
   mlpengine evaluate runs/price --metric pinball_0.9
 """
 
 
 @click.command("evaluate", epilog=EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--data",
-    type=str,
-    metavar="FILE",
-    help="A table with the target column; - reads CSV from stdin.  By default the run's own parts.",
-)
+@click.argument("file", type=str, required=False)
+@click.option("--data", type=str, metavar="FILE", hidden=True)
 @click.option(
     "--metric",
     "names",
@@ -46,21 +43,30 @@ Examples:
     help="A further metric, such as pinball_0.9; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(run: Path, data: str | None, names: tuple[str, ...], as_json: bool) -> None:
+def command(
+    run: Path, file: str | None, data: str | None, names: tuple[str, ...], as_json: bool
+) -> None:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
+
+    FILE is a table with the target column (- is stdin), by default the run's own parts.
 
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
     """
+    if data is not None:
+        if file is not None:
+            raise UsageError(f"evaluate: give one FILE (got {file} and --data {data})")
+        say("warning: --data is the second argument now: evaluate RUN FILE", err=True)
+        file = data
     model = load(run)
     task = model.task_with(names)
-    if data is None:
-        config = resolved_config(run, "; say which rows to use with --data FILE")
+    if file is None:
+        config = resolved_config(run, f"; say which rows to use: mlpengine evaluate {run} FILE")
         experiment = experiment_of(config, model)
         task = model.task_with([*experiment.file.config.training.metrics, *names])
         parts = [*outputs(experiment)]
     else:
-        part = read_part(model, data)
+        part = read_part(model, file)
         parts = [("data", part, model.forward(part.x))]
     measured = measure(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mlpengine.errors import RunError
+from mlpengine.errors import RunError, UsageError
 from mlpengine.export import FORMATS, export, format_of
 from mlpengine.files import missing
 from mlpengine.train.model import MODEL_FILE, Model
@@ -33,6 +33,7 @@ Examples:
   mlpengine export runs/digits --format npz -o digits.npz
   mlpengine export runs/digits --format safetensors --json
   mlpengine export runs/digits --format c -o digits.c
+  mlpengine export runs/pump --format c --name pump -o pump.c
   mlpengine export runs/pump --format c-train -o pump.c
   mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
 """
@@ -92,8 +93,18 @@ NAMES = {
     type=click.Choice(["float", "double"]),
     help="c-train: the type of all numbers; by default that of the run.",
 )
+@click.option(
+    "--name", help="c: what its functions and macros begin with; a header is written, too."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(run: Path, form: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
+def command(
+    run: Path,
+    form: str | None,
+    out: Path | None,
+    name: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
@@ -107,17 +118,20 @@ def command(run: Path, form: str | None, out: Path | None, as_json: bool, **opti
     path = out or source.parent / NAMES[form or "onnx"]
     given = device.DeviceOptions(**options)
     if form == device.FORMAT:
+        if name is not None:
+            raise UsageError(f"export: --name is for --format c ({form} takes that of its file)")
         device.write(run, Model.load(source), path, given, as_json=as_json)
         return
     form = format_of(path, form)
     given.refuse(form)
-    exported = export(Model.load(source), path, form)
+    exported = export(Model.load(source), path, form, name=name)
     if as_json:
         fields = ("format", "inputs", "outputs", "difference")
         shown = {name: getattr(exported, name) for name in fields}
         click.echo(json.dumps({"path": str(path), **shown}))
         return
-    say(f"wrote {path} ({path.stat().st_size:,} bytes)")
+    for file in (path, path.with_suffix(".h")) if exported.header else (path,):
+        say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
             say(f"{title}: " + ", ".join(f"{name} ({t})" for name, t in values.items()))

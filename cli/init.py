@@ -94,9 +94,6 @@ def command(
     names = list(dict.fromkeys(target))
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
-    if not {*table.names} - {*names, *facts.drop}:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in facts.drop.items())
-        raise DataError(f"{data}: no column is left to learn from ({reasons or 'there is none'})")
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
+from plain import plain
 from scipy.special import softmax
 
 import mlpengine
@@ -34,23 +35,25 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
     whole, _ = mlpengine.fit(
         {**columns, "y": y} | ({"w": weights} if weighted else {}),
         "y",
-        seed=3,
-        data={
-            "split": {"test": 0.0},
-            "task": "classification" if classes else "regression",
-            "encoding": "piecewise",
-            "weight": "w" if weighted else None,
-        },
-        model={"hidden": 6},
-        optimizer={"name": "adam", "lr": 0.01},
-        training={
-            "folds": 3,
-            "members": KINDS,
-            "epochs": 8,
-            "batch_size": 16,
-            "dtype": "float64",
-            "early_stopping": {"patience": 200},
-        },
+        **plain(
+            seed=3,
+            data={
+                "split": {"test": 0.0},
+                "task": "classification" if classes else "regression",
+                "encoding": "piecewise",
+                "weight": "w" if weighted else None,
+            },
+            model={"hidden": 6},
+            optimizer={"name": "adam", "lr": 0.01},
+            training={
+                "folds": 3,
+                "members": KINDS,
+                "epochs": 8,
+                "batch_size": 16,
+                "dtype": "float64",
+                "early_stopping": {"patience": 200},
+            },
+        ),
     )
     if not weighted:  # of weighted rows estimators weigh the scale, too
         shares = tuple(share for share in model.shares_.values() if share)

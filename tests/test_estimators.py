@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import yaml
+from plain import plain
 
 import mlpengine
 from mlpengine import DataError, MissingExtraError, Mlp, NumericalError, Quantile, UsageError
@@ -503,10 +504,12 @@ def test_folds_give_the_networks_that_configs_give(estimator, iris):
     whole, result = mlpengine.fit(
         {**columns, "y": y},
         "y",
-        seed=3,
-        data={"split": {"test": 0.0}, "task": kind},
-        model={"hidden": [8]},
-        training={**training, "early_stopping": {"patience": 2}},
+        **plain(
+            seed=3,
+            data={"split": {"test": 0.0}, "task": kind},
+            model={"hidden": [8]},
+            training={**training, "members": None, "early_stopping": {"patience": 2}},
+        ),
     )
     for ours, theirs in zip(model.mlps_, whole.networks, strict=True):
         np.testing.assert_allclose(ours.params.flat, theirs.params.flat, rtol=1e-9, atol=1e-12)

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
@@ -14,14 +16,16 @@ from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.measure import measure
 from mlpengine.config.problems import path_of
+from mlpengine.config.proposal import complete
 from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
-from mlpengine.data import Table
+from mlpengine.data import Table, read_table
+from mlpengine.data.detect import Detected, detect
 from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
-from mlpengine.errors import UsageError
+from mlpengine.errors import ConfigError, DataError, UsageError
 from mlpengine.misuse import called_as, quoted
 from mlpengine.train.diagnose import YARDSTICK_SECONDS
 from mlpengine.train.loop import Callback, Result
@@ -45,6 +49,8 @@ class FitResult(Result):
             the mean (``one network``) and deviation over seeds.
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
+        decided: what ``mlpengine init`` decides for such a table, a line each with its keys, and
+            which keys are as given in place of that; empty where training starts from a model.
         verdicts: what is wrong with the data and the fit, but for those that a config silences.
     """
 
@@ -70,6 +76,7 @@ class FitResult(Result):
 
     spreads: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=Verdicts)
+    decided: list[str] = field(default_factory=list)
 
 
 @called_as(EXAMPLE)
@@ -86,8 +93,10 @@ def fit(
 ) -> tuple[Model, FitResult]:
     """Train on a table and return the model, with the weights of its best epoch, and the result.
 
-    It does what ``mlpengine train`` does with the same config, and gives the same bits; no file is
-    written (`Model.save` writes the model).
+    It does what ``mlpengine init`` and ``mlpengine train`` do, with the keys given here in place
+    of those of the config, and gives the same bits.  No file is written (`Model.save` writes the
+    model).
+    ``training={"folds": None}`` trains one network, in less time.
 
     Args:
         table: in any form that `Model.predict` takes except a matrix without names, or the
@@ -110,7 +119,7 @@ def fit(
     learned from; NumericalError if training fails.
     """
     given = {"validation": validation, "test": test}
-    file, tables = _config(table, target, given, config)
+    file, tables, decided = _config(table, target, given, config, proposing=start is None)
     model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
     fitted = model.preprocessor if model else None
     source = read_source(file, table=tables.pop("train", None), fitted=fitted)
@@ -136,13 +145,14 @@ def fit(
         spreads=measured.spreads,
         remarks=[*experiment.tables.remarks, *map(str, of_columns)],
         verdicts=without(reported, file.silenced),
+        decided=decided,
     )
 
 
 def _refitted(config: Mapping[str, Any], epochs: int) -> dict[str, Any]:
     """Return the sections of a config for a training on validation rows, too."""
     data, training = config.get("data", {}), config["training"]
-    ended = {"epochs": epochs, "early_stopping": False, "refit": False}
+    ended = {"epochs": epochs, "early_stopping": False, "refit": False, "folds": None}
     split = {**data.get("split", {}), "validation": 0.0}
     return {**config, "training": {**training, **ended}, "data": {**data, "split": split}}
 
@@ -152,8 +162,13 @@ def _config(
     target: str | Sequence[str] | None,
     given: Mapping[str, Any],
     config: Mapping[str, Any],
-) -> tuple[ConfigFile, dict[str, Table]]:
-    """Return the checked config, and the tables in memory by part."""
+    *,
+    proposing: bool,
+) -> tuple[ConfigFile, dict[str, Table], list[str]]:
+    """Return the checked config, the tables in memory by part, and what was decided.
+
+    What the caller does not say is as `mlpengine init` proposes, if it is asked.
+    """
     _check_call(table, target, config)
     sections = _plain(config)
     own = sections.setdefault("data", {})
@@ -178,14 +193,39 @@ def _config(
     features = [name for name in categorical if name not in targets]
     if features:
         own["categorical"] = features
+    tables: dict[str, Table] = {}
+    decided: list[str] = []
+    if proposing and not own.get("stream"):
+        detected = None
+        with suppress(ConfigError, DataError):  # which the check below, or training, reports
+            reading = reading_of(_checked({"data": deepcopy(own)}))
+            how = reading.to_dict()
+            if "train" in in_memory:
+                tables["train"] = as_table(table, text=features, source=NAME, **how)
+                detected = Detected(tables["train"], reading, [])
+            elif how:
+                detected = Detected(read_table(own["source"], **how), reading, [])
+            else:
+                detected = detect(own["source"])
+        if detected:
+            try:
+                decided = complete(sections, detected, kept=features)
+            except DataError:
+                _checked(sections)  # what is wrong with the settings comes first
+                raise
+    file = _checked(sections)
+    how = reading_of(file).to_dict()
+    for part, rows in in_memory.items():
+        if part not in tables:
+            source = NAME if part == "train" else part
+            tables[part] = as_table(rows, text=features, source=source, **how)
+    return file, tables, decided
+
+
+def _checked(sections: dict[str, Any]) -> ConfigFile:
     document = Document(NAME, data=sections)
     document.places[()] = (NAME, 0)
-    file = check_config(Path(NAME), document)
-    how = reading_of(file).to_dict()
-    return file, {
-        part: as_table(rows, text=features, source=NAME if part == "train" else part, **how)
-        for part, rows in in_memory.items()
-    }
+    return check_config(Path(NAME), document)
 
 
 def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:

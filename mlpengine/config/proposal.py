@@ -1,13 +1,18 @@
 """A first config for a new table: the columns to use, and a network of suitable size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from mlpengine.config.presets import fill_missing
+from mlpengine.config.reader import Document, parse
 from mlpengine.config.writer import quoted
-from mlpengine.data import Profile
+from mlpengine.data import DATASETS, Profile, profile
 from mlpengine.data.checks import KEEP_IF
+from mlpengine.data.detect import Detected
 from mlpengine.data.kinds import FEW_LEVELS
 from mlpengine.data.reading import DEFAULT, Reading
+from mlpengine.errors import DataError
 from mlpengine.train.recipes import (
     FOLDED_ROWS,
     Kind,
@@ -18,6 +23,9 @@ from mlpengine.train.recipes import (
     trained,
 )
 from mlpengine.wording import plural, printable
+
+PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
+"""Sections of a recipe, in the order of a config."""
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
@@ -38,7 +46,13 @@ def propose(
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
     reason; those that explain nearly all of the target stay, with a comment.
+
+    Raises: DataError if no column is left to learn from.
     """
+    if not {column.name for column in profile.columns} - {*target, *profile.drop}:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
+        text = f"no column is left to learn from ({reasons or 'there is none'})"
+        raise DataError(f"{profile.source}: {text}")
     sections = recipe(preset, str(profile.task), profile.n_rows)
     encoded, kinds = _encoding_and_kinds(profile, target, preset)
     lines = [
@@ -62,7 +76,7 @@ def propose(
         *(f"  {key}: {_flow(value)}" for key, value in sections.get("data", {}).items()),
         *_split(profile, target, own_test=test is not None),
     ]
-    for name in ("model", "loss", "optimizer", "schedule", "training"):
+    for name in PROPOSED:
         if name in sections:
             gap = [""] if name not in ("loss", "schedule") else []
             lines += [*gap, *_section(name, sections[name])]
@@ -152,6 +166,71 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
         lines.append(f"dropped: {_one_line(shown)} (data.drop has the reasons)")
     return lines
+
+
+def complete(config: dict[str, Any], detected: Detected, kept: Collection[str] = ()) -> list[str]:
+    """Add what `propose` writes for a table, and a config does not say; return it in words.
+
+    Without a target that the table has, nothing is added.
+
+    `kept` are columns that are not dropped.  Where the config has rows of its own for validation,
+    or trains the network again on all rows, folds are left out.
+
+    Raises: DataError for a target that cannot be learned, or as `propose`.
+    """
+    data = config["data"]
+    named = data.get("target") or DATASETS.get(data["source"], ())
+    target = [named] if isinstance(named, str) else list(named)
+    table, reading = detected.table, detected.reading
+    if not target or not {*target} <= {*table.names}:
+        return []
+    sections = {name: _section_of(config, name) for name in ("model", "training")}
+    task, preset = data.get("task", "auto"), sections["model"].get("preset", "plain")
+    facts = profile(table, target, task=None if task in ("auto", None) else task)
+    facts = replace(
+        facts,
+        drop={n: why for n, why in facts.drop.items() if n not in kept and "drop" not in data},
+        columns=[
+            replace(c, kind="category") if c.name in kept and c.kind == "text" else c
+            for c in facts.columns
+        ],
+    )
+    test = data.get("test_source")
+    text = propose(facts, target, source="", schema="", test=test, reading=reading, preset=preset)
+    proposed = parse(text, "init", Document("init"))
+    lines = decisions(facts, target, preset)
+    if given := [*_given(config)]:
+        lines.append(f"as given in place of that: {', '.join(given)}")
+    if "loss" in config:
+        proposed.pop("loss", None)
+    training, split = sections["training"], data.get("split")
+    share = split.get("validation") if isinstance(split, Mapping) else None
+    one_network = training.get("folds", 2) is None
+    alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")
+    if one_network or any(alone):
+        for key in ("folds", "members"):
+            proposed["training"].pop(key, None)
+    members = proposed["training"].get("members", [])
+    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
+        members.remove("piecewise")
+    fill_missing(config, proposed)
+    return lines
+
+
+def _given(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings of a config that `propose` writes, too, as ``section.key``."""
+    for section, value in config.items():
+        if section not in ("data", *PROPOSED):
+            continue
+        keys = value if isinstance(value, Mapping) else [""]
+        for key in keys:
+            if section != "data" or key not in ("source", "test_source", "target", "categorical"):
+                yield f"{section}.{key}".removesuffix(".")
+
+
+def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = config.get(name)
+    return section if isinstance(section, Mapping) else {}
 
 
 ENCODING = "  encoding: piecewise  # numbers by quantile bins, too: for steps and kinks; or none"

@@ -26,10 +26,10 @@ def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
     return to_onnx(model)
 
 
-def _to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
+def _to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
     from mlpengine.export._c import to_c
 
-    return to_c(model)
+    return to_c(model, name)
 
 
 FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {
@@ -63,17 +63,28 @@ def format_of(path: str | Path, format: str | None = None) -> str:
     return chosen
 
 
-def export(model: Model | Mlp, path: str | Path, format: str | None = None) -> Exported:
+def export(
+    model: Model | Mlp, path: str | Path, format: str | None = None, *, name: str | None = None
+) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
 
     Args:
         model: with its preprocessing, or a network alone, whose ONNX form reads the features.
         path: of the file; one that exists is replaced.
         format: one of `FORMATS`; None goes by the suffix of `path`.
+        name: of C, what its functions and macros begin with, so that a program may have several
+            models; a header that declares them is written beside the file.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
         NumericalError where the ONNX model and our own forward differ.
     """
-    data, exported = FORMATS[format_of(path, format)](model)
+    chosen = format_of(path, format)
+    if name is None:
+        data, exported = FORMATS[chosen](model)
+    elif chosen == "c":
+        data, exported = _to_c(model, name)
+        write_atomically(Path(path).with_suffix(".h"), exported.header.encode())
+    else:
+        raise UsageError(f"export: name is for the format c (the format is {chosen})")
     write_atomically(path, data)
     return exported

@@ -1,10 +1,11 @@
 """A model as one C file: from the columns of a row to predictions."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import Functions, Names, comment_text, constant
+from mlpengine.backends.scalar.text import Functions, Names, comment_text, constant, identifier
 from mlpengine.data.table import number_text
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
@@ -24,17 +25,46 @@ ROUNDED = 5e-5
 TABLE = """\
 {definitions}
 {text}\
-/* Predicts one row.  x has {inputs} numbers, one for each column, at its place MLP_X_...: NaN is a
-   missing cell, and a category is its code MLP_CODE_....  out gets {outputs} numbers, {about}.
+/* Predicts one row.  x has {inputs} numbers, one for each column, at its place
+   {upper}_X_...: NaN is a missing cell, and a category is its code {upper}_CODE_....
+   out gets {outputs} numbers, {about}.
    Returns 1; or 0, and NaN in out, for a row that cannot be used.
 {example} */
-int predict(const real *x, real *out)
+int {predict}(const real *x, real *out)
 {{
 {body}}}
 """
 
+HEADER = """\
+/* Predictions of a model, written by mlpengine. */
+#ifndef {upper}_H
+#define {upper}_H
+{definitions}
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{declarations}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+PREDICT = """\
+/* Reads the {inputs} numbers of a row and writes {outputs}: {about}.
+   Returns 1; or 0, and NaN in out, for a row that cannot be used. */
+int {name}_predict(const {real} *x, {real} *out);
+"""
+
+NETWORK = """\
+/* Reads {inputs} features and writes {outputs} outputs of the network. */
+void {name}(const {real} *input, {real} *output);
+"""
+
 SELF_TEST = """
-#ifdef MLP_SELF_TEST /* cc -DMLP_SELF_TEST FILE -lm && ./a.out: the example above */
+#ifdef {upper}_SELF_TEST /* cc -D{upper}_SELF_TEST FILE -lm && ./a.out: the example above */
 #include <stdio.h>
 
 int main(void)
@@ -42,7 +72,7 @@ int main(void)
   static const real x[{inputs}] = {{{row}}};
   static const double expected[{outputs}] = {{{answer}}};
   real out[{outputs}];
-  int right = predict(x, out);
+  int right = {predict}(x, out);
   for (int i = 0; i < {outputs}; i++) {{
     const double apart = fabs((double)out[i] - expected[i]), size = fabs(expected[i]);
     if (!(apart <= {tolerance} * (size > {scale} ? size : {scale}))) right = 0;
@@ -55,27 +85,38 @@ int main(void)
 """
 
 
-def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
+def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
     """Return a C file: a network from features to outputs, and a model from columns, too.
 
-    Raises: UsageError for preprocessing that has no C form.
+    With a `name` its functions and macros begin with it, and `Exported.header` declares them.
+
+    Raises: UsageError for preprocessing that has no C form, or a name that is no C identifier.
     """
+    if name is not None and not (name.isidentifier() and name.isascii()):
+        raise UsageError(f"export: name must be a C identifier (got {name!r})")
+    predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
+    prefix = name or "mlp"
+    upper = identifier(prefix, upper=True)
     if isinstance(model, Mlp):
-        dtype = model.dtype.name
-        return export_c(model).encode(), Exported("c", {"input": dtype}, {"output": dtype})
-    real, functions = real_of(model.mlp), Functions(Names({"predict"}))
+        dtype, sizes = model.dtype.name, {"inputs": model.sizes[0], "outputs": model.sizes[-1]}
+        declared = NETWORK.format(name=predict, real=real_of(model), **sizes)
+        header = HEADER.format(upper=upper, definitions="", declarations=declared)
+        exported = Exported("c", {"input": dtype}, {"output": dtype}, header=header if name else "")
+        return export_c(model, name=predict).encode(), exported
+    real, functions = real_of(model.mlp), Functions(Names({predict}))
     if _needs_double(model):
         real = "double"
     try:
-        table = table_code(model, "mlp", functions, real=real, trains=False)
+        table = table_code(model, prefix, functions, real=real, trains=False)
     except UsageError:
         if real == "double":
             raise
         real = "double"  # for dates, and numbers beyond a float
-        table = table_code(model, "mlp", functions, real=real, trains=False)
+        table = table_code(model, prefix, functions, real=real, trains=False)
     row, cells = _example(model)
     answer = _answer(model, row)
     names = _names(model)
+    called = {"predict": predict, "upper": upper}
     known = bool(np.isfinite(answer).all())
     text = TABLE.format(
         definitions=table.definitions,
@@ -85,25 +126,33 @@ def to_c(model: Model | Mlp) -> tuple[bytes, Exported]:
         about=table.about,
         body=prediction(
             {"a": model.mlp.in_dim, "b": model.task.outputs},
-            ["network(a, b);"],
+            [f"{network}(a, b);"],
             table.outputs,
             raw="b",
         ),
         example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
+        **called,
     )
     if known:
-        text += _self_test(model, table, cells, answer)
+        text += _self_test(model, table, cells, answer, called)
     kinds = dict.fromkeys(model.preprocessor.columns, real)
     file = export_c(
         model.mlp if model.members is None else model.networks,
-        name="network",
+        name=network,
         combined=model.task.averaged,
         shares=model.mean.weights.tolist(),
         real=real,
         functions=functions,
         text=text,
     )
-    return file.encode(), Exported("c", kinds, dict.fromkeys(names, real))
+    sizes = {"inputs": table.inputs, "outputs": table.outputs}
+    declared = PREDICT.format(name=name, real=real, about=table.about, **sizes)
+    sizes = {"inputs": model.mlp.in_dim, "outputs": model.mlp.sizes[-1]}
+    declared += NETWORK.format(name=network, real=real, **sizes)
+    header = HEADER.format(upper=upper, definitions=table.definitions, declarations=declared)
+    return file.encode(), Exported(
+        "c", kinds, dict.fromkeys(names, real), header=header if name else ""
+    )
 
 
 def _needs_double(model: Model) -> bool:
@@ -177,7 +226,9 @@ def _shown(row: dict[str, Any], answer: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _self_test(model: Model, table: TableCode, cells: list[float], answer: Array) -> str:
+def _self_test(
+    model: Model, table: TableCode, cells: list[float], answer: Array, called: Mapping[str, str]
+) -> str:
     task = model.task
     scale = float(np.abs(task.target.scale).max()) if isinstance(task, Regression) else 1.0
     return SELF_TEST.format(
@@ -187,4 +238,5 @@ def _self_test(model: Model, table: TableCode, cells: list[float], answer: Array
         answer=", ".join(map(repr, answer.tolist())),
         tolerance="1e-4" if model.mlp.dtype == np.float32 else "1e-9",
         scale=repr(scale),
+        **called,
     )

@@ -73,7 +73,7 @@ def test_from_config_to_predictions(name, mlpengine, tmp_path):
     assert json.loads(found.out)["test"][metric] >= least
     predicted = json.loads(mlpengine("predict", "run", "more.csv", "--json").out)
     assert predicted["rows"] == ROWS
-    measured = json.loads(mlpengine("evaluate", "run", "--data", "more.csv", "--json").out)
+    measured = json.loads(mlpengine("evaluate", "run", "more.csv", "--json").out)
     assert measured["data"][metric] >= least
     assert mlpengine("train", "--resume", "run", "-q").code == 0
 

@@ -49,6 +49,19 @@ def test_c_holds_the_network(mlpengine, run):
     assert network[network.index("static const real network_parameters") :] in text
 
 
+def test_c_with_a_name_has_a_header(mlpengine, run, tmp_path):
+    done = mlpengine("export", run, "--format", "c", "--name", "pump", "-o", "pump.c")
+    assert (done.code, done.err) == (0, "")
+    assert "wrote pump.c (" in done.out
+    assert "wrote pump.h (" in done.out
+    assert "int pump_predict(const float *x, float *out);" in (tmp_path / "pump.h").read_text()
+    for form in ("c-train", "npz"):
+        done = mlpengine("export", run, "--format", form, "--name", "pump")
+        assert done.code == 2
+        assert "for" in done.err
+        assert "format c" in done.err
+
+
 def test_training_for_a_device(mlpengine, run, tmp_path):
     done = mlpengine("export", run, "--format", "c-train", "-o", "p.c", "--lr", 0.5, "--freeze", 0)
     assert (done.code, done.err) == (0, "")

@@ -54,7 +54,7 @@ def test_formulas_from_training_to_prediction(folder, mlpengine):
     trained = mlpengine("train", "c.yaml", "--out", "run")
     assert trained.code == 0
     assert "15 rows of 300 left out" in trained.err
-    measured = mlpengine("evaluate", "run", "--data", "new.csv", "--json")
+    measured = mlpengine("evaluate", "run", "new.csv", "--json")
     facts = json.loads(measured.out)
     assert facts["rows"] == {"data": 285}
     assert facts["data"]["r2"] > 0.99

@@ -16,7 +16,7 @@ MODELS = [GOLDEN / "model.safetensors", GOLDEN.parent / "model-2.safetensors"]
 
 @pytest.mark.parametrize("path", MODELS, ids=["1", "2"])
 def test_a_model_of_a_former_format_predicts(path, mlpengine):
-    found = mlpengine("evaluate", path, "--data", GOLDEN / "rows.csv")
+    found = mlpengine("evaluate", path, GOLDEN / "rows.csv")
     assert found.code == 0
     assert Model.load(path).preprocessor.classes == ["n", "y"]
 

@@ -51,7 +51,7 @@ def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     small = ["--set", "report=false", "--set", "model.hidden=[32]", "--set", "optimizer.lr=1e-2"]
     trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--epochs", 30, *small)
     assert "column 'froude': alone it explains" in trained.out
-    measured = json.loads(mlpengine("evaluate", "run", "--data", "new.csv", "--json").out)
+    measured = json.loads(mlpengine("evaluate", "run", "new.csv", "--json").out)
     assert measured["data"]["r2"] > 0.95
 
 

@@ -179,7 +179,7 @@ def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_p
         ("summary", "t.yaml"): 0,
         ("train", "t.yaml", *small): 0,
         ("evaluate", "run"): 0,
-        ("evaluate", "run", "--data", "t.csv"): 0,
+        ("evaluate", "run", "t.csv"): 0,
         ("diagnose", "run"): 0,
         ("predict", "run", "t.csv", "-o", "p.csv"): 0,
         ("predict", "run", "odd.csv"): 2,

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
+from plain import plain
 
 import mlpengine
 from mlpengine.backends.compiled.target import compiler_command
@@ -62,7 +63,7 @@ def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
     targets, settings = MODELS[name]
     table = COLUMNS | targets
     target = [n for n in targets if n != "day"]
-    model, _ = mlpengine.fit(table, target, **(FEW | settings))
+    model, _ = mlpengine.fit(table, target, **plain(**(FEW | settings)))
     exported = export(model, tmp_path / "model.c")
     assert list(exported.inputs) == model.columns
     library, program = tmp_path / "model.so", tmp_path / "test"
@@ -95,6 +96,63 @@ def test_c_predicts_rows_of_the_table(name, compiler, tmp_path):
     assert "#define MLP_X_COLOR" in text
     assert "#define MLP_CODE_COLOR_DEEP_BLUE 0 /* deep blue */" in text
     assert "Example:" in text
+
+
+TWO = """\
+#include "price.h"
+#include "kind.h"
+#include "plain.h"
+#include <stdio.h>
+
+int main(void)
+{
+  const float x[4] = {%s}, z[2] = {0.5f, -1};
+  float out[1], chances[2], y[1];
+  if (!price_predict(x, out) || !kind_predict(x, chances)) return 1;
+  plain_predict(z, y);
+  printf("%%.9g %%.9g %%d %%d %%.9g", (double)out[0], (double)chances[KIND_CLASS_YES],
+         PRICE_X_COLOR, KIND_X_COLOR, (double)y[0]);
+  return 0;
+}
+"""
+
+
+def test_models_with_names_are_linked_into_one_program(compiler, tmp_path):
+    few = plain(**FEW)
+    price, _ = mlpengine.fit(COLUMNS | {"y": PRICE}, "y", **few)
+    kind, _ = mlpengine.fit(COLUMNS | {"y": KIND}, "y", **few)
+    network = mlpengine.Mlp([2, 3, 1], seed=1)
+    models = {"price": price, "kind": kind, "plain": network}
+    sources = [tmp_path / f"{name}.c" for name in models]
+    for (name, model), source in zip(models.items(), sources, strict=True):
+        export(model, source, name=name)
+    row = {n: COLUMNS[n][4] for n in price.columns}
+    cells = ", ".join(f"{float(cell)!r}f" for cell in coded(row, price))
+    (tmp_path / "main.c").write_text(TWO % cells)
+    program = tmp_path / "main"
+    objects = []
+    for source in sources:
+        objects.append(source.with_suffix(".o"))
+        build = [*compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-c", str(source)]
+        subprocess.run([*build, "-o", str(objects[-1])], check=True)
+    main = [*compiler, "-std=c99", str(tmp_path / "main.c")]
+    subprocess.run([*main, *map(str, objects), "-lm", "-o", str(program)], check=True)
+    told = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    y, yes, *places, output = map(float, told.split())
+    assert places == [price.columns.index("color")] * 2
+    assert y == pytest.approx(price.predict(row)[0], rel=3e-5)
+    assert yes == pytest.approx(kind.predict_proba(row)[0, kind.classes.index("yes")], abs=3e-5)
+    assert output == pytest.approx(network.predict(np.array([[0.5, -1]], "f4"))[0, 0], rel=1e-5)
+
+
+def test_names_are_c_identifiers_and_of_c_alone(tmp_path):
+    network = mlpengine.Mlp([2, 1])
+    for name in ("", "two words", "größe", "1st"):
+        with pytest.raises(mlpengine.UsageError, match="name must be a C identifier"):
+            export(network, tmp_path / "net.c", name=name)
+    with pytest.raises(mlpengine.UsageError, match="name is for the format c"):
+        export(network, tmp_path / "net.npz", name="net")
+    assert [*tmp_path.iterdir()] == []
 
 
 def coded(row, model):

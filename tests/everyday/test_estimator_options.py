@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from plain import plain
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -52,7 +53,7 @@ def test_command_fit_and_estimator_give_the_same_bits(name, tmp_path, monkeypatc
         "training": {key: own[key] for key in ("batch_size", "epochs")},
     }
     config |= {key: own[key] for key in ("loss", "optimizer", "schedule") if key in own}
-    fitted, _ = mlpengine.fit(frame, **config)
+    fitted, _ = mlpengine.fit(frame, **plain(**config))
     monkeypatch.chdir(tmp_path)
     frame.to_csv("rows.csv", index=False)
     config["data"]["source"] = "rows.csv"
@@ -102,11 +103,13 @@ def test_estimators_fit_and_configs_give_the_same_bits(schedule, tmp_path, monke
     model, _ = mlpengine.fit(
         frame,
         "y",
-        seed=5,
-        data={"split": {"validation": 0, "test": 0}},
-        model={"hidden": 6},
-        schedule=schedule,
-        training={"epochs": 3, "batch_size": 16},
+        **plain(
+            seed=5,
+            data={"split": {"validation": 0, "test": 0}},
+            model={"hidden": 6},
+            schedule=schedule,
+            training={"epochs": 3, "batch_size": 16},
+        ),
     )
     own = MlpRegressor(batch_size=16, dtype="float32", **(FEW | {"schedule": schedule}))
     own.fit(frame[list("abcd")].to_numpy(), frame.y)
@@ -115,10 +118,12 @@ def test_estimators_fit_and_configs_give_the_same_bits(schedule, tmp_path, monke
     classes, _ = mlpengine.fit(
         frame.assign(y=Y),
         "y",
-        seed=5,
-        data={"split": {"validation": 0, "test": 0}},
-        model={"hidden": [6]},
-        training={"epochs": 3, "batch_size": 16},
+        **plain(
+            seed=5,
+            data={"split": {"validation": 0, "test": 0}},
+            model={"hidden": [6]},
+            training={"epochs": 3, "batch_size": 16},
+        ),
     )
     own = MlpClassifier(batch_size=16, dtype="float32", **FEW).fit(X, Y)
     np.testing.assert_array_equal(own.predict_proba(X), classes.predict_proba(X))

@@ -12,12 +12,13 @@ import pandas as pd
 import polars
 import pyarrow
 import pytest
+from plain import plain
 
 import mlpengine
 from mlpengine.data import read_table
 from mlpengine.data.frames import as_table
 
-SETTINGS = {"training": {"epochs": 4, "batch_size": 16}, "model": {"hidden": [8]}, "seed": 3}
+SETTINGS = plain(training={"epochs": 4, "batch_size": 16}, model={"hidden": [8]}, seed=3)
 CELLS = {"a": [1.5, 2.0, -3.0], "n": [1, 2, 3], "b": [True, False, True], "t": ["x", "y", "x"]}
 DAYS = [datetime(2024, 5, 1), datetime(2024, 5, 2), datetime(2024, 5, 3)]
 
@@ -207,7 +208,8 @@ def test_the_row_encoder_writes_what_transform_writes():
 
 def test_a_model_without_numbers_or_of_dates_predicts_one_row():
     t = {"t": ["a", "b"] * 20, "y": [0.5, 1.5] * 20}
-    model, _ = mlpengine.fit(t, "y", training={"epochs": 90}, optimizer={"lr": 0.1})
+    few = plain(training={"epochs": 90}, optimizer={"lr": 0.1})
+    model, _ = mlpengine.fit(t, "y", **few)
     low, high = model.predict({"t": "a"}), model.predict({"t": "b"})
     assert low < 0.9 < 1.1 < high
     days = {"d": [datetime(2024, 1, 1 + i % 28) for i in range(40)], "y": np.arange(40.0)}
@@ -333,8 +335,11 @@ def test_own_tables_for_validation_and_test(diabetes):
         frame[:300], "progression", validation=frame[300:400], test=frame[400:], **SETTINGS
     )
     assert set(result.metrics) == {"train", "validation", "test"}
+    whole = plain(**SETTINGS | {"data": {"split": {"validation": 0, "test": 0}}})
     model, result = mlpengine.fit(
-        frame[:300], "progression", data={"split": {"validation": 0, "test": 0}}, **SETTINGS
+        frame[:300],
+        "progression",
+        **whole,
     )
     assert set(result.metrics) == {"train"}
     measured = model.evaluate(frame[:300])

@@ -115,7 +115,7 @@ def test_the_pinball_loss_measures_every_regression(loss, frame, tmp_path, capsy
     assert measured["pinball_0.9"] == pytest.approx(expected, rel=1e-9)
     model.save(tmp_path / "m.safetensors")
     features.to_csv(tmp_path / "rows.csv", index=False)
-    words = ["--data", str(tmp_path / "rows.csv"), "--json", "--metric", "pinball_0.9"]
+    words = [str(tmp_path / "rows.csv"), "--json", "--metric", "pinball_0.9"]
     assert run(["evaluate", str(tmp_path / "m.safetensors"), *words]) == 0
     told = json.loads(capsys.readouterr().out)["data"]
     assert told["pinball_0.9"] == pytest.approx(expected, rel=1e-4)
