@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.config.build import build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config
-from mlpengine.config.measure import measure
+from mlpengine.config.measure import measure, recorded
 from mlpengine.config.reader import Document
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
@@ -124,7 +124,7 @@ def fit(
         of_run = diagnostics.verdicts() if diagnostics else []
     of_columns = column_verdicts(file, experiment.tables)
     reported = [*cell_verdicts(file, experiment.tables), *of_columns, *of_run]
-    return experiment.model, FitResult(
+    return recorded(experiment, measured), FitResult(
         **vars(result),
         metrics=measured.metrics,
         spreads=measured.spreads,
