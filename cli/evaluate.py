@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mlpengine.config.measure import outputs
-from mlpengine.data import read_table
+from mlpengine.data import Table, read_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.unlike import NewRows
 from mlpengine.errors import UsageError
@@ -106,6 +106,12 @@ def measure(
 
 def read_part(model: Model, source: str) -> Split:
     """Return the rows of a file as the model takes them, with their targets."""
+    table = read_rows(model, source)
+    return part_of(table, None, model.preprocessor, model.task, model.mlp.dtype)
+
+
+def read_rows(model: Model, source: str) -> Table:
+    """Return the rows of a file with known targets."""
     stream: Any = sys.stdin.buffer if source == "-" else source
     table = read_table(stream, **model.preprocessor.read_arguments)
     target = model.preprocessor.target
@@ -117,4 +123,4 @@ def read_part(model: Model, source: str) -> Split:
     in_use = table if usable.rows is None else table.rows(usable.rows)
     for line in NewRows(model.preprocessor).add(in_use).lines():
         say(f"warning: {table.source}: {line}", err=True)
-    return part_of(table, usable.rows, model.preprocessor, model.task, model.mlp.dtype)
+    return in_use

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mlpengine.config.measure import OUT_OF_FOLD, explained_rows
+from mlpengine.quantiles import evenly_spaced
 from mlpengine.train.explain import (
     Dependence,
     Importance,
@@ -16,9 +17,10 @@ from mlpengine.train.explain import (
     importances,
 )
 from mlpengine.train.model import Model, load
-from mlpengine.train.task import Split
+from mlpengine.train.task import Split, part_of
 from mlpengine.wording import plural, printable
 
+from .evaluate import read_rows
 from .session import experiment_of, resolved_config, uses_extra
 from .streams import say
 
@@ -30,11 +32,18 @@ Examples:
   mlpengine explain runs/penguins
   mlpengine explain runs/diamonds --repeats 10 --plot dependence.png
   mlpengine explain runs/diamonds --json
+  mlpengine explain model.safetensors --data new.csv
 """
 
 
 @click.command("explain", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--data",
+    type=str,
+    metavar="FILE",
+    help="A table with the target column; - reads CSV from stdin.  By default the run's own rows.",
+)
 @click.option(
     "--repeats",
     type=click.IntRange(2),
@@ -57,20 +66,30 @@ Examples:
     help="The picture of partial dependence (.png, .svg, .pdf); by default in the run's plots.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: bool) -> None:
-    """Tell which columns drive the predictions of the model in the directory RUN.
+def command(
+    run: Path, data: str | None, repeats: int, features: int, plot: Path | None, as_json: bool
+) -> None:
+    """Tell which columns drive the predictions of the model of RUN, a run directory or model file.
 
     The importance of a column is how much the loss rises, and R2 or accuracy falls, when its cells
     are permuted among rows that did not train the model: out of fold, or the test or validation
     rows.  Partial dependence is the mean prediction where all rows hold the same value.
     """
-    config = resolved_config(run)
+    if data is None:
+        advice = ["; say which rows to use with --data FILE"] if run.is_file() else []
+        config = resolved_config(run, *advice)
     model = load(run)
-    experiment = experiment_of(config, model)
-    name, part, forward = explained_rows(experiment, MAX_ROWS)
+    if data is None:
+        experiment = experiment_of(config, model)
+        name, part, forward = explained_rows(experiment, MAX_ROWS)
+        table = experiment.tables.parts["train"][0]
+    else:
+        table = read_rows(model, data)
+        chosen = evenly_spaced(table.n_rows, MAX_ROWS)
+        rows = part_of(table, None, model.preprocessor, model.task, model.mlp.dtype)
+        name, part, forward = "data", rows.rows(chosen), model.forward
     columns = feature_columns(model.preprocessor)
     ranked = importances(forward, model.scorer(model.task), part, columns, repeats=repeats)
-    table = experiment.tables.parts["train"][0]
     shown = [row.column for row in ranked if row.column in table][:features]
     curves = [dependence(model, table, column) for column in shown]
     path = drawn(run, model, curves, plot)
@@ -84,14 +103,14 @@ def command(run: Path, repeats: int, features: int, plot: Path | None, as_json: 
 
 def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | None) -> Path | None:
     """Draw partial dependence, if it can be or was asked for; return the path of the picture."""
-    if not curves or not uses_extra(True if plot else "auto", "plots"):
+    place = plot or (run / "plots" / "dependence.png" if run.is_dir() else None)
+    if not curves or place is None or not uses_extra(True if plot else "auto", "plots"):
         return None
     from mlpengine.plots import plot_dependence
 
-    path = plot or run / "plots" / "dependence.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plot_dependence(curves, list(map(str, model.classes or model.target)), path)
-    return path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    plot_dependence(curves, list(map(str, model.classes or model.target)), place)
+    return place
 
 
 def report(
@@ -117,6 +136,7 @@ def report(
 def lines(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> list[str]:
     """Return the importances for a person."""
     where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
+    where = "of the data" if name == "data" else where
     width = max(12, *(len(printable(row.column)) + 2 for row in ranked))
     shown = [
         f"when a column's cells are permuted ({plural(len(part), 'row')} {where}):",

@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 from mlpengine.config import load_config
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
-from mlpengine.config.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
+from mlpengine.config.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure, recorded
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
@@ -224,12 +224,15 @@ class Session:
         if result.ending != "interrupted":
             self.experiment = self.experiment.calibrated()
         experiment, directory = self.experiment, self.directory
-        experiment.model.save(directory.path / MODEL_FILE)
         if result.ending == "interrupted":
             measured = self._best_epoch()
         else:
             self.measured = measure(experiment, self.loop)
             measured = self.measured.metrics
+            experiment = replace(experiment, model=recorded(experiment, self.measured))
+            self.experiment = experiment
+        experiment.model.save(directory.path / MODEL_FILE)
+        if result.ending != "interrupted":
             self._compare(result)
             self.column_verdicts += without(
                 column_verdicts(experiment.file, experiment.tables), experiment.file.silenced

@@ -1,6 +1,7 @@
 """`mlpengine summary`: layers, shapes, parameters, memory and arithmetic of a config."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +9,25 @@ import click
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import Experiment, build
+from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
+from mlpengine.train.card import card
+from mlpengine.train.model import load
 from mlpengine.train.run_directory import RESOLVED
-from mlpengine.wording import plural
+from mlpengine.wording import plural, printable
 
+from .outcome import SHOWN_PARTS, title
 from .streams import say, write_file
+
+SHOWN_LEVELS = 12
+"""Number of levels of a column, and of classes, that are listed."""
 
 EPILOG = """\b
 Examples:
   mlpengine summary configs/digits.yaml
   mlpengine summary configs/digits.yaml --set 'model.hidden=[512, 512]' --json
   mlpengine summary runs/digits
+  mlpengine summary runs/digits/model.safetensors
   mlpengine summary configs/diabetes.yaml --emit-c
 """
 
@@ -34,8 +43,16 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
     """Show the network that CONFIG, a config or a run directory, describes, without training it.
 
     Shapes are (rows, units).  FLOPs count a multiplication and an addition as two; a training
-    step is forward, backward and the update.
+    step is forward, backward and the update.  Of a model file, CONFIG shows what there is to know
+    about the model: columns, their types and levels, the target, and its score.
     """
+    if config.suffix == ".safetensors":
+        if settings or emit_c:
+            raise UsageError("summary: --set and --emit-c change a config, not a model file")
+        known = card(load(config))
+        known["written"] = f"{datetime.fromtimestamp(config.stat().st_mtime):%Y-%m-%d %H:%M}"
+        say(json.dumps(known) if as_json else "\n".join(card_lines(known)))
+        return
     path = config / RESOLVED if config.is_dir() else config
     compiled = ["training.backend=compiled"] if emit_c else []
     overrides = [parse_override(text) for text in (*settings, *compiled)]
@@ -45,6 +62,37 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
         return
     facts = summarize(experiment)
     say(json.dumps(facts) if as_json else table(facts))
+
+
+def card_lines(known: dict[str, Any]) -> list[str]:
+    """Return what a model file tells, for a person."""
+    record = known["record"]
+    classes = f": {', '.join(map(printable, known['classes'][:SHOWN_LEVELS]))}"
+    classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""
+    networks = f"{known['networks']} of " if known["networks"] > 1 else ""
+    target = ", ".join(map(printable, known["target"]))
+    lines = [
+        f"predicts  {target} ({known['task']}{classes if known['classes'] else ''})",
+        f"network   {networks}{'-'.join(map(str, known['sizes']))}, "
+        f"{plural(known['parameters'], 'parameter')}, loss {known['loss']}",
+    ]
+    if record:
+        counts = record["rows"]
+        rows = ", ".join(f"{counts[part]:,} {part}" for part in SHOWN_PARTS if part in counts)
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in record["metrics"].items())
+        lines += [
+            f"trained   on {printable(record['source'])} ({rows}), seed {record['seed']}",
+            f"score     {title(record['part'])}: {scores}",
+        ]
+    lines.append(f"written   {known['written']}, by the date of the file")
+    width = max(8, *(len(printable(one["name"])) + 2 for one in known["columns"]))
+    lines += ["", f"{'column':<{width}}{'type':<10}levels"]
+    for one in known["columns"]:
+        levels = [printable(level) for level in one["levels"][:SHOWN_LEVELS]]
+        more = ["..."] * (len(one["levels"]) > SHOWN_LEVELS)
+        text = f"{printable(one['name']):<{width}}{one['type']:<10}{', '.join([*levels, *more])}"
+        lines.append(text.rstrip())
+    return lines
 
 
 def summarize(experiment: Experiment) -> dict[str, Any]:

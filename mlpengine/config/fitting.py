@@ -14,7 +14,7 @@ import numpy as np
 from mlpengine.config.build import build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config
-from mlpengine.config.measure import measure
+from mlpengine.config.measure import measure, recorded
 from mlpengine.config.problems import path_of
 from mlpengine.config.proposal import complete
 from mlpengine.config.reader import Document, dotted
@@ -139,7 +139,7 @@ def fit(
         of_run = diagnostics.verdicts() if diagnostics else []
     of_columns = column_verdicts(file, experiment.tables)
     reported = [*cell_verdicts(file, experiment.tables), *of_columns, *of_run]
-    return experiment.model, FitResult(
+    return recorded(experiment, measured), FitResult(
         **vars(result),
         metrics=measured.metrics,
         spreads=measured.spreads,

@@ -1,7 +1,9 @@
 """The metrics of an experiment after training, by part, and how far they can be trusted."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
 from statistics import fmean, stdev
 
 import numpy as np
@@ -13,6 +15,7 @@ from mlpengine.train.calibration import calibration_error
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.train.loop import Loop
+from mlpengine.train.model import Model
 from mlpengine.train.task import Regression, Split
 
 OUT_OF_FOLD = "out_of_fold"
@@ -74,6 +77,23 @@ def measure(experiment: Experiment, loop: Loop | EnsembleLoop) -> Measured:
         elif folds is None:
             measured.spreads[name] = _over_networks(scorer, part, model.networks)
     return measured
+
+
+def recorded(experiment: Experiment, measured: Measured) -> Model:
+    """Return the model of an experiment with the record of its training."""
+    if measured.last is None:
+        return experiment.model
+    part, config = measured.last[0], experiment.file.config
+    values = {n: float(f"{v:.6g}") for n, v in measured.metrics[part].items() if isfinite(v)}
+    record = {
+        "source": Path(config.data.source).name,
+        "seed": config.seed,
+        "folds": config.training.folds,
+        "rows": dict(experiment.tables.rows),
+        "part": part,
+        "metrics": values,
+    }
+    return replace(experiment.model, record=record)
 
 
 def outputs(experiment: Experiment) -> Iterator[tuple[str, Split, Array]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mlpengine.files import write_atomically
 
-from .collect import QUICK, THOROUGH, Collected, Effort, Run, collect, read_run
+from .collect import QUICK, THOROUGH, Collected, Effort, Run, collect, collect_model, read_run
 from .page import run_page
 from .several import collect_sweep, compare, runs_page, sweep_page
 
@@ -18,6 +18,7 @@ __all__ = [
     "Effort",
     "Run",
     "collect",
+    "collect_model",
     "collect_sweep",
     "compare",
     "read_run",

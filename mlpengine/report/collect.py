@@ -13,7 +13,7 @@ import numpy as np
 
 from mlpengine.config import load_config
 from mlpengine.config.build import Experiment, build
-from mlpengine.config.measure import explained_rows
+from mlpengine.config.measure import OUT_OF_FOLD, explained_rows
 from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
@@ -21,10 +21,11 @@ from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.files import missing
 from mlpengine.quantiles import evenly_spaced
 from mlpengine.spec import Array
+from mlpengine.train.card import card
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
 from mlpengine.train.explain import dependence, feature_columns, importances
 from mlpengine.train.history import METRICS_FILE
-from mlpengine.train.model import load
+from mlpengine.train.model import Model, load
 from mlpengine.train.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_FILE
 from mlpengine.train.samples import read_series
 from mlpengine.train.task import Split
@@ -34,6 +35,7 @@ from mlpengine.wording import plural, redacted
 from .columns import data_of
 from .draw import thinned
 from .predictions import hardest_of, predictions_of
+from .travel import without_directories
 
 FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
@@ -43,6 +45,9 @@ CONFIG_LENGTH = 20_000
 
 NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
 LAYERS = ("update_ratio", "dead_share", "saturated_share")
+
+TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
+"""Keys whose texts may have paths."""
 
 DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
 """What reading a damaged file may raise."""
@@ -137,7 +142,7 @@ def _collect(run: Run, effort: Effort) -> Collected:
     data: dict[str, Any] = {
         "format": FORMAT,
         "kind": "run",
-        "path": str(run.path),
+        "path": str(_shown(run.path)),
         "name": run.path.name,
         "ending": run.result.get("ending"),
         "failure": run.failure,
@@ -177,7 +182,56 @@ def _collect(run: Run, effort: Effort) -> Collected:
         attempt("gradients", lambda: gradients_of(series, run.experiment))
     attempt("settings", lambda: settings_of(run, environment))
     data["notes"] = notes
+    for key in TRAVELING & data.keys():
+        data[key] = without_directories(data[key])
     return Collected(plain(data), held)
+
+
+def collect_model(path: Path) -> dict[str, Any]:
+    """Return the numbers of a report of a model file: what it holds of the model and its training.
+
+    Raises: CheckpointError if it is damaged or not a model.
+    """
+    model = load(path)
+    known, record = card(model), model.record
+    notes = ["Rows, curves and gradients are not in a model file; they are in the run's report."]
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": "model",
+        "path": without_directories(str(path)),
+        "name": path.name,
+        "card": known,
+    }
+    if record:
+        facts = ("task", "target", "classes", "networks", "sizes", "parameters", "loss")
+        data["model"] = {name: known[name] for name in facts} | {
+            "source": record["source"],
+            "rows": record["rows"],
+            "columns": len(known["columns"]),
+            "activations": activations_of(model),
+            "folds": record["folds"],
+        }
+        metrics = {n: {"value": v, "error": None} for n, v in record["metrics"].items()}
+        names = [n for n in model.task.headline if n in metrics]
+        if names:
+            part = record["part"]
+            rows = record["rows"].get("train" if part == OUT_OF_FOLD else part, 0)
+            data["score"] = {
+                "part": part,
+                "rows": rows,
+                "metric": names[0],
+                "predictions": {"model": {n: metrics[n] for n in [*names, "loss"] if n in metrics}},
+            }
+        data["settings"] = {"seed": record["seed"]}
+    else:
+        notes.append("The file has no record of its training.")
+    return {**plain(data), "notes": notes}
+
+
+def activations_of(model: Model) -> list[str]:
+    """Return the names of the activations of a model's first network."""
+    layers = model.mlp.layers
+    return [str(layer.activation.name) for layer in layers if layer.activation is not None]
 
 
 def epochs_of(run: Run) -> dict[str, Any] | None:
@@ -220,14 +274,13 @@ def model_of(experiment: Experiment) -> dict[str, Any]:
         "columns": len(preprocessor.columns),
         "features": preprocessor.n_features,
         "sizes": list(model.mlp.sizes),
-        "activations": [str(layer.activation.name) for layer in model.mlp.layers
-                        if layer.activation is not None],
+        "activations": activations_of(model),
         "parameters": int(model.params.size),
         "networks": len(model.networks),
         "folds": config.training.folds,
         "loss": model.loss,
         "optimizer": config.optimizer.name,
-    }  # fmt: skip
+    }
 
 
 def drivers_of(experiment: Experiment, effort: Effort) -> dict[str, Any]:
@@ -303,9 +356,14 @@ def settings_of(run: Run, environment: Mapping[str, Any]) -> dict[str, Any]:
         "shortened": len(text) > CONFIG_LENGTH,
         "seed": config.seed if config else None,
         "command": shlex.join([*first, *words[1:]]) if words else "",
-        "again": shlex.join(["mlpengine", "train", str(run.path / RESOLVED)]),
+        "again": shlex.join(["mlpengine", "train", str(_shown(run.path) / RESOLVED)]),
         **{k: v for k, v in environment.items() if k != "command"},
     }
+
+
+def _shown(path: Path) -> Path:
+    """Return a path as a page may show it: without the directories above an absolute one."""
+    return Path(path.name) if path.is_absolute() else path
 
 
 def plain(value: Any) -> Any:

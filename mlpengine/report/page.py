@@ -29,19 +29,23 @@ HEAT_DECADES = 6.0
 MANY_COLUMNS = 25
 """Up to so many columns one table describes; of more, the usual ones are folded away."""
 
+SHOWN_LEVELS = 20
+"""Number of levels of a column that are listed."""
+
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page loads nothing and runs nothing."""
 
 
 def run_page(data: Data) -> str:
-    """Return the page of one run."""
+    """Return the page of one run, or of a model file."""
     sections = [
-        ("verdicts", "Verdicts", verdicts(data)),
+        ("verdicts", "Verdicts", None if data["kind"] == "model" else verdicts(data)),
         ("training", "Training", training(data.get("epochs"))),
         ("predictions", "Predictions", predictions(data.get("predictions"))),
         ("drivers", "What drives the prediction", drivers(data.get("drivers"))),
         ("gradients", "Gradients and updates", gradients(data.get("gradients"))),
         ("data", "Data", columns(data.get("data"))),
+        ("columns", "Columns", of_card(data.get("card"))),
         ("hardest", "Hardest rows", hardest(data.get("hardest"))),
         ("settings", "Settings", settings(data)),
     ]
@@ -94,7 +98,7 @@ def score(data: Data) -> Markup:
     head = [tag("h1", shortened(data["name"], 80)), tag("p", data["path"], class_="path")]
     if data.get("failure"):
         head.append(tag("p", f"The run failed: {data['failure']}", class_="failed"))
-    elif not data.get("ending"):
+    elif not data.get("ending") and data["kind"] == "run":
         text = "The run has not ended, or it failed."
         text += " The numbers are those of its newest checkpoint." if known else ""
         head.append(tag("p", text, class_="failed"))
@@ -141,6 +145,8 @@ def _trained(model: Data, verb: str) -> str:
 
 def _compared(known: Data) -> str:
     metric, rows = known["metric"], known["predictions"]
+    if "constant" not in rows:
+        return ""
     name = shown_name(metric)
     plain = rows["constant"][metric]
     text = f"A constant prediction has {name} {exact(plain['value'])}"
@@ -171,7 +177,8 @@ def _scores_table(known: Data) -> Markup:
         cells = [with_error(metrics[n]["value"], metrics[n]["error"]) for n in names]
         lines.append([titles[who], bar, *cells])
     head = ["", "", *map(shown_name, names)]
-    return table(head, lines, f"Scores on {PARTS[known['part']]}, with standard errors", words=1)
+    errors = ", with standard errors" if rows["model"][metric]["error"] else ""
+    return table(head, lines, f"Scores on {PARTS[known['part']]}{errors}", words=1)
 
 
 def verdicts(data: Data) -> Markup:
@@ -590,6 +597,18 @@ def columns(known: Data | None) -> Markup | None:
     return joined(*parts)
 
 
+def of_card(known: Data | None) -> Markup | None:
+    """Return the columns that a model reads, from its file."""
+    if not known:
+        return None
+    lines = []
+    for one in known["columns"]:
+        levels = [shortened(level, 24) for level in one["levels"][:SHOWN_LEVELS]]
+        more = ["..."] * (len(one["levels"]) > SHOWN_LEVELS)
+        lines.append([shortened(one["name"]), one["type"], ", ".join([*levels, *more]) or DASH])
+    return table(["column", "type", "levels"], lines, "Columns", words=3, named=False)
+
+
 def _is_odd(one: Data) -> bool:
     shifts = [shift for shift in one["shift"].values() if shift]
     plain = one["use"] == "feature" and not one["missing"] and not one["unknown"]
@@ -674,7 +693,7 @@ def settings(data: Data) -> Markup:
     if result.get("skipped_steps"):
         facts["skipped steps"] = number(result["skipped_steps"])
     if model:
-        facts |= {"loss": model["loss"], "optimizer": model["optimizer"]}
+        facts |= {name: model[name] for name in ("loss", "optimizer") if name in model}
         facts["activations"] = ", ".join(dict.fromkeys(model["activations"])) or "none"
     for key in ("seed", "executor", "threads", "python", "machine", "platform"):
         if known.get(key) is not None:

@@ -21,6 +21,7 @@ from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_
 from .markup import score as exact
 from .page import array_of, page, table, verdicts
 from .predictions import difference
+from .travel import without_directories
 
 SHOWN_TRIALS, SHOWN_KEYS = 40, 9
 CURVE_POINTS = 100
@@ -229,7 +230,7 @@ def collect_sweep(
         "format": FORMAT,
         "kind": "sweep",
         "name": name,
-        "path": str(path),
+        "path": without_directories(str(path)),
         "metric": outcome["metric"],
         "trials": [{k: v for k, v in t.items() if k != "run_dir"} for t in outcome["trials"]],
         "best": chosen,

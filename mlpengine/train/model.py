@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -44,6 +44,20 @@ SHOWN = 12
 _log = logging.getLogger("mlpengine")
 
 
+class Record(TypedDict):
+    """What a model was trained on, and its score: the same for equal runs, so without a time.
+
+    `rows` are counts by part; `metrics` are those of `part`, to six digits, if finite.
+    """
+
+    source: str
+    seed: int
+    folds: int | None
+    rows: dict[str, int]
+    part: str
+    metrics: dict[str, float]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
@@ -57,7 +71,7 @@ class Model:
     With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
     of theirs.  Members of several kinds follow each other kind by kind, and `shares` are the
     weights of the kinds in the mean.  `residuals` are the errors out of fold, as large as those of
-    the mean.
+    the mean.  `record` tells of the training, if it is known (`Record`).
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -68,6 +82,7 @@ class Model:
     members: Population | None = None
     residuals: Residuals | None = None
     shares: tuple[float, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def networks(self) -> tuple[Mlp, ...]:
@@ -320,6 +335,7 @@ class Model:
             **({"residuals": len(self.residuals.values)} if self.residuals else {}),
             **({"shares": list(self.shares)} if self.shares else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
+            **({"record": dict(self.record)} if self.record else {}),
         }
 
     def state_dict(self) -> dict[str, Array]:
@@ -355,6 +371,9 @@ class Model:
             _check_options(loss, options)
             model = cls(mlp, preprocessor, loss, options, members)
             model = replace(model, shares=_shares(description, len(model.networks)))
+            if "record" in description:
+                conform(description["record"], Record, "record")
+                model = replace(model, record=description["record"])
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
         except MlpEngineError as error:

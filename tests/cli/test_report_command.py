@@ -3,12 +3,17 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small import SMALL
+
+from mlpengine.errors import CheckpointError
+from mlpengine.report.travel import without_directories
+from mlpengine.train.model import Model
 
 WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
 HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]
@@ -60,7 +65,14 @@ class Page(HTMLParser):
 
 
 def read(path):
-    """Return a page that needs nothing from elsewhere."""
+    """Return a page that needs nothing from elsewhere and has everything."""
+    page = read_with_notes(path)
+    assert page.numbers["notes"] == []
+    return page
+
+
+def read_with_notes(path):
+    """Return a page that needs nothing from elsewhere, and may say what is missing."""
     data = Path(path).read_bytes()
     assert len(data) < LIMIT
     page = Page(data.decode())
@@ -74,7 +86,6 @@ def read(path):
         "main",
         "title",
     }
-    assert page.numbers["notes"] == []
     return page
 
 
@@ -325,3 +336,106 @@ def test_scores_of_classes_have_a_log_loss(mlpengine, tmp_path):
     assert rows["model"]["log_loss"]["value"] == pytest.approx(measured, rel=1e-4)
     assert rows["linear"]["log_loss"]["value"] < rows["constant"]["log_loss"]["value"]
     assert "log loss" in page.text
+
+
+@pytest.fixture
+def handed_over(mlpengine, tmp_path):
+    """Train on a table given by its absolute path; return the directory of the run."""
+    source = tmp_path / "own data" / "rows.csv"
+    source.parent.mkdir()
+    write_csv(source, rows_of("two", np.random.default_rng(0)))
+    config = TASKS["two"].replace("rows.csv", f'"{source}"').replace(", seeds: 2", "")
+    (tmp_path / "c.yaml").write_text(f"{config}report: {{plots: false, tensorboard: false}}\n")
+    run = tmp_path / "runs" / "c"
+    assert mlpengine("train", tmp_path / "c.yaml", "--out", run, "-q").code == 0
+    return run
+
+
+def test_what_travels_has_no_directories(mlpengine, tmp_path, handed_over, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    for suffix in ("onnx", "c", "npz", "safetensors"):
+        assert mlpengine("export", handed_over, "-o", f"x.{suffix}").code == 0
+    assert mlpengine("report", handed_over, "-o", "again.html").code == 0
+    assert mlpengine("report", handed_over, handed_over, "-o", "two.html").code == 0
+    assert mlpengine("report", handed_over / "model.safetensors", "-o", "model.html").code == 0
+    files = [*elsewhere.iterdir(), handed_over / "model.safetensors", handed_over / "report.html"]
+    assert len(files) == 9
+    for file in files:
+        assert str(tmp_path).encode() not in file.read_bytes(), file
+    assert str(tmp_path).encode() in (handed_over / "config.resolved.yaml").read_bytes()
+    assert "rows.csv" in read("again.html").text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/bob/data/x.csv: line 3", "x.csv: line 3"),
+        ("--set data.source=/srv/x.csv", "--set data.source=x.csv"),
+        (r"source: 'C:\Users\Bob\x.csv'", "source: 'x.csv'"),
+        ("https://example.org/a/b", "https://example.org/a/b"),
+        ("a / b + c/d/e", "a / b + c/d/e"),
+        ("runs/c/model.safetensors", "runs/c/model.safetensors"),
+    ],
+)
+def test_only_absolute_paths_lose_their_directories(text, shown):
+    assert without_directories({"a": [text]}) == {"a": [shown]}
+
+
+def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
+    """Whoever gets a model alone learns what it is, and can measure and explain it."""
+    given = tmp_path / "model.safetensors"
+    shutil.copy(handed_over / "model.safetensors", given)
+    measured = json.loads((handed_over / "result.json").read_text())
+    card = json.loads(mlpengine("summary", given, "--json").out)
+    assert card["target"] == ["y"]
+    assert card["classes"] == ["no", "yes"]
+    assert {one["name"]: one["type"] for one in card["columns"]} == {
+        "a": "number",
+        "b": "number",
+        "zone": "category",
+    }
+    assert card["columns"][2]["levels"] == ["east", "north", "west"]
+    record = card["record"]
+    assert record["source"] == "rows.csv"
+    assert record["rows"] == {"train": 112, "validation": 24, "test": 24}
+    assert record["metrics"] == pytest.approx(measured["test"], rel=1e-5)
+    text = mlpengine("summary", given).out
+    assert "predicts  y (classification: no, yes)" in text
+    assert f"accuracy {measured['test']['accuracy']:.4g}" in text
+    assert f"{card['written']}, by the date of the file" in text
+    assert "zone    category  east, north, west" in text
+    assert mlpengine("report", given).code == 0
+    page = read_with_notes("report.html")
+    assert page.numbers["score"]["predictions"]["model"].keys() == {"accuracy", "macro_f1", "loss"}
+    assert "east, north, west" in page.text
+    assert "one of 2 classes, from 3 columns of rows.csv, 112 training rows" in page.text
+    for command in ("explain", "evaluate"):
+        refused = mlpengine(command, given)
+        assert refused.code == 2
+        assert "say which rows to use with --data FILE" in refused.err
+    data = tmp_path / "own data" / "rows.csv"
+    assert json.loads(mlpengine("evaluate", given, "--data", data, "--json").out)["rows"] == {
+        "data": 160
+    }
+    known = json.loads(mlpengine("explain", given, "--data", data, "--json").out)
+    assert known["rows"] == 160
+    assert known["importances"][2]["column"] == "zone"
+    assert known["plot"] is None
+    assert mlpengine("summary", given, "--emit-c").code == 2
+
+
+def test_a_model_without_a_record_has_a_page_too(mlpengine, tmp_path, handed_over):
+    replace(Model.load(handed_over / "model.safetensors"), record={}).save("old.safetensors")
+    assert mlpengine("report", "old.safetensors").code == 0
+    page = read_with_notes("report.html")
+    assert "The file has no record of its training." in page.text
+    assert "trained" not in mlpengine("summary", "old.safetensors").out
+
+
+def test_a_record_of_another_form_is_refused(handed_over):
+    model = Model.load(handed_over / "model.safetensors")
+    replace(model, record={**model.record, "rows": [1]}).save("wrong.safetensors")
+    with pytest.raises(CheckpointError, match=r"record.rows: must be a mapping"):
+        Model.load("wrong.safetensors")
