@@ -1,5 +1,7 @@
 """Networks that train side by side, a thread each, have the bits that each has alone."""
 
+import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -30,3 +32,5 @@ def test_networks_in_threads_have_the_bits_of_networks_alone(backend):
     with ThreadPoolExecutor(NETWORKS) as pool:  # first, while nothing is cached
         found = list(pool.map(lambda seed: trained(seed, backend, together), range(NETWORKS)))
     assert found == [trained(seed, backend, Barrier(1)) for seed in range(NETWORKS)]
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()  # an extension may bring it back
+    assert has_lock != bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
