@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from importlib import import_module
 from math import isfinite
@@ -19,6 +20,7 @@ from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure, recorded
 from mlpengine.config.standing import held_out, score_of, standing_of
+from mlpengine.config.tables import digests
 from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.errors import (
@@ -114,6 +116,7 @@ class CheckpointEnvironment(TypedDict):
     machine: str
     packages: dict[str, Any]
     platform: str
+    processor: NotRequired[str | None]
     python: str
     target: NotRequired[str | None]
     threads: int
@@ -191,8 +194,9 @@ class Session:
         raw = file.document.raw
         self.directory.write(GIVEN, raw, private=b"://" in raw)  # of a database with a password
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
-        command = {"command": [redacted(word) for word in sys.argv]}
-        self.directory.write_json(ENVIRONMENT, {**self.environment, **digest, **command})
+        command = [redacted(word) for word in sys.argv]
+        record = {"started": _now(), "data_sha256": digests(file), "command": command}
+        self.directory.write_json(ENVIRONMENT, {**self.environment, **digest, **record})
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
@@ -254,6 +258,7 @@ class Session:
             **self._calibration(),
             **({"shares": self.experiment.shares} if self.experiment.shares else {}),
             "ending": result.ending,
+            "ended": _now(),
             "skipped_steps": self.loop.skipped,
             "peak_bytes": peak_bytes(),
             "verdicts": [verdict.as_dict() for verdict in self.verdicts()],
@@ -326,10 +331,12 @@ class Session:
                 f"{self.directory.path}: its data have changed since it began "
                 f"({', '.join(sorted(changed))} rows differ); train a new run"
             )
-        for name in DECIDES_BITS:
+        for name in (*DECIDES_BITS, "processor"):
             now, then = self.environment[name], checkpoint.header["environment"].get(name)
-            other_executor = name == "target" and None in (now, then)
-            if now != then and not other_executor:
+            if name == "packages":  # the version of one that was not loaded was not known
+                then = {package: version for package, version in then.items() if version}
+                now = {package: now.get(package) for package in then}
+            if None not in (now, then) and now != then:
                 _log.warning(
                     "warning: %s differ from the checkpoint's (%s, now %s): "
                     "the last bits of the result may, too",
@@ -337,6 +344,10 @@ class Session:
                 )  # fmt: skip
         self.loop.load_state_dict(checkpoint.state)
         Checkpoints(checkpoint.path.parent).remove_after(checkpoint.path)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def resolved_config(run: Path, advice: str = ", so it is no run directory") -> Path:

@@ -1,6 +1,7 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
 from collections.abc import Mapping
+from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -191,6 +192,22 @@ def read_source(
     _check_columns(file, table)
     _check_formulas(file, table, target)
     return table, target
+
+
+def digests(file: ConfigFile) -> dict[str, str]:
+    """Return the SHA-256 of each file of a config by its name, as ``sha256sum`` prints it.
+
+    Data sets of the package are those of its version; files that are streamed are left out.
+    """
+    data = file.config.data
+    names = [name for name in (data.source, data.validation_source, data.test_source) if name]
+    known: dict[str, str] = {}
+    for name in names if not data.stream else ():
+        path = None if name in DATASETS else file.find(name)
+        if path is not None and path.is_file():
+            with path.open("rb") as stream:
+                known[path.name] = file_digest(stream, "sha256").hexdigest()
+    return known
 
 
 def _read(

@@ -397,7 +397,10 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
 
 def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return a result without what no run writes, of which a note tells."""
-    texts, numbers = ("ending", "failure"), ("epochs", "seconds", "parameters", "peak_bytes")
+    texts, numbers = (
+        ("ending", "ended", "failure"),
+        ("epochs", "seconds", "parameters", "peak_bytes"),
+    )
 
     def fits(name: str, value: Any) -> bool:
         if name in texts:

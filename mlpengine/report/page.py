@@ -684,6 +684,8 @@ def settings(data: Data) -> Markup:
         facts["ended"] = {"epochs": "after all epochs", "early": "early"}.get(
             data["ending"], data["ending"]
         )
+    if known.get("started"):
+        facts["started"] = str(known["started"])
     if result.get("seconds") is not None:
         facts["training"] = f"{number(result['seconds'], 3)} s"
     if result.get("samples_per_second"):
@@ -695,12 +697,16 @@ def settings(data: Data) -> Markup:
     if model:
         facts |= {name: model[name] for name in ("loss", "optimizer") if name in model}
         facts["activations"] = ", ".join(dict.fromkeys(model["activations"])) or "none"
-    for key in ("seed", "executor", "threads", "python", "machine", "platform"):
+    names = ("seed", "executor", "target", "threads", "python", "processor", "platform", "blas")
+    for key in names:
         if known.get(key) is not None:
             facts[key] = str(known[key])
     versions = known.get("packages")
     if isinstance(versions, Mapping):
         facts |= {str(name): str(text) for name, text in versions.items() if text}
+    digests = known.get("data_sha256")
+    if isinstance(digests, Mapping):
+        facts |= {f"SHA-256 of {name}": shortened(text, 17) for name, text in digests.items()}
     rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()]
     parts: list[Content] = [tag("dl", *rows, class_="facts")]
     if known.get("again"):

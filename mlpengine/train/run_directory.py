@@ -21,7 +21,9 @@ GIVEN, RESOLVED = "config.yaml", "config.resolved.yaml"
 
 RESULT_FILE, ENVIRONMENT = "result.json", "environment.json"
 LOCK_FILE = "run.lock"
-PACKAGES = ("numexpr", "numpy", "safetensors", "threadpoolctl")
+PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
+"""What computes, reads tables and writes weights, beside the processor's own libraries."""
+
 MAX_TRIES = 10_000
 
 
@@ -118,16 +120,16 @@ class RunDirectory:
 def environment(threads: int, executor: str) -> dict[str, Any]:
     """Return the versions and settings that, with the config, determine the bits of a result.
 
-    The version of a package that the run has not loaded is None, and so are target and compiler of
-    an executor that is not compiled.
+    The version of a package that is not installed is None, and so are target and compiler of an
+    executor that is not compiled, and the name of a processor that is unknown.
     """
     target = chosen_target() if "compiled" in executor else None
-    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in PACKAGES}
     return {
-        "packages": {"mlpengine": __version__} | versions,
+        "packages": {"mlpengine": __version__} | {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": _platform(),
         "machine": platform.machine(),
+        "processor": processor(),
         "cores": cores(),
         "blas": blas_name(),
         "threads": threads,
@@ -135,6 +137,27 @@ def environment(threads: int, executor: str) -> dict[str, Any]:
         "target": target and target.level,
         "compiler": target and f"{target.version}, {target.flag}",
     }
+
+
+def _version(package: str) -> str | None:
+    """Return the version of a package, which may be installed and not loaded yet."""
+    version: str | None = getattr(sys.modules.get(package), "__version__", None)
+    if version is None:
+        from importlib import metadata  # takes some 20 ms
+
+        with suppress(metadata.PackageNotFoundError):
+            version = metadata.version(package)
+    return version
+
+
+def processor() -> str | None:
+    """Return the name of the processor, where the system tells it without another process."""
+    with suppress(OSError, UnicodeDecodeError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            key, _, name = line.partition(":")
+            if key.strip() == "model name":
+                return name.strip()
+    return os.environ.get("PROCESSOR_IDENTIFIER")  # on Windows
 
 
 def _platform() -> str:

@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from datetime import datetime, timedelta
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -439,3 +441,17 @@ def test_a_record_of_another_form_is_refused(handed_over):
     replace(model, record={**model.record, "rows": [1]}).save("wrong.safetensors")
     with pytest.raises(CheckpointError, match=r"record.rows: must be a mapping"):
         Model.load("wrong.safetensors")
+
+
+def test_a_run_records_when_and_on_what_it_was_trained(mlpengine, tmp_path, handed_over):
+    environment = json.loads((handed_over / "environment.json").read_text())
+    result = json.loads((handed_over / "result.json").read_text())
+    began, ended = map(datetime.fromisoformat, (environment["started"], result["ended"]))
+    assert began.utcoffset() == ended.utcoffset() == timedelta(0)
+    assert timedelta(0) <= ended - began < timedelta(hours=1)
+    digest = sha256((tmp_path / "own data" / "rows.csv").read_bytes()).hexdigest()
+    assert environment["data_sha256"] == {"rows.csv": digest}
+    page = read(handed_over / "report.html")
+    assert f"SHA-256 of rows.csv {digest[:16]}" in page.text
+    assert environment["started"] in page.text
+    assert str(environment["processor"]) in page.text

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,7 @@ from mlpengine.nn.tensors import write_tensors
 from mlpengine.train import run_directory, threads
 from mlpengine.train.history import CsvLog, cell, first_lines
 from mlpengine.train.model import Model
-from mlpengine.train.run_directory import LOCK_FILE, RunDirectory, environment
+from mlpengine.train.run_directory import LOCK_FILE, RunDirectory, environment, processor
 from mlpengine.train.task import Classification
 
 
@@ -79,6 +80,8 @@ def test_the_environment_names_what_decides_the_bits(level, monkeypatch):
     found = environment(2, "numpy")
     assert found["target"] is found["compiler"] is None
     assert found["packages"]["numpy"] == np.__version__
+    assert found["packages"]["numexpr"] == metadata.version("numexpr")
+    assert found["processor"] == processor()
     assert found["threads"] == 2
     assert "openblas" in found["blas"] or found["blas"]
     json.dumps(found, allow_nan=False)
@@ -135,7 +138,32 @@ def test_errors_of_our_own_pass_unchanged(tmp_path):
         raise RunError("mine")
 
 
-def test_a_package_that_is_not_loaded_has_no_version(monkeypatch):
+def test_a_package_that_is_not_loaded_has_a_version(monkeypatch):
+    monkeypatch.delitem(sys.modules, "numexpr", raising=False)
+    assert environment(1, "numpy")["packages"]["numexpr"] == metadata.version("numexpr")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "processor\t: 0\nmodel name\t: Fast CPU @ 3: x\n\nmodel name\t: Other\n",
+            "Fast CPU @ 3: x",
+        ),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_processor_has_the_name_that_the_system_gives_it(text, name, monkeypatch, tmp_path):
+    file = tmp_path / "cpuinfo"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.delenv("PROCESSOR_IDENTIFIER", raising=False)
+    monkeypatch.setattr(run_directory, "Path", lambda _: file)
+    assert processor() == name
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
     monkeypatch.setattr(run_directory, "PACKAGES", ("no-such-package",))
     assert environment(1, "numpy")["packages"] == {
         "mlpengine": __version__,
