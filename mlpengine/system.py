@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import ELOOP
 from pathlib import Path
 from threading import Lock, Thread
@@ -43,7 +43,7 @@ files with locks are too short to have."""
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds to wait on Windows for a file that another process has open, and between two tries."""
 
-_at_offset = Lock()
+_at_offset = nullcontext() if sys.platform != "win32" else Lock()
 
 
 def open_file(
@@ -243,6 +243,16 @@ def use_cores(cores: set[int]) -> None:
     """Run this process on these cores, where the system can."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
+
+
+def processor() -> str | None:
+    """Return the name of the processor, where the system tells it without another process."""
+    with suppress(OSError, UnicodeDecodeError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            key, _, name = line.partition(":")
+            if key.strip() == "model name":
+                return name.strip()
+    return os.environ.get("PROCESSOR_IDENTIFIER")  # on Windows
 
 
 def peak_bytes() -> int | None:

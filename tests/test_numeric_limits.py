@@ -119,7 +119,7 @@ def test_an_unknown_backend_lists_all_choices():
 
 
 def test_a_model_is_loaded_by_the_text_of_its_path(tmp_path):
-    with pytest.raises(CheckpointError, match="nowhere: there is no such run"):
+    with pytest.raises(UsageError, match="nowhere: there is no such run"):
         load(str(tmp_path / "nowhere"))
 
 

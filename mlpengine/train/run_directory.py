@@ -129,7 +129,7 @@ def environment(threads: int, executor: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": _platform(),
         "machine": platform.machine(),
-        "processor": processor(),
+        "processor": system.processor(),
         "cores": cores(),
         "blas": blas_name(),
         "threads": threads,
@@ -148,16 +148,6 @@ def _version(package: str) -> str | None:
         with suppress(metadata.PackageNotFoundError):
             version = metadata.version(package)
     return version
-
-
-def processor() -> str | None:
-    """Return the name of the processor, where the system tells it without another process."""
-    with suppress(OSError, UnicodeDecodeError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            key, _, name = line.partition(":")
-            if key.strip() == "model name":
-                return name.strip()
-    return os.environ.get("PROCESSOR_IDENTIFIER")  # on Windows
 
 
 def _platform() -> str:

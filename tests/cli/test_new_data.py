@@ -79,7 +79,7 @@ STRANGE = [
     "command",
     [
         ("predict", "runs/c", "{}"),
-        ("evaluate", "runs/c", "--data", "{}"),
+        ("evaluate", "runs/c", "{}"),
         ("train", "c.yaml", "--from", "runs/c", "--set", "data.source={}", "-q", "--out", "new"),
     ],
     ids=["predict", "evaluate", "train"],

@@ -103,7 +103,7 @@ def test_an_app_developer(flats):
     )
     assert result.metrics["test"]["r2"] > 0.8
     model.save("app.safetensors")
-    with pytest.raises(mlpengine.CheckpointError, match="did you mean"):
+    with pytest.raises(mlpengine.UsageError, match="did you mean"):
         mlpengine.load("ap.safetensors")
     served = mlpengine.load("app.safetensors")
     row = {"Fläche": 50.5, "Zimmer": 2, "Ort": "Ulm", "Baujahr": None}
