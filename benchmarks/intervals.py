@@ -25,9 +25,9 @@ from mlpengine.config.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 NEW_ROWS = 2_000
 CONFIG = {
     "model": {"hidden": [32, 32]},
-    "optimizer": {"name": "adamw", "lr": 5e-3},
+    "optimizer": {"name": "adamw", "lr": 5e-3, "weight_decay": 0.01},
     "schedule": "cosine",
-    "data": {"split": {"test": 0.0}, "task": "regression"},
+    "data": {"split": {"test": 0.0}, "task": "regression", "encoding": "none", "drop": []},
 }
 
 
@@ -76,10 +76,16 @@ def measured(
     rng = np.random.default_rng(1_000 * split + len(name))
     known, (x, y) = named(*make(rng, rows)), make(rng, NEW_ROWS)
     new = named(x, y)
-    training = {"folds": folds, "epochs": epochs, "early_stopping": {"patience": 15}}
+    training = {
+        "folds": folds,
+        "members": members,
+        "epochs": epochs,
+        "batch_size": 32,
+        "clip_norm": None,
+        "early_stopping": {"patience": 15},
+    }
     config = CONFIG
     if members:
-        training["members"] = members
         config = CONFIG | {"data": CONFIG["data"] | {"encoding": "piecewise"}}
     model, result = fit(known, "y", seed=split, training=training, **config)
     features = model.preprocessor.transform(model.table(new)).features

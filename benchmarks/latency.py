@@ -22,7 +22,7 @@ import mlpengine
 from mlpengine.export import export, onnx_inputs
 
 ROWS, HIDDEN = 2_000, [64, 64]
-SETTINGS: dict[str, Any] = {"model": {"hidden": HIDDEN}, "training": {"epochs": 2}}
+SETTINGS: dict[str, Any] = {"model": {"hidden": HIDDEN}, "training": {"epochs": 2, "folds": None}}
 LETTERS = np.array(list("abcdef"))
 
 Calls = dict[str, Callable[[], Any]]

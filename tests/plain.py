@@ -3,7 +3,13 @@
 from typing import Any
 
 SECTIONS: dict[str, dict[str, Any]] = {
-    "data": {"drop": [], "encoding": "none", "missing": "mean", "split": {"test": 0.15}},
+    "data": {
+        "task": "auto",
+        "drop": [],
+        "encoding": "none",
+        "missing": "mean",
+        "split": {"test": 0.15},
+    },
     "model": {"hidden": [64, 64]},
     "optimizer": {"name": "adam", "lr": 0.001, "weight_decay": 0.0},
     "training": {

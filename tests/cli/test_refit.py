@@ -5,6 +5,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+from plain import plain
 from ruamel.yaml import YAML
 
 from mlpengine import fit
@@ -47,10 +48,12 @@ def test_a_refit_learns_from_validation_rows_too(mlpengine):
     config = YAML(typ="safe").load(CONFIG)
     model, result = fit(
         config["data"].pop("source"),
-        data=config["data"],
-        model=config["model"],
-        training={**config["training"], "refit": True},
-        optimizer={"lr": 0.05},
+        **plain(
+            data=config["data"],
+            model=config["model"],
+            training={**config["training"], "refit": True},
+            optimizer={"lr": 0.05},
+        ),
     )
     model.save("python.safetensors")
     assert Path("python.safetensors").read_bytes() == bits[0]

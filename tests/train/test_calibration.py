@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from plain import plain
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit, softmax
 from scipy.stats import norm
@@ -258,7 +259,7 @@ def test_the_logits_of_one_network_are_divided_by_the_temperature_of_validation_
         "loss": {"name": "softmax_cross_entropy", "label_smoothing": 0.1},
     }  # fmt: skip
     hot, cold = (
-        fit(train, "y", training={"epochs": 30, "calibration": name}, **config)[0]
+        fit(train, "y", **plain(training={"epochs": 30, "calibration": name}, **config))[0]
         for name in ("none", "temperature")
     )
     ratio = hot.outputs(new) / cold.outputs(new)
