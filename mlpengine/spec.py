@@ -4,12 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from mlpengine.errors import DtypeError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as ArrayLike
+    from numpy.typing import DTypeLike as DTypeLike
+else:  # NumPy's are unions, of which `help` would show ten lines in place of a name
+    ArrayLike, DTypeLike = NewType("ArrayLike", object), NewType("DTypeLike", object)
 
 Array: TypeAlias = NDArray[Any]
 Slots: TypeAlias = Sequence[Array | None]

@@ -1,6 +1,7 @@
 """Attributes that do not exist, and calls as newcomers write them, are answered in words."""
 
 import inspect
+import pydoc
 from dataclasses import is_dataclass
 
 import numpy as np
@@ -347,6 +348,29 @@ def test_a_mistake_is_told_where_it_is_and_what_to_write(call, where, given, rig
     assert where in message
     assert given in message
     assert right in message
+
+
+def public_signatures():
+    """Yield the public functions and methods, by name."""
+    for module in (mlpengine, optim, tape, estimators):
+        for name in module.__all__:
+            one = getattr(module, name)
+            if not isinstance(one, type):
+                yield name, one
+                continue
+            for member, function in inspect.getmembers(one, inspect.isfunction):
+                if member in ("__call__", "__init__") or member[0] != "_":
+                    yield f"{name}.{member}", function
+
+
+def test_help_shows_names_of_types_not_their_members():
+    for name, function in public_signatures():
+        if callable(function):
+            for parameter in inspect.signature(function).parameters.values():
+                assert "numpy._typing" not in str(parameter), name
+    shown = pydoc.plain(pydoc.render_doc(TrainingStep.__call__)).splitlines()
+    assert len(shown[2]) < 200
+    assert shown[2].count("ArrayLike") == 3
 
 
 def test_arguments_that_fit_no_signature_are_type_errors_too():

@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.spec import Array
+from mlpengine.spec import Array, DTypeLike
 
 
 class Step(Protocol):

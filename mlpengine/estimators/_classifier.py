@@ -3,7 +3,6 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -15,7 +14,7 @@ from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_er
 from mlpengine.estimators._sparse import dense
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.optim._checks import number
-from mlpengine.spec import Array
+from mlpengine.spec import Array, ArrayLike
 from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Task
 
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal, cast, get_args
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
@@ -44,7 +43,7 @@ from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
 from mlpengine.optim import _checks
 from mlpengine.optim._optimizer import ScheduleLike
-from mlpengine.spec import Array
+from mlpengine.spec import Array, ArrayLike, DTypeLike
 from mlpengine.train.best import EarlyStopping
 from mlpengine.train.calibration import Residuals, cool, error_of_mean
 from mlpengine.train.diagnose import LoopDiagnostics

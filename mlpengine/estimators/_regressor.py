@@ -3,7 +3,6 @@
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -13,7 +12,7 @@ from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
 from mlpengine.estimators._sparse import dense, updated_scale
 from mlpengine.ops import EntryLoss, Loss
-from mlpengine.spec import Array
+from mlpengine.spec import Array, ArrayLike
 from mlpengine.train.recipes import recipe
 from mlpengine.train.task import Regression
 

@@ -4,13 +4,12 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.backends.compiled import UnsupportedError, compile_program
 from mlpengine.buffers import address_of, write_into
 from mlpengine.errors import CompileError, UsageError
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array
+from mlpengine.spec import Array, ArrayLike
 
 
 class CompiledMlp:

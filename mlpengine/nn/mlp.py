@@ -1,12 +1,12 @@
 """A multilayer perceptron of fixed architecture, recorded on the tape."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import local
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, NotRequired, TypedDict, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from mlpengine.buffers import write_into
 from mlpengine.deprecation import renamed_argument
@@ -28,7 +28,7 @@ from mlpengine.nn.layers import (
 from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp, Philox
-from mlpengine.spec import Array, Spec, floating
+from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.structure import conform
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.wording import html_table, plural
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp
 
 Parametrization = Literal["standard", "neural_tangent"]
+
+_log = logging.getLogger("mlpengine")
 
 SHOWN = 20
 """Number of parameters that an error message lists."""
@@ -367,8 +369,19 @@ class Mlp(Network):
 
     @classmethod
     def load(cls, path: str | Path) -> "Mlp":
-        """Return the network that `save` wrote.  Raises: CheckpointError."""
+        """Return the network that `save` wrote, or that of a model, without its preprocessing.
+
+        Raises: CheckpointError.
+        """
+        if Path(path).is_dir():
+            raise CheckpointError(
+                f"{path}: is a directory; of a run, mlpengine.load({str(path)!r}) returns the model"
+            )
         arrays, header = read_tensors(path)
+        if "step" in header:
+            raise CheckpointError(
+                f"{path}: holds a training step, which step.load({str(path)!r}) reads"
+            )
         if "mlp" not in header:
             raise CheckpointError(f"{path}: must describe a network (its header has no key 'mlp')")
         try:
@@ -376,6 +389,12 @@ class Mlp(Network):
         except MlpEngineError as error:
             raise CheckpointError(f"{path}: {error}") from error
         check_finite(arrays, path)
+        if "preprocessing" in header:
+            _log.warning(
+                "warning: %s: holds a model, of which Mlp.load reads the network without its "
+                "preprocessing; mlpengine.load reads the whole",
+                path,
+            )
         return mlp
 
     def __getstate__(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.errors import ShapeError
@@ -14,7 +13,7 @@ from mlpengine.formula.pieces import BLOCK
 from mlpengine.locks import cached_property
 from mlpengine.ops._check import listing
 from mlpengine.ops._op import Direction, GradOp
-from mlpengine.spec import Array, Call, Calls, Spec, call
+from mlpengine.spec import Array, ArrayLike, Call, Calls, Spec, call
 
 VALUE = Spec((), np.dtype(np.float64))
 """The value of a loss: a sum in float64, whatever the dtype of the operands."""

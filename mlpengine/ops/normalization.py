@@ -10,14 +10,13 @@ from functools import partial
 from math import prod
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._op import GradOp
-from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
+from mlpengine.spec import Array, Calls, DTypeLike, Slots, Spec, call, floating
 
 Means = Callable[[Array, Array], Calls]
 """Yields the calls that write the means of a cube into a column."""

@@ -18,12 +18,11 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.buffers import Uncopyable
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.graph import (
     Computation,

@@ -9,11 +9,10 @@ restores the program afterwards.
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.buffers import zeros
 from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.program import Program
 from mlpengine.tape.record import as_tuple
 from mlpengine.tape.state import OpState

@@ -8,10 +8,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from mlpengine import ops
-from mlpengine.spec import floating
+from mlpengine.spec import DTypeLike, floating
 from mlpengine.tape.operand import X, apply, unary
 
 Axis = int | tuple[int, ...] | None

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.errors import DtypeError, TapeError
 from mlpengine.ops import Cast, Elementwise, GradOp, Where
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array, ArrayLike, Spec
 
 X = TypeVar("X", bound="Operand")
 """A kind of operand, node or tensor: a function returns the kind that it is given."""

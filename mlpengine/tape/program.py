@@ -5,14 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.buffers import write_into, zeros
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.locks import cached_property
 from mlpengine.misuse import KnownAttributes
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction
 from mlpengine.tape.flat import Flat

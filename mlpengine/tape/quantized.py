@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.errors import NumericalError, ShapeError
-from mlpengine.spec import Array, floating
+from mlpengine.spec import Array, ArrayLike, floating
 
 LOWEST, HIGHEST = -128, 127
 

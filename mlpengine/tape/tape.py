@@ -7,13 +7,12 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.misuse import KnownAttributes
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.operand import cast_scalars, numeric

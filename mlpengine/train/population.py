@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.buffers import zeros
 from mlpengine.errors import NumericalError, ShapeError, UsageError
@@ -21,7 +20,7 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.placement import ALIGNMENT
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.train.bound_step import Data
 from mlpengine.train.runs import steps_at_once
 from mlpengine.train.step import TrainingStep

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
@@ -35,7 +34,7 @@ from mlpengine.optim import Clip, NormClip, Optimizer
 from mlpengine.optim._checks import count
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.clipping import Apply
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.train.bound_step import BoundStep, Data

@@ -246,7 +246,7 @@ def model():
     return Model(mlp, preprocessor, "softmax_cross_entropy")
 
 
-def test_a_model_comes_back_with_its_preprocessing(model, tmp_path):
+def test_a_model_comes_back_with_its_preprocessing(model, tmp_path, caplog):
     path = tmp_path / "model.safetensors"
     model.save(path)
     again = Model.load(path)
@@ -256,6 +256,13 @@ def test_a_model_comes_back_with_its_preprocessing(model, tmp_path):
     assert np.array_equal(again.mlp.predict(features), model.mlp.predict(features))
     assert isinstance(again.task, Classification)
     assert np.array_equal(Mlp.load(path).params.flat, model.mlp.params.flat)
+    assert "without its preprocessing; mlpengine.load reads the whole" in caplog.text
+    caplog.clear()
+    again.mlp.save(path)
+    Mlp.load(path)
+    assert not caplog.text
+    with pytest.raises(CheckpointError, match=r"is a directory; of a run, mlpengine\.load"):
+        Mlp.load(tmp_path)
 
 
 def test_columns_of_any_order_come_back_in_theirs(tmp_path):
