@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from hashlib import sha256
 from math import inf
 from multiprocessing import get_context
@@ -258,7 +258,8 @@ def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) ->
     state.attach(stop)
     code = 0
     while running:
-        wait([process.sentinel for process in running])
+        with suppress(InterruptedError):  # by a signal, on Windows also by one that is handled
+            wait([process.sentinel for process in running])
         for process in tuple(running):
             ended = process.exitcode
             if ended is None:

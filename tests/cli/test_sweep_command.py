@@ -1,5 +1,6 @@
 """`mlpengine sweep`: workers that come, go and are killed, the best config, and misuse."""
 
+import errno
 import fcntl
 import json
 import os
@@ -221,6 +222,21 @@ def test_workers_of_a_sweep_by_default_give_the_bits_of_one(sweep, mlpengine, mo
     two = mlpengine("sweep", "s.yaml", "-o", "two", "-q", "--json")
     assert values(one) == values(two)
     assert trials("one") == trials("two")
+
+
+def test_a_wait_that_a_signal_interrupts_goes_on(sweep, mlpengine, monkeypatch):
+    real, calls = sweep_module.wait, []
+
+    def interrupted(processes):
+        calls.append(len(processes))
+        if len(calls) == 1:  # what Windows does after the handler of Ctrl-C
+            raise InterruptedError(errno.EINTR, os.strerror(errno.EINTR))
+        return real(processes)
+
+    monkeypatch.setattr(sweep_module, "wait", interrupted)
+    ran = mlpengine("sweep", "s.yaml", "--workers", "2", "--json")
+    assert [state for state, *_ in values(ran)] == ["complete"] * 4
+    assert calls[:2] == [2, 2]
 
 
 def test_a_line_of_the_journal_that_was_cut_off_is_removed(sweep, mlpengine):
