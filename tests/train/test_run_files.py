@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mlpengine import CheckpointError, Mlp, RunError, __version__
+from mlpengine import CheckpointError, Mlp, RunError, __version__, system
 from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.data import Column, Preprocessor, Table, read_table
 from mlpengine.files import writing
 from mlpengine.nn.tensors import write_tensors
+from mlpengine.system import processor
 from mlpengine.train import run_directory, threads
 from mlpengine.train.history import CsvLog, cell, first_lines
 from mlpengine.train.model import Model
-from mlpengine.train.run_directory import LOCK_FILE, RunDirectory, environment, processor
+from mlpengine.train.run_directory import LOCK_FILE, RunDirectory, environment
 from mlpengine.train.task import Classification
 
 
@@ -159,7 +160,7 @@ def test_the_processor_has_the_name_that_the_system_gives_it(text, name, monkeyp
     if text is not None:
         file.write_text(text)
     monkeypatch.delenv("PROCESSOR_IDENTIFIER", raising=False)
-    monkeypatch.setattr(run_directory, "Path", lambda _: file)
+    monkeypatch.setattr(system, "Path", lambda _: file)
     assert processor() == name
 
 
