@@ -76,15 +76,17 @@ def open_unnamed(path: Path) -> int:
 
 
 @contextmanager
-def opened_directory(path: Path) -> Iterator[tuple[Path, int | None]]:
+def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path, int | None]]:
     """Yield the start of the paths of files in a directory, and the ``dir_fd`` that goes with it.
 
     The files are in that directory even if another one is moved to its path; not so on Windows.
+    Unless `follow`, the path must be no link.
     """
     if sys.platform == "win32":
         yield path, None
         return
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    flags = os.O_RDONLY | os.O_DIRECTORY | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
     try:
         yield Path(), descriptor
     finally:

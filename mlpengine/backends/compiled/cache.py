@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from mlpengine import system
 from mlpengine.backends.compiled.target import (
@@ -63,11 +64,11 @@ def load(
         return _loaded[key]
     folder = cache_directory()
     try:
-        with _opened(folder) as descriptor:
-            library = _load_kept(folder, descriptor, key, functions)
+        with _opened(folder) as files:
+            library = _load_kept(files, key, functions)
             if library is None:
                 _build(folder, key, source, target, more_flags)
-                library = _load_kept(folder, descriptor, key, functions)
+                library = _load_kept(files, key, functions)
     except OSError as error:
         raise CompileError(f"compiled program: must be kept and loaded ({error})") from error
     if library is None:
@@ -91,8 +92,8 @@ def known_target(command: tuple[str, ...], level: str) -> Target:
 
 def _read_target(command: tuple[str, ...], path: Path) -> Target | None:
     try:
-        with _opened(path.parent) as descriptor:
-            fields = json.loads(_read(path.parent, descriptor, path.name).decode())
+        with _opened(path.parent) as files:
+            fields = json.loads(files.read(path.name).decode())
         target = Target(**{**fields, "command": tuple(fields["command"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
@@ -165,9 +166,11 @@ def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
     """Raise CompileError unless `path` belongs to this user and no other user may write to it."""
     if stat.S_IFMT(status.st_mode) != kind:
         raise CompileError(f"cache: {path} must not be a link or another kind of file")
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+    if sys.platform == "win32":
+        return
+    if status.st_uid != os.getuid():
         raise CompileError(f"cache: {path} must belong to this user (owner {status.st_uid})")
-    if os.name == "posix" and status.st_mode & 0o022:
+    if status.st_mode & 0o022:
         mode = stat.filemode(status.st_mode)
         raise CompileError(f"cache: {path} must not be writable by others (mode {mode})")
 
@@ -185,52 +188,53 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
         )
 
 
+class _Files(NamedTuple):
+    """The files of a directory, which is open where the system can open one."""
+
+    folder: Path
+    start: Path
+    descriptor: int | None
+
+    def read(self, name: str) -> bytes:
+        """Return the contents of a file that no other user may write to."""
+        flags, place = os.O_RDONLY, self.start / name
+        opened = system.open_file(place, flags, follow=False, directory=self.descriptor)
+        with open(opened, "rb") as file:
+            _require_private(self.folder / name, os.fstat(file.fileno()), stat.S_IFREG)
+            return file.read()
+
+    def load(self, name: str) -> ctypes.CDLL:
+        """Load a library, of the same directory even if another one is moved to its path."""
+        place = Path(f"/proc/self/fd/{self.descriptor}", name)
+        return ctypes.CDLL(str(place if place.exists() else self.folder / name))
+
+
 @contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
-    """Open the directory for reads relative to it; yield None if the system does not support it."""
-    if sys.platform == "win32":
-        yield None
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        _require_private(folder, os.fstat(descriptor), stat.S_IFDIR)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _opened(folder: Path) -> Iterator[_Files]:
+    with system.opened_directory(folder, follow=False) as (start, descriptor):
+        if descriptor is not None:
+            _require_private(folder, os.fstat(descriptor), stat.S_IFDIR)
+        yield _Files(folder, start, descriptor)
 
 
-def _read(folder: Path, descriptor: int | None, name: str) -> bytes:
-    """Return the contents of a file that no other user may write to."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    path: str | Path = folder / name if descriptor is None else name
-    with open(os.open(path, flags, dir_fd=descriptor), "rb") as file:
-        _require_private(folder / name, os.fstat(file.fileno()), stat.S_IFREG)
-        return file.read()
-
-
-def _load_kept(
-    folder: Path, descriptor: int | None, key: str, functions: Sequence[str]
-) -> ctypes.CDLL | None:
+def _load_kept(files: _Files, key: str, functions: Sequence[str]) -> ctypes.CDLL | None:
     """Return the library that is cached under `key`; None if it must be built.
 
     Raises: CompileError if another user may write to its files.
     """
     try:
-        digest = _read(folder, descriptor, f"{key}{DIGEST}").decode(errors="replace")
+        digest = files.read(f"{key}{DIGEST}").decode(errors="replace")
         if not re.fullmatch("[0-9a-f]{64}", digest):
             return None
-        name = f"{digest}{LIBRARY}"
-        content = _read(folder, descriptor, name)
+        content = files.read(f"{digest}{LIBRARY}")
     except FileNotFoundError:
         return None
     if digest_of(key, content) != digest:
         return None
     if any(f"{function}\0".encode() not in content for function in functions):
         return None
-    # The descriptor refers to the same directory even if another one is moved to the path.
-    opened = Path(f"/proc/self/fd/{descriptor}", name)
     try:
-        return ctypes.CDLL(str(opened if opened.exists() else folder / name))
+        return files.load(f"{digest}{LIBRARY}")
     except OSError:
         return None
 
