@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import write_into, zeros
+from mlpengine.buffers import refuse_second_call, write_into, zeros
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.locks import cached_property
@@ -171,7 +171,11 @@ class Program(KnownAttributes):
             if name not in self.inputs:
                 raise TapeError(f"forward: no input {name!r} (inputs: {', '.join(self.inputs)})")
             write_into(self.inputs[name], np.asarray(value), f"forward: input {name!r}")
-        self._forward.run()
+        try:
+            self._forward.run()
+        except RuntimeError as error:
+            refuse_second_call("forward", error)
+            raise
         vars(self)["_ran"] = True  # see `KnownAttributes`
         return self._values if len(self._values) > 1 else self._values[0]
 
@@ -195,7 +199,11 @@ class Program(KnownAttributes):
                 )
         for node, part in zip(self.outputs, parts, strict=True):
             self._write_seed(node, part)
-        backward.run()
+        try:
+            backward.run()
+        except RuntimeError as error:
+            refuse_second_call("backward", error)
+            raise
 
     def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
         """Write the gradient of an output into its seed, if any leaf depends on it."""
