@@ -184,11 +184,22 @@ def run_in_job(args: list[str]) -> int:
 
 def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int:
     """Run the command line and return its exit code; an expected error prints no traceback."""
+    received: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        received.append(EXIT_CODES[signal.Signals(number)])
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(received[-1])
+
     for number in handled() if signals is None else signals:
-        if number != signal.SIGINT:  # which raises KeyboardInterrupt
-            signal.signal(number, _terminate)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]  # --debug may be given anywhere
+    try:
+        os.getcwd()
+    except OSError as error:
+        _say(f"error: the working directory must exist ({error.strerror}); change to another one")
+        return 2
     try:
         code = group.main(args, prog_name="mlpengine", standalone_mode=False)
         sys.stdout.flush()
@@ -204,6 +215,9 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 1
     except Exception as error:
+        if received:  # imports may turn the signal into another error
+            _say("interrupted")
+            return received[-1]
         if debug:
             raise
         return explain(error)
@@ -245,10 +259,6 @@ def _usage(error: click.ClickException) -> str:
 def _say(text: str) -> None:
     with suppress(OSError, ValueError):
         say(text, err=True)
-
-
-def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(EXIT_CODES[signal.Signals(number)])
 
 
 if __name__ == "__main__":

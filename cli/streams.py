@@ -100,14 +100,28 @@ def _takes_bytes(stream: object) -> bool:
 
 
 def write_file(text: str) -> None:
-    """Write what is the content of a file to stdout: in UTF-8 and with the ends of its lines."""
-    click.echo(text.encode(), nl=False)
+    """Write what is the content of a file to stdout: in UTF-8 and with the ends of its lines.
+
+    Control characters are escaped where stdout is a terminal.
+    """
+    click.echo((_printable_lines(text) if is_terminal() else text).encode(), nl=False)
+
+
+def is_terminal() -> bool:
+    """Return whether stdout is a terminal."""
+    return sys.stdout.isatty()
 
 
 def say(text: str, *, err: bool = False) -> None:
     """Print lines to read, without passwords; control characters in names are escaped."""
-    from mlpengine.wording import printable, redacted
+    from mlpengine.wording import redacted
 
     stream = sys.stderr if err else sys.stdout  # click would write UTF-8 where that is for ASCII
-    stream.write("\n".join(map(printable, redacted(text).split("\n"))) + "\n")
+    stream.write(_printable_lines(redacted(text)) + "\n")
     stream.flush()
+
+
+def _printable_lines(text: str) -> str:
+    from mlpengine.wording import printable
+
+    return "\n".join(map(printable, text.split("\n")))

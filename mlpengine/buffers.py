@@ -77,6 +77,14 @@ def quiet_runner() -> Callable[..., Any]:
     return context.run
 
 
+def refuse_second_call(where: str, error: RuntimeError) -> None:
+    """Raise TapeError if an error of a runner says that another call is using it."""
+    if "already entered" in str(error):
+        raise TapeError(
+            f"{where}: serves one call at a time (another is running); give each thread its own"
+        ) from error
+
+
 class Uncopyable:
     """Base of objects that hold calls bound to buffers, which a copy of them would still use.
 

@@ -21,11 +21,12 @@ A call over several rows takes 0.9 us longer than over one row, and about 0.4 us
 
 
 def constant(value: float, like: Array) -> Array:
-    """Return `value` as a 0-d array of the dtype of `like`.
+    """Return `value` as a 0-d array of the dtype of `like`, infinite if it is beyond that.
 
     A call that multiplies by a 0-d array takes 0.43 us, by a Python float 0.75 us.
     """
-    return np.array(value, like.dtype)
+    with np.errstate(over="ignore"):
+        return np.array(value, like.dtype)
 
 
 def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:

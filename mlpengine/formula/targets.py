@@ -94,11 +94,14 @@ MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 
 def c_number(value: float, itemsize: int) -> str:
     """Return a C constant that reads back as the same number, rounded once."""
+    if itemsize == 4:
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
     if isnan(value):
         return "NAN"
     if isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
-    return f"{float(np.float32(value))!r}f" if itemsize == 4 else repr(value)
+    return f"{value!r}f" if itemsize == 4 else repr(value)
 
 
 def numexpr_text(formula: Expr, names: Mapping[Expr, str]) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import write_into, zeros
+from mlpengine.buffers import refuse_second_call, write_into, zeros
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.locks import cached_property
@@ -104,7 +104,14 @@ class Program(KnownAttributes):
         )
         self._values = tuple(self._forward.value(n) for n in self.outputs)
         self._ran = False
-        self.inputs = {name: self._forward.value(n) for name, n in taking.items()}
+        self._inputs = {name: self._forward.value(n) for name, n in taking.items()}
+        read = {
+            x.index
+            for record in self.forward_plan.records
+            for x in record.operands
+            if x is not None
+        }
+        self._missing = {name for name, n in taking.items() if n.index in read - given.keys()}
 
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """Return the nodes of this program's tape, which may be `tape` at another batch size."""
@@ -160,18 +167,34 @@ class Program(KnownAttributes):
         gradients = self._backward.plan.nbytes if self.forward_plan.differentiable else 0
         return {"values": self.forward_plan.nbytes, "gradients": gradients}
 
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """The buffers of the inputs by name, for the caller to write into."""
+        self._missing.clear()
+        return self._inputs
+
     def forward(self, **inputs: ArrayLike) -> Any:
         """Replay forward and return the output, a view valid until the next replay.
 
         Keywords copy new data into the inputs of that name; alternatively, write into the buffers
         in `inputs`.  Several outputs are returned as a tuple.
-        Raises: ShapeError, DtypeError or TapeError for data that does not fit an input.
+        Raises: ShapeError, DtypeError or TapeError for data that does not fit an input; TapeError
+        for an input that has had no data yet.
         """
         for name, value in inputs.items():
-            if name not in self.inputs:
-                raise TapeError(f"forward: no input {name!r} (inputs: {', '.join(self.inputs)})")
-            write_into(self.inputs[name], np.asarray(value), f"forward: input {name!r}")
-        self._forward.run()
+            if name not in self._inputs:
+                raise TapeError(f"forward: no input {name!r} (inputs: {', '.join(self._inputs)})")
+            write_into(self._inputs[name], np.asarray(value), f"forward: input {name!r}")
+        if self._missing:
+            self._missing -= inputs.keys()
+            if self._missing:
+                names = ", ".join(sorted(self._missing))
+                raise TapeError(f"forward: every input must be given (there is no {names})")
+        try:
+            self._forward.run()
+        except RuntimeError as error:
+            refuse_second_call("forward", error)
+            raise
         vars(self)["_ran"] = True  # see `KnownAttributes`
         return self._values if len(self._values) > 1 else self._values[0]
 
@@ -195,7 +218,11 @@ class Program(KnownAttributes):
                 )
         for node, part in zip(self.outputs, parts, strict=True):
             self._write_seed(node, part)
-        backward.run()
+        try:
+            backward.run()
+        except RuntimeError as error:
+            refuse_second_call("backward", error)
+            raise
 
     def _write_seed(self, node: Node, part: ArrayLike | None) -> None:
         """Write the gradient of an output into its seed, if any leaf depends on it."""
@@ -225,7 +252,7 @@ class Program(KnownAttributes):
 
     def _arrays(self) -> list[Array]:
         """Return all memory that a replay writes, and the inputs."""
-        arrays = [self._forward.arena.bytes, *self.inputs.values()]
+        arrays = [self._forward.arena.bytes, *self._inputs.values()]
         if "_backward" in vars(self):
             backward = self._backward
             wanted = [backward.gradient(n) for n in backward.plan.wanted]
@@ -247,6 +274,7 @@ class Program(KnownAttributes):
             "backward": "_backward" in vars(self),
             "arrays": self._arrays(),
             "ran": self._ran,
+            "missing": self._missing.copy(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -255,10 +283,11 @@ class Program(KnownAttributes):
             _ = self._backward
         for array, content in zip(self._arrays(), state["arrays"], strict=True):
             array[...] = content
-        self._ran = state["ran"]
+        self._ran, self._missing = state["ran"], state["missing"]
 
     def value(self, node: Node) -> Array:
         """Return the value of a leaf, an output, or a node named in ``keep``."""
+        self._missing.discard(node.name)  # an input, for the caller to write into
         return self._forward.value(self.tape.nodes[node.index])
 
     def grad(self, node: Node) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
-from mlpengine.buffers import quiet_runner
+from mlpengine.buffers import quiet_runner, refuse_second_call
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import (
     CheckpointError,
@@ -256,7 +256,11 @@ class TrainingStep(KnownAttributes):
         own["scratch"], own["_grads"] = bound.scratch, bound.grads
         if bound.fused is not None:
             return self._make_fused(bound, bound.fused)
-        loss: float = self._quietly(self._run, bound)
+        try:
+            loss: float = self._quietly(self._run, bound)
+        except RuntimeError as error:
+            refuse_second_call("training step", error)
+            raise
         return loss
 
     def _run(self, bound: BoundStep) -> float:

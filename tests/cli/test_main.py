@@ -9,6 +9,7 @@ import click
 import pytest
 
 from mlpengine_cli import main
+from mlpengine_cli.stopping import EXIT_CODES
 
 ALLOWED = {"click", "mlpengine", "mlpengine_cli"}
 """What help may import beyond the standard library."""
@@ -213,3 +214,37 @@ def test_a_missing_run_or_config_is_wrong_usage(command, mlpengine, config):
     assert found.code == 2
     assert "none" in found.err
     assert found.err.count("\n") == 1
+
+
+class _Interrupted:
+    """An importer during which a signal comes, which the import turns into an ImportError."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def find_spec(self, name, *_):
+        if name == "mlpengine_cli.study":
+            try:
+                signal.raise_signal(self.number)
+            except BaseException as error:
+                raise ImportError("failed to import") from error
+
+
+@pytest.mark.parametrize("number", EXIT_CODES)
+def test_a_signal_during_imports_is_no_missing_package(number, mlpengine, monkeypatch):
+    """Before, it read: needs an optional package."""
+    for name in ("mlpengine_cli.study", "mlpengine_cli.trials"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [_Interrupted(number), *sys.meta_path])
+    ran = mlpengine("sweep", "s.yaml")
+    assert (ran.code, ran.err) == (EXIT_CODES[number], "interrupted\n")
+
+
+def test_a_working_directory_that_is_gone_is_named(mlpengine, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ran = mlpengine("init", "diabetes")
+    assert ran.code == 2
+    assert ran.err.startswith("error: the working directory must exist (No such file")

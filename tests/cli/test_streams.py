@@ -167,7 +167,8 @@ def hostile_table(folder):
     return names
 
 
-def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_path):
+def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_path, monkeypatch):
+    monkeypatch.setattr("mlpengine_cli.streams.is_terminal", lambda: True)
     names = hostile_table(tmp_path)
     small = ("--epochs", "2", "--out", "run", "--set", "report.plots=false")
     calls = {
@@ -182,6 +183,7 @@ def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_p
         ("evaluate", "run", "t.csv"): 0,
         ("diagnose", "run"): 0,
         ("predict", "run", "t.csv", "-o", "p.csv"): 0,
+        ("predict", "run", "t.csv"): 0,
         ("predict", "run", "odd.csv"): 2,
         ("predict", "run", "t.csv", "--id", names[2]): 2,
         ("export", "run", "-o", "m.npz"): 0,
@@ -192,3 +194,6 @@ def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_p
         assert all(c.isprintable() or c == "\n" for c in answer.out + answer.err), call
         if names[2] in call or call[0] == "check":
             assert "\\x1b[2J\\x9b1m" in answer.out + answer.err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert mlpengine("predict", "run", "t.csv").out == Path("p.csv").read_text()

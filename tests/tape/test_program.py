@@ -1,5 +1,7 @@
 """Recording, binding and replaying: fan-out, seeds, several outputs, several programs, errors."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -196,10 +198,31 @@ def test_a_recording_that_only_fits_its_batch_says_so():
     tape = Tape()
     x = tape.input((4, 3), name="x")
     program_fits_any = x + tape.constant(np.ones(3, np.float32))
-    assert Program(tape, program_fits_any, batch_size=9).forward().shape == (9, 3)
+    nine = Program(tape, program_fits_any, batch_size=9).forward(x=np.zeros((9, 3)))
+    assert nine.shape == (9, 3)
     only_four = x + tape.constant(np.ones((4, 3), np.float32))
     with pytest.raises(ShapeError, match=r"float32\[9, 3\].*float32\[4, 3\]"):
         Program(tape, only_four, batch_size=9)
+
+
+def test_an_input_without_data_is_refused():
+    """Before, it was 0, and so was what came of it."""
+    tape = Tape()
+    x, y, z = (tape.input((2,), name=name) for name in "xyz")
+    total = (x * y).sum()
+    _ = z * 2  # which the output does not need
+    program, other = Program(tape, total), Program(tape, total)
+    for given, missing in (({}, "x, y"), ({"y": [1, 2]}, "x")):
+        with pytest.raises(
+            TapeError, match=rf"every input must be given \(there is no {missing}\)"
+        ):
+            program.forward(**given)
+    copied = pickle.loads(pickle.dumps(program))
+    assert program.forward(x=[1, 2]) == program.forward() == copied.forward(x=[1, 2]) == 5
+    other.value(x)[...] = 3
+    assert other.forward(y=[1, 2]) == 9
+    buffer = np.ones(2, np.float32)
+    assert Program(tape, total, inputs={"x": buffer}).forward(y=[1, 2]) == 3
 
 
 def test_buffers_of_inputs_may_be_written_in_place():
@@ -363,21 +386,21 @@ def backward_first():
 def no_backward():
     tape, logits, _ = network()
     program = Program(tape, logits, differentiable=False)
-    program.forward()
+    program.forward(x=np.ones((6, 3)))
     program.backward()
 
 
 def wrong_seed():
     tape, logits, _ = network()
     program = Program(tape, logits)
-    program.forward()
+    program.forward(x=np.ones((6, 3)))
     program.backward(np.ones(2))
 
 
 def missing_seed():
     tape, logits, total = network()
     program = Program(tape, logits, total)
-    program.forward()
+    program.forward(x=np.ones((6, 3)))
     program.backward([1.0])
 
 

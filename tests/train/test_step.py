@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 
 import numpy as np
@@ -21,6 +22,7 @@ from mlpengine import (
     Sgd,
     ShapeError,
     SoftmaxCrossEntropy,
+    TapeError,
     TrainingStep,
     UsageError,
 )
@@ -365,3 +367,37 @@ def test_state_that_went_through_npz_is_loaded(tmp_path):
     assert other.optimizer.steps == 3
     assert isinstance(other.optimizer.steps, int)
     assert [other(x, y) for _ in range(3)] == [whole(x, y) for _ in range(3)]
+
+
+def test_a_second_call_of_a_step_is_refused(monkeypatch):
+    """Before, it read: cannot enter context."""
+    mlp = Mlp([3, 4, 2], seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 4, backend="numpy")
+    x, y = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
+    plain, errors = TrainingStep._run, []
+
+    def run(self, bound):
+        with ThreadPoolExecutor(1) as pool:
+            errors.append(pool.submit(step, x, y).exception())
+        return plain(self, bound)
+
+    monkeypatch.setattr(TrainingStep, "_run", run)
+    assert np.isfinite(step(x, y))
+    (error,) = errors
+    assert isinstance(error, TapeError)
+    assert str(error).startswith("training step: serves one call at a time (another is running)")
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numexpr", "compiled"])
+def test_a_constant_beyond_the_dtype_is_infinite_without_a_warning(backend):
+    """Before, NumPy warned, and compiled code held ``inff``."""
+    for text, finite in (("x * 1e39", False), ("x / 1e39 + x", True), ("x + 1e-60", True)):
+        mlp = Mlp([3, 4, 2], activation=text, seed=0)
+        step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 4, backend=backend)
+        assert (step.executor == "compiled") == (backend == "compiled")
+        x, y = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
+        if finite:
+            assert np.isfinite(step(x, y))
+        else:
+            with pytest.raises(NumericalError):
+                step(x, y)
