@@ -11,6 +11,7 @@ import numpy as np
 from mlpengine.buffers import write_into
 from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
+from mlpengine.files import checked_path
 from mlpengine.misuse import called_as, quoted
 from mlpengine.nn.front import MASK, Front
 from mlpengine.nn.gradients import Gradients
@@ -373,7 +374,7 @@ class Mlp(Network):
 
         Raises: CheckpointError.
         """
-        if Path(path).is_dir():
+        if checked_path(path, "load").is_dir():
             raise CheckpointError(
                 f"{path}: is a directory; of a run, mlpengine.load({str(path)!r}) returns the model"
             )
