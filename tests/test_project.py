@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,11 @@ def test_every_package_is_installed():
     assert listed == found | {"mlpengine_cli"}
     folders = {path.parent for path in (ROOT / "mlpengine").rglob("*.py")}
     assert all((folder / "__init__.py").exists() for folder in folders)
+
+
+def test_no_two_test_files_share_a_name():
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []  # pytest imports by name
 
 
 def test_public_names_are_sorted_and_exist():
