@@ -84,13 +84,13 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make a step on each batch of a part, in the order of its rows; return the mean loss."""
+        """Make a step on each batch of a part, in order; return the sum of the losses of its rows."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
             weights = None if part.weights is None else part.weights[rows]
             total += step(part.x[rows], part.y[rows], weights) * (rows.stop - rows.start)
-        return total / len(part)
+        return total
 
     def drop_schedules(self) -> None:
         """Go on with a constant learning rate and decay, which schedules may have ended at 0."""
@@ -110,6 +110,7 @@ class Fitted:
         loss: of the training.
         mean: the networks, whose mean is the prediction.
         result: of the loop.
+        best_epochs: of each network that was trained.
         shares: share of each kind of networks in the mean, those of no share too; empty for one.
         temperature: number by which the logits were divided.
         mean_error: error of the mean as a share of one network's (`error_of_mean`).
@@ -120,6 +121,7 @@ class Fitted:
     loss: Loss
     mean: Mean
     result: Result
+    best_epochs: Sequence[int]
     shares: Mapping[Kind, float] = field(default_factory=dict)
     temperature: float = 1.0
     mean_error: Array | None = None
@@ -159,6 +161,7 @@ class Trainer:
         networks: kind by kind, in the order of folds or seeds.
         members: the networks with their optimizers, in the same order.
         seeds: of each network, for its weights and the order of its rows.
+        shares: of kinds in the mean of the networks as they are.
         rows: numbers of the rows that each network learns from, None for all.
         threads: maximum for a step, or of networks that train at the same time.
 
@@ -184,7 +187,7 @@ class Trainer:
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
         self.numbers, self.ranks = numbers, ranks
-        self._evaluator: Evaluator | None = None
+        self._last: Loop | EnsembleLoop | None = None
         self.kinds = training.trained_kinds if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
         self.seeds = seeds_of(settings.seed, each * (len(self.kinds) or 1))
@@ -195,10 +198,10 @@ class Trainer:
         self.threads = self._allowed_threads()
         if members:
             self.networks = [member.mlp for member in members]
-            self.members, self._shares = tuple(members), shares
+            self.members, self.shares = tuple(members), shares
             return
         self.networks = self._make_networks(from_rows=not more_rows)
-        self._shares = equal_shares(len(self.kinds))
+        self.shares = equal_shares(len(self.kinds))
         copy_weights(start, self.networks)
         self.batch_size = training.batch_size
         if not more_rows:
@@ -346,17 +349,17 @@ class Trainer:
         """Return the loop; of several networks, the steps of the first have further callbacks."""
         parts = self._validation_parts()
         if len(self.members) == 1:
-            loop = self._loop(0, parts[0], [*callbacks, *first_member_callbacks])
-            self._evaluator = loop.evaluator
-            return loop
+            self._last = self._loop(0, parts[0], [*callbacks, *first_member_callbacks])
+            return self._last
         loops = [
             self._loop(k, parts[k % len(parts)], () if k else first_member_callbacks)
             for k in range(len(self.members))
         ]
         groups = 0 if self.folds is None else len(self.kinds) or 1
-        return EnsembleLoop(
+        self._last = EnsembleLoop(
             loops, threads=self.threads, kinds=groups, callbacks=callbacks, ranks=self.ranks
         )
+        return self._last
 
     def _validation_parts(self) -> list[Split | None]:
         """Return the rows that choose the epoch of each network of a kind, or of all networks."""
@@ -417,7 +420,7 @@ class Trainer:
     @property
     def mean(self) -> Mean:
         """The mean of the networks as they are, to which kinds contribute equally."""
-        return Mean(self.networks, self.task, self._shares)
+        return Mean(self.networks, self.task, self.shares)
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model of the networks as they are."""
@@ -430,7 +433,10 @@ class Trainer:
         residuals of numbers. If the settings ask for it, the last layers are divided by a
         temperature of classes, which rows out of fold or the validation part choose.
         """
-        fitted = Fitted(self.loss, self.mean, result, evaluator=self._evaluator)
+        loops = self._last.members if self._last else ()
+        evaluator = loops[0].evaluator if len(loops) == 1 else None
+        epochs = [loop.best_epoch for loop in loops]
+        fitted = Fitted(self.loss, self.mean, result, epochs, evaluator=evaluator)
         folds, train = self.folds, self.train
         if folds is None:
             return self._calibrated(fitted, self.validation, fitted.mean.forward)
