@@ -72,11 +72,17 @@ class LearnedActivation(Elementwise, name="learned_activation"):
 
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
-    """Mean over all entries of a formula of output y and target t, such as ``abs(y - t) ** 1.5``.
+    """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
 
+    The mean over all entries.
     Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.
     Raises: FormulaError for a text that cannot be read, or that does not depend on y.
+
+    Args:
+        text: Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.
     """
+
+    tasks = ("classification", "multilabel", "regression")
 
     text: str
 
