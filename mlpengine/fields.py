@@ -34,6 +34,13 @@ class Given:
 
 
 @dataclass(frozen=True)
+class Key:
+    """Gives an option another name in configs than its class has for it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class OneOf:
     """Limits a text to `names`, which may be a registry, or to what `others` does not refuse.
 
@@ -65,9 +72,13 @@ class Option(NamedTuple):
     @property
     def given(self) -> bool:
         """Whether the option follows from the rows or the step."""
-        return any(
-            one is Given or isinstance(one, Given) for one in getattr(self.type, "__metadata__", ())
-        )
+        return Given in getattr(self.type, "__metadata__", ())
+
+    @property
+    def key(self) -> str:
+        """The name of the option in configs."""
+        marks = getattr(self.type, "__metadata__", ())
+        return next((one.name for one in marks if isinstance(one, Key)), self.name)
 
 
 @cache

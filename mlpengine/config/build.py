@@ -11,28 +11,18 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.schema import ClipSection, Config
+from mlpengine.config.schema import Config
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.data.batches import steps_of_epoch
 from mlpengine.data.unlike import NewRows
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import parameter_specs, plan_layers
-from mlpengine.ops import REGISTRY
+from mlpengine.ops import LOSSES, losses_of
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
-from mlpengine.optim import (
-    OPTIMIZERS,
-    AdaptiveClip,
-    Clip,
-    Group,
-    NormClip,
-    Optimizer,
-    PercentileClip,
-)
-from mlpengine.optim._optimizer import ScheduleLike
-from mlpengine.optim.schedules import named_schedule
+from mlpengine.optim import SCHEDULES, Optimizer, Schedule, ScheduleLike
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 from mlpengine.train.best import EarlyStopping
@@ -51,7 +41,6 @@ from mlpengine.train.shards import shards_problem
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import (
-    LOSSES,
     BinaryClassification,
     Classification,
     Regression,
@@ -350,8 +339,7 @@ class _StepBuilder:
             self.loss,
             _optimizer(self.file, mlp, steps),
             batch_size,
-            clip_norm=training.clip_norm,
-            clip=_clip(training.clip),
+            clip=self.file.config.settings.training.clip,
             weighted=self.parts["train"].weights is not None,
             backend=backend,
             threads=self.threads,
@@ -372,17 +360,13 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
 
     Raises: ConfigError for a loss that does not suit the target.
     """
-    kind, given = str(preprocessor.task), file.config.loss
-    suited = LOSSES[kind]
-    name = suited[0] if given.name == "auto" else given.name
+    kind = str(preprocessor.task)
+    suited = losses_of(kind)
+    with file.errors_at("loss"):
+        loss = file.config.loss.settings or LOSSES[suited[0]]()
+    name = loss.name
     if name not in suited:
         raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
-    options = given.options("name")
-    if "formula" in options:
-        options = {"text": options["formula"]}
-    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    with file.errors_at("loss"):
-        loss = cast("Loss", REGISTRY[name](**options))
     task = task_for(preprocessor.target, loss)
     classes = len(preprocessor.classes)
     if isinstance(task, BinaryClassification) and classes > 2:
@@ -422,19 +406,10 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
 
 
 def _front(file: ConfigFile, preprocessor: Preprocessor) -> Front | None:
-    front, masked = file.config.model.front, bool(file.config.trained_kinds)
-    embedding = front.embedding
-    if embedding is not None:
-        return Front(
-            embedding.kind,
-            preprocessor.n_numbers,
-            embedding.frequencies,
-            embedding.outputs,
-            embedding.sigma,
-            front.scaling,
-            masked,
-        )
-    return Front(scaling=front.scaling, masked=masked) if front.scaling or masked else None
+    front = file.config.settings.network.front
+    embedded = None if front.embedding == "none" else preprocessor.n_numbers
+    front = replace(front, embedded=embedded, masked=bool(file.config.trained_kinds))
+    return front if embedded is not None or front.scaling or front.masked else None
 
 
 def _set_kinds(
@@ -530,33 +505,15 @@ def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:
 
 
 def _optimizer(file: ConfigFile, mlp: Mlp, steps_per_epoch: int) -> Optimizer:
-    given = file.config.optimizer
-    settings = given.options("name", "groups", "decay_schedule")
-    groups = {str(n): Group(g.lr, g.weight_decay) for n, g in given.groups.items()}
-    total = file.config.training.epochs * steps_per_epoch
-    schedule = file.config.schedule
+    training = file.config.settings.training
+    total = training.epochs * steps_per_epoch
     with file.errors_at("schedule"):
-        settings["schedule"] = named_schedule(
-            schedule.name,
-            total,
-            steps_per_epoch,
-            warmup_steps=round(schedule.warmup_epochs * steps_per_epoch),
-            **schedule.options("name", "warmup_epochs"),
-        )
+        schedule = cast("Schedule", training.schedule).over(total, steps_per_epoch)
     with file.errors_at("optimizer"):
-        settings["decay_schedule"] = named_schedule(given.decay_schedule, total, steps_per_epoch)
-        return OPTIMIZERS[given.name](mlp, groups=groups, **settings)
+        return training.optimizer.make(mlp, schedule, total, steps_per_epoch)
 
 
 def _dropout_schedule(config: Config, steps_per_epoch: int) -> ScheduleLike | None:
     name, total = config.model.dropout_schedule, config.training.epochs * steps_per_epoch
     scheduled = name != "constant" and any(config.model.dropout)
-    return named_schedule(name, total, steps_per_epoch) if scheduled else None
-
-
-def _clip(given: ClipSection | None) -> Clip | None:
-    if given is None:
-        return None
-    if given.percentile is not None:
-        return PercentileClip(given.percentile, history=given.history)
-    return AdaptiveClip(given.agc) if given.agc is not None else NormClip(given.norm or 0.0)
+    return SCHEDULES[name]().over(total, steps_per_epoch) if scheduled else None

@@ -1,9 +1,10 @@
 """An activation and a loss defined by the text of a formula, and learned activations."""
 
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from mlpengine.errors import FormulaError, UsageError
+from mlpengine.fields import Key
 from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
@@ -70,6 +71,10 @@ class LearnedActivation(Elementwise, name="learned_activation"):
         return through + dy * (1 - alpha), dy * (f.formula(x) - x)
 
 
+def _is_loss(text: str) -> None:
+    FormulaLoss(text)
+
+
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
     """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
@@ -84,7 +89,7 @@ class FormulaLoss(EntryLoss, name="formula"):
 
     tasks = ("classification", "multilabel", "regression")
 
-    text: str
+    text: Annotated[str, Key("formula"), _is_loss]
 
     def __post_init__(self) -> None:
         _need_number(self.formula(variable("y"), variable("t")), "y", self.text)

@@ -161,9 +161,13 @@ class Optimizer(KnownAttributes, ABC):
         own = signature(cls.__init__)
         *named, last = own.parameters.values()
         if last.kind is Parameter.VAR_KEYWORD:
-            passed_on = signature(cls.__base__.__init__).parameters.values()
+            passed_on = [*signature(cls.__base__.__init__).parameters.values()]
             hidden = {"hyper", "signed", "squares", "carried", *own.parameters}
-            named += [one for one in passed_on if one.name not in hidden]
+            rest = [one for one in passed_on if one.name not in hidden]
+            changed = {one.name: one for one in named}
+            if len(rest) + len(named) == len(passed_on):  # which keep their order
+                named, rest = [changed.get(one.name, one) for one in passed_on], []
+            named += rest
             vars(cls.__init__)["__signature__"] = own.replace(parameters=named)
         type.__setattr__(cls, "__init__", called_as("{name}(mlp, lr=0.001)")(_checked(cls)))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlpengine.fields import Checked, options_of, summary
 from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
-from mlpengine.optim.schedules import SCHEDULES, Falling, Schedule
+from mlpengine.optim.schedules import SCHEDULES, Falling
 
 DECAY = "Weight decay over the epochs: constant, or falling to zero."
 
@@ -28,22 +28,19 @@ class OptimizerSettings(Checked):
     def make(
         self,
         model: HasParams,
-        schedule: Schedule | ScheduleLike | None = None,
+        schedule: ScheduleLike | None = None,
         total_steps: int = 0,
         steps_per_epoch: int = 1,
     ) -> Optimizer:
         """Return the optimizer of a model in a training of so many steps.
 
-        Without `total_steps`, learning rate and decay stay as they are.
+        Without `total_steps` the decay stays as it is.
         """
         options = {name: getattr(self, name) for name in options_of(type(self))}
         decay = SCHEDULES[options.pop("decay_schedule")]()
         if total_steps:
             options["decay_schedule"] = decay.over(total_steps, steps_per_epoch)
-            if isinstance(schedule, Schedule):
-                schedule = schedule.over(total_steps, steps_per_epoch)
-            options["schedule"] = schedule
-        return self.kind(model, **options)
+        return self.kind(model, schedule=schedule, **options)
 
     def __reduce__(self) -> Any:
         return _made_again, (

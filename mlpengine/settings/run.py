@@ -5,11 +5,46 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
 
-from mlpengine.fields import Checked, Count
+from mlpengine.fields import Checked, Count, OneOf
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.split import SplitSettings
 from mlpengine.settings.training import TrainingSettings
+
+VERDICTS = (
+    "behind_linear",
+    "clip_low",
+    "dead",
+    "decay_high",
+    "dropout_high",
+    "eps_large",
+    "exploding",
+    "few_steps",
+    "imbalance",
+    "input_scale",
+    "labels",
+    "leak",
+    "lr_high",
+    "lr_low",
+    "momentum_high",
+    "no_gradient",
+    "noise_scale",
+    "noisy_labels",
+    "nonfinite",
+    "nothing_learned",
+    "outlier",
+    "output_clamped",
+    "overfitting",
+    "saturated",
+    "shifted",
+    "spikes",
+    "start",
+    "target_scale",
+    "underfitting",
+    "unfinished",
+    "vanishing",
+)
+"""The names of all verdicts."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +57,7 @@ class DiagnosticsSettings(Checked):
     """
 
     every: Literal["auto"] | Count = "auto"
-    silence: tuple[str, ...] = ()
+    silence: tuple[Annotated[str, OneOf(VERDICTS)], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,21 @@
 """Recipes: settings of a network and its training that were measured together."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from mlpengine.nn import Front
 from mlpengine.optim import Group
 from mlpengine.optim.schedules import named_schedule
-
-Preset = Literal["plain", "realmlp"]
-
-PRESETS: tuple[str, ...] = get_args(Preset)
-
-Kind = Literal["plain", "piecewise", "periodic", "linear"]
-"""A kind of networks, of which folds have one each."""
-
-LINEAR: Kind = "linear"
-"""The kind that is not trained by steps: its weights of least loss are computed."""
-
-MIDDLE = 20_000
-"""Rows of the table for which the recipe `plain` has its sizes where the rows are unknown."""
+from mlpengine.settings.recipes import (  # noqa: F401
+    FOLDED_ROWS,
+    LINEAR_CELLS,
+    MIDDLE,
+    PRESETS,
+    encodes,
+    folds_for,
+    kinds_for,
+)
+from mlpengine.settings.training import LINEAR, Kind, in_order, trained  # noqa: F401
 
 PLAIN: dict[float, dict[str, Any]] = {
     rows: {
@@ -44,57 +41,6 @@ PLAIN: dict[float, dict[str, Any]] = {
 networks of two kinds in each."""
 
 
-FOLDS, ROWS_OF_FOLD = 8, 10
-"""Networks that are trained together by default, and the fewest rows for each."""
-
-FOLDED_ROWS = 100_000
-"""Rows beyond which one network is trained: folds gain least there, and take the longest."""
-
-
-def folds_for(rows: int) -> int | None:
-    """Return the number of folds for a table; None where one network is enough, or rows are few."""
-    folds = min(FOLDS, rows // ROWS_OF_FOLD)
-    return folds if folds > 1 and rows <= FOLDED_ROWS else None
-
-
-ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
-"""The most columns and the fewest rows with which numbers get features by quantile bins."""
-
-SEVERAL_KINDS_ROWS = 4_000
-"""The most rows for which several kinds of networks are trained by steps in each fold."""
-
-LINEAR_CELLS = 1 << 22
-"""The most cells of a table of so few rows for which folds have a linear model."""
-
-
-def encodes(rows: int, numbers: int, preset: str) -> bool:
-    """Return whether so many columns of numbers get features by quantile bins, too."""
-    return preset == "plain" and 0 < numbers <= ENCODED_COLUMNS and rows >= ENCODED_ROWS
-
-
-def kinds_for(rows: int, columns: int, preset: str, *, encoded: bool) -> tuple[Kind, ...]:
-    """Return the kinds of networks in each fold; none where they are alike."""
-    if folds_for(rows) is None:
-        return ()
-    if rows > SEVERAL_KINDS_ROWS:
-        return ("piecewise", "linear") if encoded else ()
-    by_steps: tuple[Kind, ...] = ("plain", "piecewise") if encoded else ("plain",)
-    if preset == "realmlp":
-        by_steps = ("periodic",)
-    kinds = (*by_steps, LINEAR) if rows * columns <= LINEAR_CELLS else by_steps
-    return kinds if len(kinds) > 1 else ()
-
-
-def in_order(kinds: Iterable[Kind]) -> list[Kind]:
-    """Return kinds in the order of their networks: the linear one is last."""
-    return sorted(kinds, key=LINEAR.__eq__)
-
-
-def trained(kinds: Iterable[Kind]) -> list[Kind]:
-    """Return the kinds that are trained by steps."""
-    return [kind for kind in kinds if kind != LINEAR]
-
-
 def _realmlp(task: str) -> dict[str, Any]:
     """Return the recipe of Holzmueller et al. 2024, arXiv 2407.04491, table A.1 (RealMLP-TD).
 
@@ -112,10 +58,7 @@ def _realmlp(task: str) -> dict[str, Any]:
             "hidden": [256, 256, 256],
             "activation": "mish" if numbers else "selu",
             "learned_activation": True,
-            "front": {
-                "embedding": {"kind": "pbld", "frequencies": 16, "outputs": 4, "sigma": 0.1},
-                "scaling": True,
-            },
+            "front": {"embedding": "pbld", "scaling": True},
             "parametrization": "neural_tangent",
             "initializer": "unit_variance",
             "dropout": 0.15,
@@ -157,9 +100,7 @@ def network_options(model: Mapping[str, Any]) -> dict[str, Any]:
     others = "hidden", "front", "dropout_schedule"
     options = {name: value for name, value in model.items() if name not in others}
     if "front" in model:
-        embedding = dict(model["front"]["embedding"])
-        kind, scaling = embedding.pop("kind"), model["front"]["scaling"]
-        options["front"] = Front(kind, scaling=scaling, **embedding)
+        options["front"] = Front(**model["front"])
     return options
 
 
