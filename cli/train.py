@@ -375,7 +375,7 @@ def run_and_fix(
         run(session, state, None, shown)
     except NumericalError as error:
         failure = error
-    fixes = [] if state.code else fix_overrides(session.data.file, session.verdicts())
+    fixes = [] if state.code else fix_overrides(session.verdicts())
     if failure and not fixes:
         raise failure
     if failure:

@@ -29,7 +29,7 @@ from mlpengine.errors import install_line  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.estimators._sparse import exact_scale  # noqa: E402
 from mlpengine.optim import OPTIMIZERS  # noqa: E402
-from mlpengine.train.recipes import PRESETS, recipe  # noqa: E402
+from mlpengine.settings.recipes import PRESETS, recipe  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 

@@ -6,40 +6,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from mlpengine.config.load import ConfigFile, Override
 from mlpengine.config.reader import KeyPath
-from mlpengine.config.schema import ClipSection, Config, ModelSection
 from mlpengine.config.tables import Tables, read_tables
 from mlpengine.data import Preprocessor, class_weights
 from mlpengine.data.unlike import NewRows
 from mlpengine.errors import UsageError
-from mlpengine.nn import Front
 from mlpengine.nn.layers import parameter_specs, plan_layers
-from mlpengine.ops import REGISTRY
+from mlpengine.ops import LOSSES, losses_of
 from mlpengine.ops._loss import Loss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
-from mlpengine.optim import AdaptiveClip, Clip, Group, NormClip, PercentileClip
 from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
-from mlpengine.train.best import EarlyStopping
 from mlpengine.train.measure import Measured
 from mlpengine.train.model import Model
 from mlpengine.train.ranks import Ranks
-from mlpengine.train.settings import (
-    DiagnosticsSettings,
-    NetworkSettings,
-    OptimizerSettings,
-    RunSettings,
-    ScheduleSettings,
-    TrainingSettings,
-)
 from mlpengine.train.task import (
-    LOSSES,
     BinaryClassification,
     Classification,
     Regression,
@@ -149,7 +135,7 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
         _log.warning("warning: training.members: is ignored without training.folds")
     with _errors_of_settings(file):
         return Trainer(
-            settings_of(config, data.loss),
+            replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
             data.task,
             parts["train"],
             parts.get("validation"),
@@ -172,78 +158,6 @@ def refit_overrides(epochs: int) -> list[Override]:
         "data.split.validation": "0.0",
     }
     return [Override("training.refit", tuple(k.split(".")), v) for k, v in settings.items()]
-
-
-def settings_of(config: Config, loss: Loss) -> RunSettings:
-    """Return the settings of a run, with the loss that suits its task."""
-    training, given = config.training, config.optimizer
-    clip, early = _clip(training.clip), training.early_stopping
-    if training.clip_norm is not None:
-        clip = NormClip(training.clip_norm)
-    diagnostics = config.diagnostics
-    return RunSettings(
-        network=network_settings(config.model),
-        training=TrainingSettings(
-            loss=loss,
-            optimizer=OptimizerSettings(
-                given.name,
-                given.options("name", "groups", "decay_schedule"),
-                {str(n): Group(g.lr, g.weight_decay) for n, g in given.groups.items()},
-                given.decay_schedule,
-            ),
-            schedule=ScheduleSettings(
-                config.schedule.name,
-                config.schedule.options("name", "warmup_epochs"),
-                config.schedule.warmup_epochs,
-            ),
-            folds=training.folds,
-            seeds=training.seeds,
-            members=tuple(training.members or ()),
-            calibration=training.calibration,
-            epochs=training.epochs,
-            batch_size=training.batch_size,
-            drop_last=training.drop_last,
-            freeze=tuple(training.freeze),
-            shards=training.shards,
-            reduce=training.reduce,
-            clip=clip,
-            on_nonfinite=training.on_nonfinite,
-            nonfinite_limit=training.nonfinite_limit,
-            early_stopping=EarlyStopping(**early.options()) if early else None,
-            threads=training.threads,
-            backend=training.backend,
-            rematerialization=training.rematerialization,
-            dtype=training.dtype,
-        ),
-        diagnostics=DiagnosticsSettings(**diagnostics.options()) if diagnostics else None,
-        seed=config.seed,
-    )
-
-
-def network_settings(model: ModelSection) -> NetworkSettings:
-    """Return the settings of a network."""
-    layers, front = len(model.hidden), Front(scaling=model.front.scaling)
-    if embedding := model.front.embedding:
-        options = embedding.options("kind")
-        front = Front(embedding.kind, scaling=model.front.scaling, **options)
-    return NetworkSettings(
-        hidden=tuple(model.hidden),
-        activation=model.activation * (layers if len(model.activation) == 1 else 1),
-        learned_activation=model.learned_activation,
-        front=front,
-        parametrization=model.parametrization,
-        dropout=model.dropout * (layers if len(model.dropout) == 1 else 1),
-        dropout_schedule=model.dropout_schedule,
-        initializer=model.initializer,
-    )
-
-
-def _clip(given: ClipSection | None) -> Clip | None:
-    if given is None:
-        return None
-    if given.percentile is not None:
-        return PercentileClip(given.percentile, history=given.history)
-    return AdaptiveClip(given.agc) if given.agc is not None else NormClip(given.norm or 0.0)
 
 
 PLACES: Mapping[tuple[str, ...], KeyPath] = {
@@ -280,17 +194,13 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
 
     Raises: ConfigError for a loss that does not suit the target.
     """
-    kind, given = str(preprocessor.task), file.config.loss
-    suited = LOSSES[kind]
-    name = suited[0] if given.name == "auto" else given.name
+    kind = str(preprocessor.task)
+    suited = losses_of(kind)
+    with file.errors_at("loss"):
+        loss = file.config.loss.settings or LOSSES[suited[0]]()
+    name = loss.name
     if name not in suited:
         raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
-    options = given.options("name")
-    if "formula" in options:
-        options = {"text": options["formula"]}
-    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    with file.errors_at("loss"):
-        loss = cast("Loss", REGISTRY[name](**options))
     task = task_for(preprocessor.target, loss)
     classes = len(preprocessor.classes)
     if isinstance(task, BinaryClassification) and classes > 2:
@@ -322,7 +232,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     """
     config, in_dim = file.config, preprocessor.n_features
     masked = bool(config.trained_kinds)
-    front = front_of(network_settings(config.model), preprocessor.numbers, masked=masked)
+    front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
     sizes = [in_dim, *config.model.hidden, out_dim]
     with file.errors_at("model"):
         layers = plan_layers(

@@ -14,7 +14,7 @@ from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
 from mlpengine.config.renamed import rename_keys
-from mlpengine.config.schema import Config
+from mlpengine.config.schema import Config, current_config
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
@@ -141,7 +141,7 @@ def check_config(path: Path, document: Document) -> ConfigFile:
     rename_keys(document)
     fill_in(document)
     try:
-        config = Config.model_validate(document.data)
+        config = current_config().model_validate(document.data)
     except ValidationError as error:
         report_all(error, document, Config)
     document.check()

@@ -9,41 +9,6 @@ from typing import Any
 
 from mlpengine.wording import html_table
 
-NAMES = (
-    "behind_linear",
-    "clip_low",
-    "dead",
-    "decay_high",
-    "dropout_high",
-    "eps_large",
-    "exploding",
-    "few_steps",
-    "imbalance",
-    "input_scale",
-    "labels",
-    "leak",
-    "lr_high",
-    "lr_low",
-    "momentum_high",
-    "no_gradient",
-    "noise_scale",
-    "noisy_labels",
-    "nonfinite",
-    "nothing_learned",
-    "outlier",
-    "output_clamped",
-    "overfitting",
-    "saturated",
-    "shifted",
-    "spikes",
-    "start",
-    "target_scale",
-    "underfitting",
-    "unfinished",
-    "vanishing",
-)
-"""The names of all verdicts."""
-
 MAX_TEXT = 159
 """Greatest length of the text of a verdict."""
 

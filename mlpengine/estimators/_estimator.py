@@ -52,6 +52,7 @@ from mlpengine.settings.recipes import (
 )
 from mlpengine.settings.training import LINEAR, in_order, trained
 from mlpengine.spec import Array, ArrayLike, floating
+from mlpengine.train.calibration import Residuals
 from mlpengine.train.evaluate import Scorer, plain_loss
 from mlpengine.train.explain import importances
 from mlpengine.train.kinds import Mean
@@ -110,8 +111,12 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
     _kind: ClassVar[Literal["classification", "regression"]]
-    _edges: Sequence[Array] = ()
-    _range: tuple[list[float], list[float]] | None = None
+    _members: Sequence[Member]
+    _loss: Loss
+    _shares: tuple[float, ...]
+    _residuals: Residuals | None
+    _edges: Sequence[Array]
+    _range: tuple[list[float], list[float]] | None
 
     @called_as("{name}(hidden=[64, 64], epochs=50)")
     def __init__(
@@ -307,28 +312,28 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
         settings = self._settings(len(y), seed, ends_early=ends_early, folds=count)
-        if LINEAR in kinds and self.members == "auto" and not can_be_linear(settings.network):
+        if self.members == "auto" and not can_be_linear(settings.network.activation):
             kinds = trained(kinds)
         training = replace(settings.training, members=tuple(kinds))
         task = self._task()
         if not self.verbose:
             task.headline = ()  # nobody reads more than the loss of an epoch
-        parts = {"train": self._part(x, y, weights, train)}
-        if len(validation):
-            parts["validation"] = self._part(x, y, weights, validation)
+        part = self._part(x, y, weights, train)
+        held_out = self._part(x, y, weights, validation) if len(validation) else None
         trainer = Trainer(
             replace(settings, training=training),
             task,
-            **parts,
+            part,
+            held_out,
             folds=folds,
             numbers=self._numbers,
             ranks=None if self.comm is None else Ranks(self.comm),
             members=self._members if again else (),
-            shares=self._shares,
+            shares=self._shares if again else (),
         )
-        self._members = trainer.members
+        self._members, self._shares = trainer.members, trainer.shares
         if trainer.ranks and folds is not None:
-            _compare_ranks(trainer.ranks, trainer)
+            _compare_ranks(trainer.ranks, part, folds, trainer.networks)
         data = {
             "X": x,
             "y": lambda: self._labels(y),
@@ -345,7 +350,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             if trainer.ranks and folds is not None:
                 self.verdicts_ = trainer.ranks.of_root(self.verdicts_)
             if self.importances:
-                self.feature_importances_ = self._importances(fitted, parts, folds)
+                self.feature_importances_ = self._importances(fitted, part, held_out, folds)
         if context is not None:
             context.call_on_fit_task_end(estimator=self, **data)
 
@@ -474,14 +479,16 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return ordered
 
     def _importances(
-        self, fitted: Fitted, parts: Mapping[str, Split], folds: Array | None
+        self, fitted: Fitted, train: Split, held_out: Split | None, folds: Array | None
     ) -> Array:
         """Return the importance of each feature, with its bins, in rows that did not train."""
-        mean, numbers = fitted.mean, self._numbers
+        mean, numbers, parts = fitted.mean, self._numbers, {"train": train}
+        if held_out is not None:
+            parts["validation"] = held_out
         _, rows, forward = explained_rows(mean, parts, folds, IMPORTANCE_ROWS)
         count = range(len(numbers.sources))
         columns = [str(k) for k in (*count, *numbers.bins.columns)]
-        scorer = Scorer(plain_loss(self._loss), mean.task, self._n_outputs, self._dtype)
+        scorer = Scorer(plain_loss(self._loss), self._task(), self._n_outputs, self._dtype)
         ranked = importances(forward, scorer, rows, columns)
         by_name = {row.column: row.loss for row in ranked}
         return np.array([by_name[str(k)] for k in count])
@@ -568,8 +575,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._scales, self._edges, self._range = bool(self.standardize), (), None
-        self._residuals: Residuals | None = None
-        self._shares: tuple[float, ...] = ()
+        self._residuals, self._shares = None, ()
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
         """Fit the scale of features and targets, or update it."""
@@ -617,7 +623,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
         run = recipe(self.preset, self._kind, rows)
         network = replace(run.network, **self._given("hidden", "activation", "dropout"))
-        training, optimizer = run.training, run.training.optimizer
+        training: Any = run.training
+        optimizer: Any = training.optimizer
         if self.optimizer not in (None, optimizer.name):
             if self.optimizer not in OPTIMIZERS:
                 known = ", ".join(OPTIMIZERS)
@@ -731,12 +738,10 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return tags
 
 
-def _compare_ranks(ranks: Ranks, trainer: Trainer) -> None:
+def _compare_ranks(ranks: Ranks, part: Split, folds: Array, networks: Sequence[Mlp]) -> None:
     """Raise UsageError, on every rank, unless all begin with the same networks and rows."""
-    part = trainer.train
     features = crc32(part.x.data) if isinstance(part.x, np.ndarray) else part.x.shape
-    values = {"features": features, "targets": crc32(part.y.data)}
-    values["folds"] = crc32(trainer.folds.data)
-    values["weights"] = [crc32(mlp.params.flat.data) for mlp in trainer.networks]
-    if difference := ranks.difference(values):
+    weights = [crc32(mlp.params.flat.data) for mlp in networks]
+    values = {"features": features, "targets": crc32(part.y.data), "folds": crc32(folds.data)}
+    if difference := ranks.difference({**values, "weights": weights}):
         raise UsageError(f"fit: {difference}")

@@ -16,25 +16,12 @@ from mlpengine.formula import evaluate
 from mlpengine.locks import cached_property
 from mlpengine.misuse import KnownAttributes
 from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
+from mlpengine.ops._loss import DEFAULTS, losses_of
 from mlpengine.spec import Array
 from mlpengine.train import metrics
 from mlpengine.wording import suggestion
 
-LOSSES = {
-    "classification": ("softmax_cross_entropy", "bce_with_logits", "binary_focal", "formula"),
-    "multilabel": ("bce_with_logits", "binary_focal", "formula"),
-    "regression": (
-        "mse",
-        "mae",
-        "huber",
-        "log_cosh",
-        "quantile",
-        "gaussian_nll",
-        "poisson",
-        "gamma",
-        "formula",
-    ),
-}
+LOSSES = {task: tuple(losses_of(task)) for task in DEFAULTS}
 """The losses that suit a task; auto selects the first."""
 
 MAX_CLASSES = 10

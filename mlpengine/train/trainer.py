@@ -10,7 +10,6 @@ rows that did not train say about the result (`Trainer.finish`).
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ from mlpengine.errors import UsageError, at_setting
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import Loss
-from mlpengine.optim import Group, Optimizer
-from mlpengine.optim._optimizer import ScheduleLike
-from mlpengine.optim.schedules import named_schedule
+from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule, ScheduleLike
+from mlpengine.settings import Kind, NetworkSettings, RunSettings
+from mlpengine.settings.training import LINEAR
 from mlpengine.spec import Array
 from mlpengine.train.calibration import Residuals, cool, error_of_mean
 from mlpengine.train.diagnose import LoopDiagnostics
@@ -38,8 +37,6 @@ from mlpengine.train.loop import Callback, Loop, Result
 from mlpengine.train.model import Model
 from mlpengine.train.population import Population
 from mlpengine.train.ranks import Ranks
-from mlpengine.train.recipes import LINEAR, Kind
-from mlpengine.train.settings import NetworkSettings, RunSettings, ScheduleSettings
 from mlpengine.train.shards import shards_problem
 from mlpengine.train.skipping import NonfiniteRule
 from mlpengine.train.step import TrainingStep
@@ -84,7 +81,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make a step on each batch of a part, in order; return the sum of the losses of its rows."""
+        """Make a step on each batch of a part, in order; return the sum of its rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -184,6 +181,8 @@ class Trainer:
         more_rows: bool = False,
     ) -> None:
         training = settings.training
+        if training.loss is None:
+            raise UsageError("trainer: settings.training.loss must be given (got None)")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
         self.numbers, self.ranks = numbers, ranks
@@ -307,7 +306,7 @@ class Trainer:
             _log.warning(text, size, plural(self.batch_size, "row"))
         in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last)
         step = {
-            "clip": deepcopy(training.clip),
+            "clip": training.clip,
             "backend": self.backend,
             "threads": self.threads if alone else 1,
             "rematerialization": training.rematerialization,
@@ -322,21 +321,23 @@ class Trainer:
     def _optimizer(self, mlp: Mlp, in_epoch: int, *, linear: bool) -> Optimizer:
         """Return the optimizer of a network; that of a `linear` one keeps it linear."""
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
-        schedule, settings = training.schedule, training.optimizer
+        schedule: ScheduleLike | None = training.schedule
+        settings: Any = training.optimizer
         if linear:
             fixed = {"alphas": Group(lr=0.0, weight_decay=0.0)}
             settings = replace(settings, groups={**(settings.groups or {}), **fixed})
         with at_setting("training", "schedule"):
-            if isinstance(schedule, ScheduleSettings):
+            if isinstance(schedule, Schedule) and not getattr(schedule, "total_steps", 0):
                 schedule = schedule.over(total, in_epoch)
         with at_setting("training", "optimizer"):
-            return settings.make(mlp, schedule, total, in_epoch)
+            optimizer: Optimizer = settings.make(mlp, schedule, total, in_epoch)
+            return optimizer
 
     def _dropout_schedule(self, mlp: Mlp, in_epoch: int) -> ScheduleLike | None:
         name = self.settings.network.dropout_schedule
         if name == "constant" or not mlp.dropout:
             return None
-        return named_schedule(name, self.settings.training.epochs * in_epoch, in_epoch)
+        return SCHEDULES[name]().over(self.settings.training.epochs * in_epoch, in_epoch)
 
     # loops
 
@@ -526,11 +527,12 @@ def make_network(
     front: Front | None,
 ) -> Mlp:
     """Return a network between `ends`, its features and outputs.  Raises: UsageError."""
+    layers, activation, dropout = len(network.hidden), network.activation, network.dropout
     with at_setting("network"):
         return Mlp(
             [ends[0], *network.hidden, ends[1]],
-            activation=network.activation,
-            dropout=network.dropout,
+            activation=activation * (layers if len(activation) == 1 else 1),
+            dropout=dropout * (layers if len(dropout) == 1 else 1),
             initializer=network.initializer,
             seed=seed,
             dtype=dtype,

@@ -7,7 +7,7 @@ import pytest
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
-from mlpengine.train.recipes import folds_for
+from mlpengine.settings.recipes import folds_for
 
 
 def yacht(seed, rows=308):

@@ -9,7 +9,7 @@ from mlpengine.config.proposal import propose
 from mlpengine.data import profile, read_table
 from mlpengine.errors import ConfigError
 from mlpengine.estimators import MlpClassifier
-from mlpengine.train.recipes import PRESETS
+from mlpengine.settings.recipes import PRESETS
 
 SECTIONS = ("model", "optimizer", "schedule", "training")
 
@@ -77,7 +77,7 @@ def test_what_the_config_says_wins(tmp_path):
     ).config
     assert config.data.standardize == "standard"
     assert config.model.hidden == [8]
-    assert config.model.front.embedding.kind == "pbld"
+    assert config.model.front.embedding == "pbld"
     assert not config.model.front.scaling
     assert config.optimizer.lr == 0.5
     assert config.optimizer.betas == [0.9, 0.95]
