@@ -130,6 +130,9 @@ OFF_OR_DEFAULTS = Short(
 )
 
 
+EMPTY = Short(lambda value: [] if value is None else value, {"type": "null"})
+
+
 class Named(Short):
     """One of the sections of a family, by its name alone or as a mapping, which may leave it out.
 
@@ -210,7 +213,10 @@ def section_of(
         about = summary(kind)
         made["name"] = (Literal[name], Field(default=name, description=about))
     for option in (one for key, one in keys_of(kind) if key not in without):
-        made[option.key] = (annotation_of(option.type), option_field(option))
+        kind_of = annotation_of(option.type)
+        if option.default == ():
+            kind_of = Annotated[kind_of, EMPTY]
+        made[option.key] = (kind_of, option_field(option))
     title = title or f"{kind.__name__.removesuffix('Settings')}Section"
     result = create_model(title, __base__=base, __doc__=summary(kind), **made)
     result.declared_by = kind

@@ -15,9 +15,9 @@ from mlpengine.data.kinds import (
     odd_target_row,
     task_of,
 )
-from mlpengine.data.options import Standardizing
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
+from mlpengine.settings.features import Standardizing
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 
