@@ -204,7 +204,7 @@ class Config(Section):
     @property
     def validation_share(self) -> float:
         """Share of the rows of `data.source` that are for validation."""
-        given = self.data.split.validation
+        given: float | None = self.data.split.validation
         if given is not None:
             return given
         elsewhere = self.training.folds or self.data.validation_source

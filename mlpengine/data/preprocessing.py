@@ -18,7 +18,7 @@ from mlpengine.data.computed import (
     with_columns,
 )
 from mlpengine.data.dataset import Dataset, Stream
-from mlpengine.data.kinds import FeatureKind, Task, kind_of
+from mlpengine.data.kinds import FeatureKind, kind_of
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options
 from mlpengine.data.prepared import prepared_rows
@@ -39,6 +39,7 @@ from mlpengine.data.targets import (
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.fields import options_of
 from mlpengine.formula import Expr
+from mlpengine.settings.features import Task
 from mlpengine.spec import Array
 from mlpengine.wording import plural, suggestion
 

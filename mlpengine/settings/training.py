@@ -18,6 +18,7 @@ from mlpengine.optim import (
     ScheduleLike,
     settings_class,
 )
+from mlpengine.tape.rematerialization import Rematerialization
 
 Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
 """A kind of networks, of which folds have one each."""
@@ -114,7 +115,7 @@ class TrainingSettings(Checked):
     early_stopping: EarlyStopping | None = None
     threads: Literal["auto"] | Count = "auto"
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = "auto"
-    rematerialization: Literal["keep", "balanced"] = "keep"
+    rematerialization: Rematerialization = "keep"
     dtype: Literal["float32", "float64"] = "float32"
 
     def problems(self) -> Iterator[tuple[str, str]]:
