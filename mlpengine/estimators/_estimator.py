@@ -40,7 +40,7 @@ from mlpengine.misuse import KnownAttributes, called_as
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.nn.mlp import ROWS_AT_START
-from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss
+from mlpengine.ops import REGISTRY, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import _checks
 from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.spec import Array, ArrayLike, DTypeLike
@@ -71,7 +71,7 @@ from mlpengine.train.recipes import (
     recipe,
     trained,
 )
-from mlpengine.train.task import LOSSES, Regression, Split, Task
+from mlpengine.train.task import Regression, Split, Task
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural
 
@@ -291,7 +291,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
 
     def _loss(self) -> Loss:
         """Return the loss that `loss` describes.  Raises: UsageError if it suits another task."""
-        *names, formula = LOSSES[self._kind]
+        *names, formula = losses_of(self._kind)
         loss = names[0] if self.loss == "auto" else self.loss
         if self.loss == "auto" and self.preset in PRESETS:
             options = {**recipe(self.preset, self._kind).get("loss", {"name": loss})}

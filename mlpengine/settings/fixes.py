@@ -1,4 +1,4 @@
-"""What verdicts ask for: a value for an option of a class, and the key of that option in configs."""
+"""What a verdict asks for: a value for an option, and the key of that option in configs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
