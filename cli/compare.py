@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from mlpengine.config.load import differing, load_config
-from mlpengine.config.measure import OUT_OF_FOLD
 from mlpengine.errors import RunError
+from mlpengine.train.measure import OUT_OF_FOLD
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import RESULT_FILE
 

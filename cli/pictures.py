@@ -23,7 +23,7 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
 
     The run is complete without: if the page cannot be written, a warning says so.
     """
-    if not session.experiment.file.config.report.html:
+    if not session.data.file.config.report.html:
         return []
     from mlpengine.report import QUICK, REPORT_FILE, Run, save_report
 
@@ -31,7 +31,8 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
     run = Run(
         shortest(session.directory.path),
         outcome,
-        session.experiment,
+        session.data,
+        session.model,
         trained=not failure,
         series=core.series if core else None,
         known=session.measured.last,
@@ -49,7 +50,7 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
 
 def pictures(session: "Session", result: Result) -> list[Path]:
     """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
-    experiment, measured = session.experiment, session.measured.last
+    model, measured = session.model, session.measured.last
     if not session.draws or measured is None:
         return []
     from mlpengine.plots import save_plots
@@ -58,9 +59,9 @@ def pictures(session: "Session", result: Result) -> list[Path]:
     return save_plots(
         session.directory.path / PLOTS,
         result.history,
-        experiment.task,
+        session.data.task,
         part,
         output,
-        labels=experiment.model.preprocessor.classes,
-        best_epoch=None if experiment.model.members else result.best_epoch or None,
+        labels=model.preprocessor.classes,
+        best_epoch=None if model.members else result.best_epoch or None,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,6 +146,14 @@ def check_config(path: Path, document: Document) -> ConfigFile:
         report_all(error, document, Config)
     document.check()
     return ConfigFile(path, config, document)
+
+
+def with_overrides(file: ConfigFile, overrides: Iterable[Override]) -> ConfigFile:
+    """Return a checked config with other settings.  Raises: ConfigError as `load_config`."""
+    document = deepcopy(file.document)
+    for override in overrides:
+        _apply(override, document)
+    return replace(check_config(file.path, document), overridden=file.overridden)
 
 
 def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
