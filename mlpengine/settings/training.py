@@ -87,7 +87,7 @@ class TrainingSettings(Checked):
         clip_norm: Largest global gradient norm, or another rule for large gradients.
         on_nonfinite: What to do at a step whose loss or gradient is not finite.
         nonfinite_limit: Steps that may be skipped in a run.
-        early_stopping: false, true, or its settings.
+        early_stopping: When to end before the last epoch: false, true, or its settings.
         threads: Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.
         backend: Executor; auto: compiled in runs of much arithmetic.
         rematerialization: Keep activations for backward, or compute cheap ones again (balanced).

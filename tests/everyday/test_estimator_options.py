@@ -240,16 +240,19 @@ def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):
 
 
 WRONG = {
-    "schedule": ({"schedule": "cosin"}, "constant, step, exponential, cosine, flat_cosine"),
-    "backend": ({"backend": "cuda"}, "backend: must be one of auto, numpy, numexpr, compiled"),
-    "optimizer": ({"optimizer": "adamm"}, "must be one of adam, adamw, lion, nadam, rmsprop, sgd"),
+    "schedule": ({"schedule": "cosin"}, "constant, step, exponential, linear, cosine"),
+    "backend": ({"backend": "cuda"}, "backend must be one of auto, numpy, numexpr, compiled"),
+    "optimizer": ({"optimizer": "adamm"}, "must be one of adam, adamw, nadam, lion, rmsprop, sgd"),
     "loss": (
         {"loss": "mae"},
         "must be auto, softmax_cross_entropy, bce_with_logits, binary_focal, a",
     ),
-    "activation": ({"activation": "rulu"}, "activation: must be one of identity, elu"),
+    "activation": ({"activation": "rulu"}, "activation must be one of identity, elu"),
     "preset": ({"preset": "big"}, "preset: must be one of plain, realmlp"),
-    "dropout": ({"dropout": [0.1, 0.2]}, "needs one dropout for each hidden layer (got 2 for 1)"),
+    "dropout": (
+        {"dropout": [0.1, 0.2]},
+        "dropout: give one dropout, or one for each layer (2 for 1)",
+    ),
     "dtype": ({"dtype": "float16"}, "float32 or float64"),
     "class_weight": ({"class_weight": "even"}, "class_weight: must be balanced, or weights"),
     "a label": ({"class_weight": {"blue": 2}}, "class_weight: 'blue' is not one of the classes"),
@@ -269,16 +272,28 @@ WRONG = {
         "MlpClassifier: patience must be a whole number of at least 1",
     ),
     "half a fold": ({"folds": 2.5}, "MlpClassifier: folds must be a whole number of at least 2"),
-    "half a unit": ({"hidden": [2.5]}, "mlp: sizes must be two or more whole numbers from 1"),
-    "threads": ({"threads": "auto"}, "MlpClassifier: threads must be a whole number of at least 1"),
-    "shards": ({"shards": 2.0}, "training step: shards must be a power of two (got 2.0)"),
+    "half a unit": (
+        {"hidden": [2.5]},
+        "MlpClassifier: hidden[0] must be a whole number of at least 1 (got 2.5)",
+    ),
+    "threads": (
+        {"threads": 0},
+        "MlpClassifier: threads must be auto or a whole number of at least 1",
+    ),
+    "shards": (
+        {"shards": 2.0},
+        "MlpClassifier: shards must be a whole number of at least 1 (got 2.0)",
+    ),
     "min_delta": ({"min_delta": np.nan}, "MlpClassifier: min_delta must be a finite number"),
     "all held out": (
         {"validation_fraction": 1},
-        "validation_fraction must be a finite number, less",
+        "validation_fraction must be a finite number, at least 0 and less",
     ),
     "early_stopping": ({"early_stopping": "no"}, "early_stopping must be True, False or None"),
-    "activations": ({"activation": 1}, "mlp: activation must be one, or one for each layer"),
+    "activations": (
+        {"activation": 1},
+        "MlpClassifier: activation must be a text or GradOp (got 1)",
+    ),
     "a rate of text": ({"dropout": "some"}, "mlp: dropout must be numbers (got 'some')"),
 }
 
