@@ -81,9 +81,13 @@ class Option(NamedTuple):
         return next((one.name for one in marks if isinstance(one, Key)), self.name)
 
 
-@cache
 def options_of(kind: Any) -> Mapping[str, Option]:
     """Return the options of a class by name, in the order of their declaration."""
+    return _options_of(kind)
+
+
+@cache
+def _options_of(kind: Any) -> Mapping[str, Option]:
     texts = descriptions(kind)
     declared: Iterable[tuple[str, Any, Any]]
     if is_dataclass(kind):
@@ -294,7 +298,7 @@ def _limit_texts(limit: Any) -> Iterator[str]:
         case Ge(ge=bound):
             yield f"at least {bound:g}"
         case Gt(gt=bound):
-            yield f"above {bound:g}" if bound else "above zero"
+            yield "above zero" if bound == 0 else f"above {bound:g}"
         case Le(le=bound):
             yield f"at most {bound:g}"
         case Lt(lt=bound):

@@ -130,6 +130,9 @@ OFF_OR_DEFAULTS = Short(
 )
 
 
+EMPTY = Short(lambda value: [] if value is None else value, {"type": "null"})
+
+
 class Named(Short):
     """One of the sections of a family, by its name alone or as a mapping, which may leave it out.
 
@@ -166,8 +169,9 @@ class Named(Short):
             if not any(field.is_required() for field in one.model_fields.values())
         ]
         self.schema = {"enum": sorted(short, key=self.default.__ne__)}
-        union = Annotated[Union[*sections.values()], Field(discriminator="name")]
-        return no_info_before_validator_function(self.complete, handler.generate_schema(union))
+        union = _of(Union, *sections.values())
+        named = handler.generate_schema(Annotated[union, Field(discriminator="name")])
+        return no_info_before_validator_function(self.complete, named)
 
 
 FAMILIES: dict[type, tuple[Mapping[str, Any], Callable[[Any], Any]]] = {
@@ -186,7 +190,6 @@ NAMED = {
 }
 
 
-@cache
 def keys_of(kind: Any) -> list[tuple[str, Option]]:
     """Return the options of a class that a config has, by their names in the class."""
     return [(name, one) for name, one in options_of(kind).items() if not one.given]
@@ -210,7 +213,10 @@ def section_of(
         about = summary(kind)
         made["name"] = (Literal[name], Field(default=name, description=about))
     for option in (one for key, one in keys_of(kind) if key not in without):
-        made[option.key] = (annotation_of(option.type), option_field(option))
+        kind_of = annotation_of(option.type)
+        if option.default == ():
+            kind_of = Annotated[kind_of, EMPTY]
+        made[option.key] = (kind_of, option_field(option))
     title = title or f"{kind.__name__.removesuffix('Settings')}Section"
     result = create_model(title, __base__=base, __doc__=summary(kind), **made)
     result.declared_by = kind
@@ -220,9 +226,9 @@ def section_of(
 @cache
 def _nothing(name: str) -> type[Section]:
     """Return the section of the name that stands for None."""
-    about = Field(default=name, description="Chosen by the task.")
-    result: Any = create_model("AutoSection", __base__=Section, name=(Literal[name], about))
-    return result  # type: ignore[no-any-return]
+    fields: Any = {"name": (Literal[name], Field(default=name, description="Chosen by the task."))}
+    result: type[Section] = create_model("AutoSection", __base__=Section, **fields)
+    return result
 
 
 def option_field(option: Option) -> Any:
@@ -248,8 +254,9 @@ def plain(value: Any) -> Any:
     family = isinstance(value, tuple(FAMILIES))
     if not family and not is_dataclass(value):
         return value
-    values = {} if not family else {"name": value.name}
-    for name, one in keys_of(type(value)):
+    kind: Any = type(value)
+    values: dict[str, Any] = {"name": kind.name} if family else {}
+    for name, one in keys_of(kind):
         given = getattr(value, name)
         values[one.key] = _none_of(one.type) if given is None else plain(given)
     return values
@@ -266,7 +273,7 @@ def shown(settings: Any) -> dict[str, Any]:
     """Return settings as a person writes them in a config: without what has its default."""
     values = {"name": settings.name} if isinstance(settings, tuple(FAMILIES)) else {}
     for name, one in keys_of(type(settings)):
-        value = getattr(settings, name)
+        value: Any = getattr(settings, name)
         if value == one.default and name not in SHOWN:
             continue
         if isinstance(value, tuple) and len(value) == 1 == len(one.default):
@@ -295,14 +302,15 @@ def annotation_of(kind: Any) -> Any:
     if origin in (Union, UnionType):
         return _union(args)
     if origin is tuple:
-        item = annotation_of(args[0])
-        exact = args[-1] is not Ellipsis
-        return Annotated[list[item], Len(len(args), len(args)) if exact else _one_or_more(item)]
+        item, exact = annotation_of(args[0]), args[-1] is not Ellipsis
+        form = Len(len(args), len(args)) if exact else _one_or_more(item)
+        return Annotated[_of(list, item), form]
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return dict[args[0], annotation_of(args[1])]  # type: ignore[misc]
+        return _of(dict, args[0], annotation_of(args[1]))
     if origin is Literal and "none" in args:
         return Annotated[kind, _switch(args[0])]
-    return section_of(kind) if is_dataclass(kind) else kind
+    described: Any = kind
+    return section_of(described) if is_dataclass(kind) else kind
 
 
 def _union(args: tuple[Any, ...]) -> Any:
@@ -310,12 +318,17 @@ def _union(args: tuple[Any, ...]) -> Any:
     if NoneType in args and any(one in FAMILIES and NAMED[one].none for one in args):
         args = tuple(one for one in args if one is not NoneType)
     names = [name for one in args if get_origin(one) is Literal for name in get_args(one)]
-    members = [Literal[*names]] if names else []
+    members = [_of(Literal, *names)] if names else []
     others = [one for one in args if get_origin(one) is not Literal and not _is_code(one)]
     members += map(annotation_of, others)
-    union = Union[*members]
+    union = _of(Union, *members)
     optional = NoneType in args and any(is_dataclass(one) for one in args)
     return Annotated[union, OFF_OR_DEFAULTS] if optional else union
+
+
+def _of(form: Any, *args: Any) -> Any:
+    """Return a type of computed parts, such as ``Union[float, None]``."""
+    return form[args if len(args) > 1 else args[0]]
 
 
 def _is_code(kind: Any) -> bool:
@@ -358,7 +371,7 @@ class _one_of:  # noqa: N801
         names = {"enum": list(self.limit.names)}
         return {"anyOf": [names, {"type": "string"}]} if self.limit.others else names
 
-    def _check(self, text: str) -> str:
+    def _check(self, text: str) -> Any:
         names = self.limit.names
         if text not in names and (self.limit.others is None or text.isidentifier()):
             listed = " or ".join(repr(name) for name in names)

@@ -14,7 +14,13 @@ from mlpengine.data.detect import Detected
 from mlpengine.data.kinds import FEW_LEVELS
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.errors import DataError
-from mlpengine.settings.recipes import FOLDED_ROWS, encodes, folds_for, kinds_for, recipe
+from mlpengine.settings.recipes import (
+    encodes,
+    folds_for,
+    kinds_for,
+    recipe,
+    validation_share,
+)
 from mlpengine.settings.training import Kind, trained
 from mlpengine.wording import plural, printable
 
@@ -250,7 +256,7 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 def _split(profile: Profile, target: Sequence[str], *, own_test: bool) -> list[str]:
     """Return the shares of rows that do not train."""
-    shares = {"validation": 0.05 if profile.n_rows > FOLDED_ROWS else 0.1, "test": 0.2}
+    shares = {"validation": validation_share(profile.n_rows), "test": 0.2}
     if folds_for(profile.n_rows):
         del shares["validation"]
     if own_test:

@@ -204,7 +204,7 @@ class Config(Section):
     @property
     def validation_share(self) -> float:
         """Share of the rows of `data.source` that are for validation."""
-        given = self.data.split.validation
+        given: float | None = self.data.split.validation
         if given is not None:
             return given
         elsewhere = self.training.folds or self.data.validation_source
@@ -308,8 +308,8 @@ def current_config() -> type[Config]:
     """Return `Config`, built again where a loss, an optimizer or another family has grown."""
     names = [list(registry) for registry, _ in FAMILIES.values()]
     if names != _built:
-        if _built:
-            Config.model_rebuild(force=True)
+        for section in (TrainingSection, Config) if _built else ():
+            section.model_rebuild(force=True)
         _built[:] = names
     return Config
 

@@ -7,6 +7,7 @@ import numpy as np
 from mlpengine.config.build import LoadedData
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.quantiles import evenly_spaced
+from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.spec import Array
 from mlpengine.train import baselines
 from mlpengine.train.kinds import Mean
@@ -99,11 +100,12 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
     if part == "train" or "linear" not in rows:
         return None
     config = data.file.config
-    fix: dict[str, Any] | None
-    fix = {"model.hidden": [], "model.activation": "relu", "model.dropout": 0.0}  # not as lists
+    linear_model = {"hidden": (), "activation": "relu", "dropout": 0.0}
+    fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
         kinds = config.kinds or ["plain"]
-        fix = None if "linear" in kinds else {"training.members": [*kinds, "linear"]}
+        members = Fix(TrainingSettings, "members", (*kinds, "linear"))
+        fix = [] if "linear" in kinds else [members]
     value, linear, constant = (
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )

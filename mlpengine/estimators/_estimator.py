@@ -1,8 +1,7 @@
 """What the estimators share: parameters, scaling, training."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
@@ -17,7 +16,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.data import Table, fold_rows, split_rows
-from mlpengine.data.kinds import Task as TaskKind
 from mlpengine.data.leaks import find_leaks
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.sources import Source
@@ -25,6 +23,7 @@ from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
+from mlpengine.estimators._parameters import check_parameters, described
 from mlpengine.estimators._sparse import (
     DENSE,
     SparseRows,
@@ -38,9 +37,10 @@ from mlpengine.misuse import KnownAttributes, called_as
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
-from mlpengine.optim import OPTIMIZERS, ConstantSchedule, ScheduleLike, _checks, settings_class
+from mlpengine.optim import OPTIMIZERS, ConstantSchedule, ScheduleLike, settings_class
 from mlpengine.optim.schedules import schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
+from mlpengine.settings.features import Task as TaskKind
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -50,6 +50,7 @@ from mlpengine.settings.recipes import (
     folds_for,
     kinds_for,
     recipe,
+    validation_share,
 )
 from mlpengine.settings.training import LINEAR, in_order, trained
 from mlpengine.spec import Array, ArrayLike, floating
@@ -117,6 +118,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _range: tuple[list[float], list[float]] | None
 
     @called_as("{name}(hidden=[64, 64], epochs=50)")
+    @described
     def __init__(
         self,
         hidden: int | Sequence[int] | None = None,
@@ -133,7 +135,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         batch_size: int | None = None,
         epochs: int | None = None,
         early_stopping: bool | None = None,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | None = None,
         folds: int | None = None,
         members: str | Sequence[str] | None = None,
         importances: bool = False,
@@ -155,66 +157,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
         recipe, and folds.  None is that of the recipe `preset`; ``members="auto"`` has the kinds of
         networks that `init` proposes, too.
-
-        Args:
-            hidden: sizes of the hidden layers; a number is the size of a single one.
-            activation: after every hidden layer, or a sequence with one for each.
-            dropout: share of hidden units dropped while training, or a sequence with one for each
-                hidden layer.
-            loss: what training minimizes: the name of a loss of configs, a formula of output y and
-                target t, or a `Loss` with options, such as ``Quantile((0.1, 0.5, 0.9))``; "auto"
-                is that of the recipe, or "softmax_cross_entropy" in a classifier and "mse" in a
-                regressor.
-            class_weight: of a classifier, weights by label, which multiply those of the rows, or
-                "balanced" for n_rows / (n_classes * rows of the class).
-            optimizer: "adam", "adamw", "lion", "nadam", "rmsprop" or "sgd"; another than the
-                recipe's has its own settings, but for those that are given.
-            lr: learning rate.
-            schedule: of the learning rate: the name of one of configs, with its default settings
-                and over all `epochs`, or a function from the number of steps to a factor.
-            weight_decay: decoupled decay of weights, times `lr`.
-            clip_norm: maximum global gradient norm; infinity does not clip.
-            batch_size: rows per step.
-            epochs: passes over the rows, at most.
-            early_stopping: whether training ends when the loss of rows that do not train stops
-                falling; the weights of the best epoch are kept.  Without `folds` these rows are
-                held out.  False trains one network on all rows, as a fit with `sample_weight` that
-                is to equal one on repeated rows has to.
-            validation_fraction: share of rows held out, of each class in a classifier.
-            folds: number of networks of each kind, each trained without one fold of the rows, whose
-                best epoch the other folds choose; they predict their mean (`training.folds` of
-                configs).
-                None is eight where `early_stopping` and `warm_start` are not set, of 80 to 100,000
-                rows; fewer of fewer rows, one network of fewer than 20 and of more than 100,000.
-            members: kinds of networks, one of each kind per fold (`training.members` of configs):
-                "plain" reads features, "piecewise" also their quantile bins, "periodic" also the
-                cosines of the preset "realmlp", and "linear" is a linear model.  The mean weights
-                the kinds by what is best out of fold (`shares_`).  "auto" is what ``mlpengine
-                init`` proposes: all but "periodic" for 100 to 4,000 rows, without "piecewise" for
-                fewer, and without "plain" for more.  None is plain networks alone, in less time.
-            importances: whether `fit` computes `feature_importances_`, by permutation of features
-                in rows that did not train; it needs `folds` or `early_stopping`.
-            patience: epochs without a lower loss after which training ends.
-            min_delta: minimum decrease of the loss that counts.
-            standardize: whether to scale features, and the targets of a regressor, to mean 0 and
-                deviation 1; predictions are in the targets' own units either way.  Scaled features
-                are clipped smoothly to between -3 and 3, as those of configs are.
-            warm_start: whether `fit` continues from the weights, the optimizer, the scaling and the
-                classes of the last fit.
-            verbose: whether to print a line for each epoch.
-            backend: what runs the steps, as in configs: "auto" compiles where that pays, "numpy",
-                "numexpr" or "compiled".
-            threads: maximum for a compiled step, or of networks that train at the same time.
-            dtype: of the network, "float32" or "float64"; None is that of the features, float64
-                unless they are float32.
-            random_state: of initial weights, order of rows, dropout and held-out rows; a number is
-                the `seed` of a config, which gives the same bits.
-            preset: "plain" or "realmlp", a recipe of configs (`model.preset`); of "realmlp" all
-                features are embedded as numbers, and the temperature needs rows that do not train.
-            shards: parts of a batch, a power of two, as for `TrainingStep`.
-            comm: a communicator of mpi4py, whose ranks all fit on the same rows with the same
-                `random_state`; they share the networks of `folds`, or of one network each batch,
-                which needs as many `shards`.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -394,13 +336,12 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return deepcopy({"_members": self._members})
 
     def _check_parameters(self) -> None:
-        """Check the parameters that neither the network nor its step checks.
+        """Check the parameters by the limits of their options.
 
         Raises: UsageError naming the parameter.
         """
         where = type(self).__name__
-        share = _checks.positive(where, "validation_fraction", self.validation_fraction)
-        _checks.number(where, "validation_fraction", share, below=1.0)
+        check_parameters(where, vars(self))
         if self.early_stopping not in (None, True, False):
             value = self.early_stopping
             raise UsageError(f"{where}: early_stopping must be True, False or None (got {value!r})")
@@ -425,6 +366,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             ends_early = folds is not None or rows > FOLDED_ROWS
         if folds is not None and self.warm_start:
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
+        if folds is None and ends_early and self.validation_fraction == 0:
+            raise UsageError("validation_fraction: must be above zero where training ends early")
         if folds is None and not ends_early and self.importances:
             raise UsageError("importances: needs folds, or early_stopping, which hold out rows")
         return folds, folds is not None if ends_early is None else ends_early
@@ -556,13 +499,14 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not holds_out:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
+        share = validation_share(len(y)) if share is None else share
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=self._classes(y))
         return split.train, split.validation
 
     def _begin(self, x: Any, y: Array) -> None:
         """Forget what an earlier fit left, and begin with the parameters as they are."""
         for name in ("best_epochs_", "feature_importances_", "shares_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self._loss = self._given_loss()
         self._n_outputs = self._outputs(y, self._loss)
         self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
@@ -614,13 +558,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         if self.preset not in PRESETS:
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
-        with _named_as(type(self).__name__):
-            return self._filled(recipe(self.preset, self._kind, rows), seed, ends_early, folds)
-
-    def _filled(
-        self, run: RunSettings, seed: int, ends_early: bool | None, folds: int | None
-    ) -> RunSettings:
-        """Return the settings of a recipe with the parameters that are given."""
+        run = recipe(self.preset, self._kind, rows)
         network = replace(run.network, **self._given("hidden", "activation", "dropout"))
         training: Any = run.training
         optimizer: Any = training.optimizer
@@ -735,18 +673,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-@contextmanager
-def _named_as(name: str) -> Iterator[None]:
-    """Let errors of settings, whose fields are called as parameters are, name an estimator."""
-    try:
-        yield
-    except UsageError as error:
-        where, _, text = str(error).partition(": ")
-        if where.endswith("Settings") or where == EarlyStopping.__name__:
-            raise UsageError(f"{name}: {text}") from error
-        raise
 
 
 def _compare_ranks(ranks: Ranks, part: Split, folds: Array, networks: Sequence[Mlp]) -> None:

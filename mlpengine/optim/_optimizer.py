@@ -161,7 +161,8 @@ class Optimizer(KnownAttributes, ABC):
         own = signature(cls.__init__)
         *named, last = own.parameters.values()
         if last.kind is Parameter.VAR_KEYWORD:
-            passed_on = [*signature(cls.__base__.__init__).parameters.values()]
+            base: Any = cls.__base__
+            passed_on = [*signature(base.__init__).parameters.values()]
             hidden = {"hyper", "signed", "squares", "carried", *own.parameters}
             rest = [one for one in passed_on if one.name not in hidden]
             changed = {one.name: one for one in named}

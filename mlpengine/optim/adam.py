@@ -1,19 +1,25 @@
 """Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
 
-from typing import Any, Unpack
+from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack
 
 from mlpengine import formula
 from mlpengine.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
+from mlpengine.optim._groups import Group
+from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike, SharedOptions
 from mlpengine.optim.numbers import power, sqrt
 
 
-class AdamOptions(SharedOptions, total=False):
-    """Types of the options of `Adam`."""
+class AdamOptions(TypedDict, total=False):
+    """Types of the options of `Adam` that others take, too."""
 
     lr: float
     betas: tuple[float, float]
     eps: float
+    decay_biases: bool
+    schedule: ScheduleLike | None
+    decay_schedule: ScheduleLike | None
+    groups: Mapping[str, Group] | None
 
 
 class Adam(Optimizer, name="adam"):

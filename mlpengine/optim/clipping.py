@@ -12,7 +12,7 @@ changed, and the caller decides what to do with the step.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from math import isfinite, sqrt
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias
@@ -150,14 +150,14 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
 
     percentile: Annotated[float, Ge(0), Le(100)] = 90.0
     history: Annotated[int, Ge(1), Le(1_000_000)] = 1000
+    _norms: Array = field(init=False, repr=False, compare=False)  # a ring
+    _sorted: Array = field(init=False, repr=False, compare=False)
+    _counts: Array = field(init=False, repr=False, compare=False)  # of norms; place of the oldest
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        vars(self).update(
-            _norms=np.zeros(self.history),  # a ring
-            _sorted=np.zeros(self.history),
-            _counts=np.zeros(2, np.int64),  # of the norms, and the place of the oldest
-        )
+        memory = {"_norms": np.zeros(self.history), "_sorted": np.zeros(self.history)}
+        vars(self).update(memory, _counts=np.zeros(2, np.int64))
 
     def describe(self, params: Flat) -> Clipping:
         """Return the rule for executors other than NumPy, which continue its history."""

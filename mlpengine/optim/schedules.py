@@ -18,7 +18,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from mlpengine.errors import UsageError
-from mlpengine.fields import Count, Fraction, Given, NonNegative, Positive, check_fields
+from mlpengine.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.locks import cached_property
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
@@ -47,7 +47,7 @@ class Schedule(ABC):
     name: ClassVar[str] = ""
 
     warmup_epochs: NonNegative = field(default=0.0, kw_only=True)
-    steps_per_epoch: Annotated[Count, Given] = field(default=1, kw_only=True)
+    steps_per_epoch: Annotated[int, Ge(0), Given] = field(default=1, kw_only=True)
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: object) -> None:
         """Register the class under the name that configs give it, if it has one."""

@@ -1,7 +1,7 @@
 """The options of an optimizer as a value, before there is a model."""
 
 from dataclasses import field, make_dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlpengine.fields import Checked, options_of, summary
@@ -58,7 +58,7 @@ def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
         f"{kind.__name__}Settings",
         [
             *(
-                (one.name, one.type, field(default_factory=lambda one=one: one.default))
+                (one.name, one.type, field(default_factory=partial(_same, one.default)))
                 for one in options
             ),
             ("decay_schedule", Falling, field(default="constant")),
@@ -76,6 +76,10 @@ def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
     )
     made.__module__ = __name__
     return made  # type: ignore[no-any-return]
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _made_again(kind: type[Optimizer], options: dict[str, Any]) -> OptimizerSettings:

@@ -5,6 +5,7 @@ their schema, estimators, recipes, sweeps and the remedies of verdicts are views
 """
 
 from mlpengine.settings.features import FeatureSettings
+from mlpengine.settings.fixes import Fix
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.run import DiagnosticsSettings, RunSettings
 from mlpengine.settings.split import SplitSettings
@@ -14,6 +15,7 @@ __all__ = [
     "DiagnosticsSettings",
     "EarlyStopping",
     "FeatureSettings",
+    "Fix",
     "Kind",
     "NetworkSettings",
     "RunSettings",

@@ -112,6 +112,11 @@ def folds_for(rows: int) -> int | None:
     return folds if folds > 1 and rows <= FOLDED_ROWS else None
 
 
+def validation_share(rows: int) -> float:
+    """Return the share of rows that choose the best epoch of one network."""
+    return 0.05 if rows > FOLDED_ROWS else 0.1
+
+
 ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """The most columns and the fewest rows with which numbers get features by quantile bins."""
 

@@ -18,6 +18,7 @@ from mlpengine.optim import (
     ScheduleLike,
     settings_class,
 )
+from mlpengine.tape.rematerialization import Rematerialization
 
 Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
 """A kind of networks, of which folds have one each."""
@@ -86,7 +87,7 @@ class TrainingSettings(Checked):
         clip_norm: Largest global gradient norm, or another rule for large gradients.
         on_nonfinite: What to do at a step whose loss or gradient is not finite.
         nonfinite_limit: Steps that may be skipped in a run.
-        early_stopping: false, true, or its settings.
+        early_stopping: When to end before the last epoch: false, true, or its settings.
         threads: Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.
         backend: Executor; auto: compiled in runs of much arithmetic.
         rematerialization: Keep activations for backward, or compute cheap ones again (balanced).
@@ -114,7 +115,7 @@ class TrainingSettings(Checked):
     early_stopping: EarlyStopping | None = None
     threads: Literal["auto"] | Count = "auto"
     backend: Literal["auto", "numpy", "numexpr", "compiled"] = "auto"
-    rematerialization: Literal["keep", "balanced"] = "keep"
+    rematerialization: Rematerialization = "keep"
     dtype: Literal["float32", "float64"] = "float32"
 
     def problems(self) -> Iterator[tuple[str, str]]:
