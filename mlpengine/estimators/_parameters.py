@@ -81,8 +81,8 @@ PARAMETERS = {
         "members",
         '"periodic" needs the preset "realmlp". `shares_` are those of the kinds in the mean. '
         '"auto" is what ``mlpengine init`` proposes: all but "periodic" for 100 to 4,000 rows, '
-        'without "piecewise" for fewer, and without "plain" for more. None is plain networks, in less '
-        "time.",
+        'without "piecewise" for fewer, and without "plain" for more. None is plain networks, in '
+        "less time.",
         checked=False,
     ),
     "patience": Parameter(EarlyStopping, "patience"),

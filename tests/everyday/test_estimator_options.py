@@ -292,9 +292,9 @@ WRONG = {
     "early_stopping": ({"early_stopping": "no"}, "early_stopping must be True, False or None"),
     "activations": (
         {"activation": 1},
-        "MlpClassifier: activation must be a text or GradOp (got 1)",
+        "activation must be a text or GradOp (got 1)",
     ),
-    "a rate of text": ({"dropout": "some"}, "mlp: dropout must be numbers (got 'some')"),
+    "a rate of text": ({"dropout": "some"}, "dropout must be a finite number, at least 0"),
 }
 
 
