@@ -266,9 +266,9 @@ WRONG = {
     "early_stopping": ({"early_stopping": "no"}, "early_stopping must be True, False or None"),
     "activations": (
         {"activation": 1},
-        "MlpClassifier: activation must be a text or GradOp (got 1)",
+        "activation must be a text or GradOp (got 1)",
     ),
-    "a rate of text": ({"dropout": "some"}, "MlpClassifier: dropout must be a finite number"),
+    "a rate of text": ({"dropout": "some"}, "dropout must be a finite number, at least 0"),
 }
 
 
