@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from math import nan
 from threading import Event, Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -37,7 +37,7 @@ SHORTEST = 16
 _log = logging.getLogger("mlpengine")
 
 
-class Population(KnownAttributes):
+class Population(KnownAttributes, Sequence[Mlp]):
     """Networks of the architecture and dtype of `mlp`, with their parameters in one block.
 
     Member k has the bits of ``Mlp(..., seed=seeds[k])`` made with the options of `mlp`, whose own
@@ -80,7 +80,11 @@ class Population(KnownAttributes):
     def __len__(self) -> int:
         return len(self._members)
 
-    def __getitem__(self, k: int) -> Mlp:
+    @overload
+    def __getitem__(self, k: int) -> Mlp: ...
+    @overload
+    def __getitem__(self, k: slice) -> tuple[Mlp, ...]: ...
+    def __getitem__(self, k: int | slice) -> Mlp | tuple[Mlp, ...]:
         return self._members[k]
 
     def __iter__(self) -> Iterator[Mlp]:

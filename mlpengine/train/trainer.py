@@ -1,10 +1,14 @@
 """The training of networks from settings and rows, which every caller shares.
 
 Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
-and keep or write what comes out. It decides, in this order: which networks there are, with which
-seeds, and what each reads (`_networks`); the rows that each learns from (folds); the batch size,
-the executor and the threads; optimizers and steps (`Member`); the loops (`Trainer.loop`); and what
-rows that did not train say about the result (`Trainer.finish`).
+and keep or write what comes out. In the order of a training it decides
+
+- folds and seeds: `Trainer.rows`, and `seeds_of`;
+- networks, and which inputs each kind reads: `Trainer._make_networks`;
+- rows of a step, threads, what runs it: `step_rows`, `_allowed_threads`, `_chosen_backend`;
+- optimizers, schedules and steps: `Trainer._member`, which makes a `Member`;
+- loops: `Trainer.loop`;
+- shares of kinds, temperature, residuals: `Trainer.finish`, which makes a `Fitted`.
 """
 
 import logging
@@ -39,6 +43,7 @@ from mlpengine.train.population import Population
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.shards import shards_problem
 from mlpengine.train.skipping import NonfiniteRule
+from mlpengine.train.starting import copy_weights
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Regression, Split, Task
 from mlpengine.train.threads import cores, pinned
@@ -196,7 +201,7 @@ class Trainer:
         ]
         self.threads = self._allowed_threads()
         if members:
-            self.networks = [member.mlp for member in members]
+            self.networks: Sequence[Mlp] = [member.mlp for member in members]
             self.members, self.shares = tuple(members), shares
             return
         self.networks = self._make_networks(from_rows=not more_rows)
@@ -227,7 +232,7 @@ class Trainer:
 
     # networks: kinds, folds and seeds
 
-    def _make_networks(self, *, from_rows: bool) -> list[Mlp]:
+    def _make_networks(self, *, from_rows: bool) -> Sequence[Mlp]:
         """Return the networks; `from_rows` says whether initial weights may depend on rows."""
         settings, train, kinds, seeds = self.settings, self.train, self.kinds, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
@@ -243,7 +248,7 @@ class Trainer:
         if LINEAR in training.kinds:
             with at_setting("training", "members"):
                 first.like(learned_activation=True)  # whose activations must be element-wise
-        networks = [*Population(first, len(seeds), seeds=seeds)] if len(seeds) > 1 else [first]
+        networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
             if kinds and numbers is not None:
                 kind = kinds[k * len(kinds) // len(seeds)]
@@ -487,10 +492,11 @@ class Trainer:
 def _model(
     loss: Loss, mean: Mean, preprocessor: Preprocessor, residuals: Residuals | None = None
 ) -> Model:
-    """Return the model of one network, or of copies of several."""
-    options = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}
-    model = Model(mean.networks[0], preprocessor, loss.name, options, residuals=residuals)
-    return model if len(mean.networks) == 1 else model.with_mean(mean)
+    """Return the model of these networks, or of copies where several are no population."""
+    options, networks = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}, mean.networks
+    members = networks if isinstance(networks, Population) else None
+    model = Model(networks[0], preprocessor, loss.name, options, members, residuals, mean.shares)
+    return model if members or len(networks) == 1 else model.with_mean(mean)
 
 
 def seeds_of(seed: int, networks: int) -> list[int]:
@@ -540,47 +546,3 @@ def make_network(
             learned_activation=network.learned_activation,
             parametrization=network.parametrization,
         )
-
-
-def copy_weights(starts: Sequence[Mlp], networks: Sequence[Mlp]) -> None:
-    """Copy the weights of trained networks into those that read the same inputs.
-
-    Raises: UsageError, with the setting, for networks of another architecture.
-    """
-    starts = [one for one in starts if not one.is_linear]
-    if not starts:
-        return
-    alone = 0
-    for k, network in enumerate(networks):
-        same = [one for one in starts if np.array_equal(_mask(one), _mask(network))]
-        if same or len(networks) == 1 == len(starts):
-            _copy_weights((same or starts)[k % len(same or starts)], network)
-        else:
-            alone += 1
-    if alone:
-        text = "have initial weights: the model that training starts from has none of their kind"
-        _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
-
-
-def _mask(mlp: Mlp) -> Array:
-    """Return which inputs of layer 0 a network reads, as 0 and 1; (0,) if it reads all."""
-    return mlp.params.views.get("front.mask", np.zeros(0))
-
-
-def _copy_weights(start: Mlp, mlp: Mlp) -> None:
-    theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (start, mlp))
-    views = dict(start.params.views)
-    alphas = start.groups["alphas"]
-    if not mlp.learned_activation and all((views[name] == 1).all() for name in alphas):
-        theirs.pop("learned_activation", None)  # in a model that has linear networks, too
-        views = {name: view for name, view in views.items() if name not in alphas}
-    names = {"sizes": "hidden", "activations": "activation"}
-    for key in theirs | own:
-        pair = theirs.get(key), own.get(key)
-        if pair[0] != pair[1]:
-            setting = names.get(key, key)
-            with at_setting("training" if key == "dtype" else "network", setting):
-                text = f"must be as in the model that training starts from ({pair[0]}, {pair[1]})"
-                raise UsageError(f"{setting}: {text}")
-    for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
-        view[...] = weights  # names depend on dropout

@@ -1,0 +1,56 @@
+"""Training that starts from the weights of trained networks."""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from mlpengine.errors import UsageError, at_setting
+from mlpengine.nn import Mlp
+from mlpengine.spec import Array
+
+_log = logging.getLogger("mlpengine")
+
+
+def copy_weights(starts: Iterable[Mlp], networks: Sequence[Mlp]) -> None:
+    """Copy the weights of trained networks into those that read the same inputs.
+
+    Raises: UsageError, with the setting, for networks of another architecture.
+    """
+    starts = [one for one in starts if not one.is_linear]
+    if not starts:
+        return
+    alone = 0
+    for k, network in enumerate(networks):
+        same = [one for one in starts if np.array_equal(_mask(one), _mask(network))]
+        if same or len(networks) == 1 == len(starts):
+            _copy_weights((same or starts)[k % len(same or starts)], network)
+        else:
+            alone += 1
+    if alone:
+        text = "have initial weights: the model that training starts from has none of their kind"
+        _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
+
+
+def _mask(mlp: Mlp) -> Array:
+    """Return which inputs of layer 0 a network reads, as 0 and 1; (0,) if it reads all."""
+    return mlp.params.views.get("front.mask", np.zeros(0))
+
+
+def _copy_weights(start: Mlp, mlp: Mlp) -> None:
+    theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (start, mlp))
+    views = dict(start.params.views)
+    alphas = start.groups["alphas"]
+    if not mlp.learned_activation and all((views[name] == 1).all() for name in alphas):
+        theirs.pop("learned_activation", None)  # in a model that has linear networks, too
+        views = {name: view for name, view in views.items() if name not in alphas}
+    names = {"sizes": "hidden", "activations": "activation"}
+    for key in theirs | own:
+        pair = theirs.get(key), own.get(key)
+        if pair[0] != pair[1]:
+            setting = names.get(key, key)
+            with at_setting("training" if key == "dtype" else "network", setting):
+                text = f"must be as in the model that training starts from ({pair[0]}, {pair[1]})"
+                raise UsageError(f"{setting}: {text}")
+    for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
+        view[...] = weights  # names depend on dropout
