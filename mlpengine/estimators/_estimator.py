@@ -1,7 +1,8 @@
 """What the estimators share: parameters, scaling, training."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
@@ -234,24 +235,22 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if weights is not None:
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
+        again = self.warm_start and self.__sklearn_is_fitted__()
+        if again:
+            self._check_outputs(y)
+        else:
+            self._begin(x, y)
         seed = self._seed()
         count, ends_early = self._held_out(len(y))
+        settings = self._settings(len(y), seed, ends_early=ends_early, folds=count)
         folds = None
         if count is not None:
             folds = fold_rows(len(y), count, seed=seed, labels=self._classes(y))
         train, validation = self._divide(y, seed, holds_out=ends_early and not count)
-        again = self.warm_start and self.__sklearn_is_fitted__()
         kinds: list[Kind] = []
-        if again:
-            self._check_outputs(y)
-        else:
-            for name in ("best_epochs_", "feature_importances_", "shares_"):
-                if hasattr(self, name):
-                    delattr(self, name)
-            self._begin(x, y)
+        if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
-        settings = self._settings(len(y), seed, ends_early=ends_early, folds=count)
         if self.members == "auto" and not can_be_linear(settings.network.activation):
             kinds = trained(kinds)
         training = replace(settings.training, members=tuple(kinds))
@@ -435,17 +434,17 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         weights = self._weights(sample_weight, y)
         first = not self.__sklearn_is_fitted__()
         if first:
+            self._begin(x, y)
+            settings = self._settings(MIDDLE, self._seed(), folds=self.folds)
             if self.folds is not None or self.members is not None:
                 text = "folds and members must be None"
                 raise UsageError(f"partial_fit: begins with one network ({text})")
-            self._begin(x, y)
         else:
             self._check_outputs(y)
         self._fit_scale(x, y, weights)
         part = self._part(x, y, weights, slice(None))
         if first:
             ranks = None if self.comm is None else Ranks(self.comm)
-            settings = self._settings(MIDDLE, self._seed())
             options: dict[str, Any] = {"numbers": self._numbers, "ranks": ranks}
             self._members = Trainer(settings, self._task(), part, more_rows=True, **options).members
             self.n_iter_ = self.best_epoch_ = 0
@@ -507,6 +506,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
 
     def _begin(self, x: Any, y: Array) -> None:
         """Forget what an earlier fit left, and begin with the parameters as they are."""
+        for name in ("best_epochs_", "feature_importances_", "shares_"):
+            vars(self).pop(name, None)
         self._loss = self._given_loss()
         self._n_outputs = self._outputs(y, self._loss)
         self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
@@ -558,7 +559,13 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         if self.preset not in PRESETS:
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
-        run = recipe(self.preset, self._kind, rows)
+        with _named_as(type(self).__name__):
+            return self._filled(recipe(self.preset, self._kind, rows), seed, ends_early, folds)
+
+    def _filled(
+        self, run: RunSettings, seed: int, ends_early: bool | None, folds: int | None
+    ) -> RunSettings:
+        """Return the settings of a recipe with the parameters that are given."""
         network = replace(run.network, **self._given("hidden", "activation", "dropout"))
         training: Any = run.training
         optimizer: Any = training.optimizer
@@ -673,6 +680,18 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+@contextmanager
+def _named_as(name: str) -> Iterator[None]:
+    """Let errors of settings, whose fields are called as parameters are, name an estimator."""
+    try:
+        yield
+    except UsageError as error:
+        where, _, text = str(error).partition(": ")
+        if where.endswith("Settings") or where == EarlyStopping.__name__:
+            raise UsageError(f"{name}: {text}") from error
+        raise
 
 
 def _compare_ranks(ranks: Ranks, part: Split, folds: Array, networks: Sequence[Mlp]) -> None:

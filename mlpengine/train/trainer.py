@@ -304,7 +304,7 @@ class Trainer:
             text = "warning: training: ranks do not speed up steps as small as those of %s and %s"
             size = plural(len(mlp.params), "parameter")
             _log.warning(text, size, plural(self.batch_size, "row"))
-        in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last)
+        in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last) or 1
         step = {
             "clip": training.clip,
             "backend": self.backend,
