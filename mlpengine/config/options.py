@@ -271,7 +271,8 @@ SHOWN = {
 
 def shown(settings: Any) -> dict[str, Any]:
     """Return settings as a person writes them in a config: without what has its default."""
-    values = {"name": settings.name} if isinstance(settings, tuple(FAMILIES)) else {}
+    family = isinstance(settings, tuple(FAMILIES))
+    values: dict[str, Any] = {"name": settings.name} if family else {}
     for name, one in keys_of(type(settings)):
         value: Any = getattr(settings, name)
         if value == one.default and name not in SHOWN:

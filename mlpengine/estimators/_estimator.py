@@ -17,7 +17,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.data import Table, fold_rows, split_rows
-from mlpengine.data.kinds import Task as TaskKind
 from mlpengine.data.leaks import find_leaks
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.sources import Source
@@ -42,6 +41,7 @@ from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, ScheduleLike, settings_class
 from mlpengine.optim.schedules import schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
+from mlpengine.settings.features import Task as TaskKind
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -342,7 +342,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         Raises: UsageError naming the parameter.
         """
         where = type(self).__name__
-        check_parameters(where, vars(self))
+        check_parameters(where, {**vars(self)})
         if self.early_stopping not in (None, True, False):
             value = self.early_stopping
             raise UsageError(f"{where}: early_stopping must be True, False or None (got {value!r})")
@@ -507,7 +507,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     def _begin(self, x: Any, y: Array) -> None:
         """Forget what an earlier fit left, and begin with the parameters as they are."""
         for name in ("best_epochs_", "feature_importances_", "shares_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self._loss = self._given_loss()
         self._n_outputs = self._outputs(y, self._loss)
         self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
