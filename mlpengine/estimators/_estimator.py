@@ -1,8 +1,7 @@
 """What the estimators share: parameters, scaling, training."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
@@ -559,13 +558,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         if self.preset not in PRESETS:
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
-        with _named_as(type(self).__name__):
-            return self._filled(recipe(self.preset, self._kind, rows), seed, ends_early, folds)
-
-    def _filled(
-        self, run: RunSettings, seed: int, ends_early: bool | None, folds: int | None
-    ) -> RunSettings:
-        """Return the settings of a recipe with the parameters that are given."""
+        run = recipe(self.preset, self._kind, rows)
         network = replace(run.network, **self._given("hidden", "activation", "dropout"))
         training: Any = run.training
         optimizer: Any = training.optimizer
@@ -680,18 +673,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-@contextmanager
-def _named_as(name: str) -> Iterator[None]:
-    """Let errors of settings, whose fields are called as parameters are, name an estimator."""
-    try:
-        yield
-    except UsageError as error:
-        where, _, text = str(error).partition(": ")
-        if where.endswith("Settings") or where == EarlyStopping.__name__:
-            raise UsageError(f"{name}: {text}") from error
-        raise
 
 
 def _compare_ranks(ranks: Ranks, part: Split, folds: Array, networks: Sequence[Mlp]) -> None:

@@ -1,6 +1,6 @@
 """The parameters of estimators: the option that each is, which has its limits and its meaning."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from textwrap import fill
 from typing import Any, NamedTuple
@@ -146,7 +146,7 @@ def described(init: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-def check_parameters(where: str, values: dict[str, Any]) -> None:
+def check_parameters(where: str, values: Mapping[str, Any]) -> None:
     """Check the parameters that are given by the limits of their options.
 
     Raises: UsageError naming the parameter.
