@@ -217,7 +217,8 @@ def section_of(
         if option.default == ():
             kind_of = Annotated[kind_of, EMPTY]
         made[option.key] = (kind_of, option_field(option))
-    title = title or f"{kind.__name__.removesuffix('Settings')}Section"
+    own = kind.__name__.removesuffix("Settings")
+    title = title or (own if name else f"{own}Section")
     result = create_model(title, __base__=base, __doc__=summary(kind), **made)
     result.declared_by = kind
     return result

@@ -23,6 +23,9 @@ from mlpengine.locks import cached_property
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
 
+ScheduleLike: TypeAlias = Callable[[int], float]
+"""A function from the number of completed steps to a factor of the learning rate."""
+
 AT_ONCE = 256
 """Number of steps whose factors are computed at once."""
 

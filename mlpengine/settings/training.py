@@ -14,10 +14,10 @@ from mlpengine.optim import (
     ConstantSchedule,
     OptimizerSettings,
     Schedule,
-    ScheduleLike,
     settings_class,
 )
 from mlpengine.optim.clipping import clip_rule
+from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.tape.rematerialization import Rematerialization
 
 Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]

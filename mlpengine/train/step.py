@@ -32,8 +32,8 @@ from mlpengine.ops import REGISTRY, Loss
 from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim._checks import count
-from mlpengine.optim._optimizer import ScheduleLike
 from mlpengine.optim.clipping import Apply, clip_rule
+from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization

@@ -23,7 +23,8 @@ from mlpengine.errors import UsageError, at_setting
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import Loss
-from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule, ScheduleLike
+from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
+from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import Kind, NetworkSettings, RunSettings
 from mlpengine.settings.training import LINEAR
 from mlpengine.spec import Array

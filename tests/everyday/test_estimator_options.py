@@ -15,7 +15,7 @@ import mlpengine
 import mlpengine.estimators._estimator as estimators
 from mlpengine import ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.optim import CosineSchedule
+from mlpengine.optim import OPTIMIZERS, SCHEDULES, CosineSchedule
 
 G = np.random.default_rng(0)
 X = G.normal(size=(90, 4))
