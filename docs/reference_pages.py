@@ -17,6 +17,7 @@ MODULES = {
     "mlpengine.formula": "Formulas of element-wise functions.",
     "mlpengine.tape": "Recording, programs and derivatives.",
     "mlpengine.optim": "Optimizers, schedules and clipping.",
+    "mlpengine.settings": "What a run is: network, features, training, split.",
     "mlpengine.diagnostics": "Gradient diagnostics and verdicts.",
     "mlpengine.data": "Tables, preprocessing, splits.",
     "mlpengine.config": "Configs and their schema.",

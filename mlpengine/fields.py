@@ -158,7 +158,11 @@ def fitting(where: str, kind: Any, value: Any) -> Any:
     try:
         return _fitting(kind, value)
     except _Misfit as error:
-        raise UsageError(f"{where}{error.at} {error.text}") from None
+        hint = ""
+        if isinstance(value, str) and "number" in error.text:
+            with suppress(ValueError):
+                hint = f"; write {where.rpartition(': ')[2]}={float(value):g}"
+        raise UsageError(f"{where}{error.at} {error.text}{hint}") from None
 
 
 class _Misfit(Exception):  # noqa: N818
@@ -239,11 +243,7 @@ def _within(kind: Any, value: Any, at: str) -> Any:
 
 
 def _misfit(kind: Any, value: Any) -> _Misfit:
-    hint = ""
-    if isinstance(value, str):
-        with suppress(ValueError):
-            hint = f"; write {float(value):g} without quotes"
-    return _Misfit(f"must be {expected(kind)} (got {value!r}){hint}")
+    return _Misfit(f"must be {expected(kind)} (got {value!r})")
 
 
 def _check_limit(kind: Any, limit: Any, value: Any) -> None:
@@ -256,8 +256,8 @@ def _check_limit(kind: Any, limit: Any, value: Any) -> None:
             good = value <= bound
         case Lt(lt=bound):
             good = value < bound
-        case Len(min_length=least, max_length=most):
-            good = len(value) >= least and (most is None or len(value) <= most)
+        case Len(min_length=shortest, max_length=longest):
+            good = len(value) >= shortest and (longest is None or len(value) <= longest)
         case _:
             good = True
             if callable(limit) and not isinstance(limit, type):
@@ -303,5 +303,6 @@ def _limit_texts(limit: Any) -> Iterator[str]:
             yield f"at most {bound:g}"
         case Lt(lt=bound):
             yield f"less than {bound:g}"
-        case Len(min_length=least, max_length=most):
-            yield f"at least {least} of them" if most is None else f"{least} to {most} of them"
+        case Len(min_length=shortest, max_length=longest):
+            count = f"at least {shortest}" if longest is None else f"{shortest} to {longest}"
+            yield f"{count} of them"

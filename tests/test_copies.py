@@ -328,13 +328,13 @@ ROWS = {
     "TrainingStep": Row(new_step, steps_made),
     "TrainingStep, dropout": Row(lambda: new_step(dropout=0.3, clip_norm=0.1), steps_made),
     "TrainingStep, weighted": Row(lambda: new_step(weighted=True), steps_made),
-    "TrainingStep, PercentileClip": Row(lambda: new_step(clip=PercentileClip(50)), steps_made),
+    "TrainingStep, PercentileClip": Row(lambda: new_step(clip_norm=PercentileClip(50)), steps_made),
     "TrainingStep, RmsProp": Row(lambda: new_step(RmsProp), steps_made),
     "TrainingStep, compiled": Row(
         lambda: new_step(backend="compiled", clip_norm=0.1, weighted=True), steps_made
     ),
     "TrainingStep, compiled in parts": Row(
-        lambda: new_step(backend="compiled", clip=NumPyClip(1.0)), steps_made
+        lambda: new_step(backend="compiled", clip_norm=NumPyClip(1.0)), steps_made
     ),
     "Tape": Row(new_tape, recorded),
     "Program": Row(new_program, replayed),

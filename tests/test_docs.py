@@ -256,7 +256,7 @@ def test_the_reference_has_every_command_and_every_key():
     assert len(keys) > 100
     assert [key for key in sorted(keys) if f"\n| `{key}` | " not in config] == []
     assert "| list of number, at least 0, below 1 | `[0.9, 0.999]` |" in config
-    assert '[`"mse"`](#mseloss)' in config
+    assert '[`"mse"`](#meansquarederror)' in config
     assert '`"mse"` or' not in config.replace('[`"mse"`]', "")
 
 

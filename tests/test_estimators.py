@@ -271,12 +271,12 @@ BAD_CALLS = {
     "unknown optimizer": (
         lambda x, y: MlpClassifier(optimizer="adagrad").fit(x, y),
         UsageError,
-        "must be one of adam, adamw, nadam, lion, rmsprop, sgd",
+        "must be one of adam, adamw",
     ),
     "unknown activation": (
         lambda x, y: MlpClassifier(activation="step").fit(x, y),
         UsageError,
-        "activation must be one of",
+        "MlpClassifier: activation must be one of",
     ),
     "a learning rate that blows up": (
         lambda x, y: MlpRegressor(optimizer="sgd", lr=1e30, clip_norm=np.inf).fit(x, x),

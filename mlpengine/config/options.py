@@ -217,7 +217,8 @@ def section_of(
         if option.default == ():
             kind_of = Annotated[kind_of, EMPTY]
         made[option.key] = (kind_of, option_field(option))
-    title = title or f"{kind.__name__.removesuffix('Settings')}Section"
+    own = kind.__name__.removesuffix("Settings")
+    title = title or (own if name else f"{own}Section")
     result = create_model(title, __base__=base, __doc__=summary(kind), **made)
     result.declared_by = kind
     return result
@@ -271,7 +272,8 @@ SHOWN = {
 
 def shown(settings: Any) -> dict[str, Any]:
     """Return settings as a person writes them in a config: without what has its default."""
-    values = {"name": settings.name} if isinstance(settings, tuple(FAMILIES)) else {}
+    family = isinstance(settings, tuple(FAMILIES))
+    values: dict[str, Any] = {"name": settings.name} if family else {}
     for name, one in keys_of(type(settings)):
         value: Any = getattr(settings, name)
         if value == one.default and name not in SHOWN:

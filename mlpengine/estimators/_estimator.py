@@ -37,8 +37,8 @@ from mlpengine.misuse import KnownAttributes, called_as
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
-from mlpengine.optim import OPTIMIZERS, ConstantSchedule, ScheduleLike, settings_class
-from mlpengine.optim.schedules import schedule_named
+from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
+from mlpengine.optim.schedules import ScheduleLike, schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
 from mlpengine.settings.features import Task as TaskKind
 from mlpengine.settings.recipes import (
@@ -283,8 +283,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         fitted = trainer.fit(callbacks, first_member_callbacks=watching)
         self._keep(trainer, fitted)
         with trainer.pinned():
-            found = [*self._leaks(x, y, train), *(v for d in watching for v in d.verdicts())]
-            self.verdicts_ = Verdicts(found)
+            verdicts = [*self._leaks(x, y, train), *(v for d in watching for v in d.verdicts())]
+            self.verdicts_ = Verdicts(verdicts)
             if trainer.ranks and folds is not None:
                 self.verdicts_ = trainer.ranks.of_root(self.verdicts_)
             if self.importances:
@@ -341,7 +341,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         Raises: UsageError naming the parameter.
         """
         where = type(self).__name__
-        check_parameters(where, vars(self))
+        check_parameters(where, {**vars(self)})
         if self.early_stopping not in (None, True, False):
             value = self.early_stopping
             raise UsageError(f"{where}: early_stopping must be True, False or None (got {value!r})")

@@ -1,7 +1,7 @@
 """Optimizers, learning-rate schedules and gradient clipping over flat vectors."""
 
 from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer, ScheduleLike
+from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam
 from mlpengine.optim.clipping import CLIPS, AdaptiveClip, Clip, NormClip, PercentileClip
 from mlpengine.optim.lion import Lion
@@ -47,7 +47,6 @@ __all__ = [
     "PlateauSchedule",
     "RmsProp",
     "Schedule",
-    "ScheduleLike",
     "Sgd",
     "StepSchedule",
     "settings_class",

@@ -6,7 +6,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from itertools import pairwise
 from math import ceil
-from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypedDict
+from typing import Annotated, Any, ClassVar, Protocol, TypedDict
 
 import numpy as np
 
@@ -27,13 +27,10 @@ from mlpengine.optim._denormals import (
 from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._groups import Group, find_runs
 from mlpengine.optim._state import State, checked_state
-from mlpengine.optim.schedules import PlateauSchedule, factors
+from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
 from mlpengine.wording import plural
-
-ScheduleLike: TypeAlias = Callable[[int], float]
-"""A function from the number of completed steps to a factor of the learning rate."""
 
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""
@@ -162,13 +159,13 @@ class Optimizer(KnownAttributes, ABC):
         *named, last = own.parameters.values()
         if last.kind is Parameter.VAR_KEYWORD:
             base: Any = cls.__base__
-            passed_on = [*signature(base.__init__).parameters.values()]
+            inherited = [*signature(base.__init__).parameters.values()]
             hidden = {"hyper", "signed", "squares", "carried", *own.parameters}
-            rest = [one for one in passed_on if one.name not in hidden]
+            others = [one for one in inherited if one.name not in hidden]
             changed = {one.name: one for one in named}
-            if len(rest) + len(named) == len(passed_on):  # which keep their order
-                named, rest = [changed.get(one.name, one) for one in passed_on], []
-            named += rest
+            if len(others) + len(named) == len(inherited):  # which keep their order
+                named, others = [changed.get(one.name, one) for one in inherited], []
+            named += others
             vars(cls.__init__)["__signature__"] = own.replace(parameters=named)
         type.__setattr__(cls, "__init__", called_as("{name}(mlp, lr=0.001)")(_checked(cls)))
 

@@ -6,8 +6,9 @@ from typing import Any, TypedDict, Unpack
 from mlpengine import formula
 from mlpengine.fields import Fraction, NonNegative
 from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike, SharedOptions
+from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 from mlpengine.optim.numbers import power, sqrt
+from mlpengine.optim.schedules import ScheduleLike
 
 
 class AdamOptions(TypedDict, total=False):

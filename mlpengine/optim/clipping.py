@@ -86,6 +86,13 @@ class Clip(KnownAttributes, ABC):
         checked_state(type(self).__name__, self.state_dict(), state)
 
 
+def clip_rule(clip_norm: float | Clip | None) -> Clip | None:
+    """Return the rule for a largest global norm; a rule is returned as it is, None for none."""
+    if clip_norm is None or isinstance(clip_norm, Clip):
+        return clip_norm
+    return NormClip(clip_norm)
+
+
 class _ScaledByNorm(Clip):
     """Scale the whole vector by a coefficient that depends on its norm alone."""
 

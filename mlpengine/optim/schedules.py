@@ -23,6 +23,9 @@ from mlpengine.locks import cached_property
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
 
+ScheduleLike: TypeAlias = Callable[[int], float]
+"""A function from the number of completed steps to a factor of the learning rate."""
+
 AT_ONCE = 256
 """Number of steps whose factors are computed at once."""
 
@@ -376,12 +379,3 @@ def _factors(schedule: Schedule, number: int) -> Array:
 def _cosine(first: float, last: float, progress: float) -> float:
     """Return the value between `first` and `last` along half a cosine; past the end, `last`."""
     return last + (first - last) * (1.0 + cos(pi * progress if progress < 1.0 else pi)) / 2.0
-
-
-def named_schedule(
-    name: str, total_steps: int, steps_per_epoch: int, *, warmup_steps: int = 0, **settings: Any
-) -> Schedule | None:
-    """Return `schedule_named` of a run, with settings."""
-    warmup = warmup_steps / steps_per_epoch
-    made = replace(schedule_named(name), warmup_epochs=warmup, **settings)
-    return made.over(total_steps, steps_per_epoch)

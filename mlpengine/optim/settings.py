@@ -5,13 +5,14 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlpengine.fields import Checked, options_of, summary
-from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
-from mlpengine.optim.schedules import SCHEDULES, Falling
+from mlpengine.misuse import KnownAttributes
+from mlpengine.optim._optimizer import HasParams, Optimizer
+from mlpengine.optim.schedules import SCHEDULES, Falling, ScheduleLike
 
 DECAY = "Weight decay over the epochs: constant, or falling to zero."
 
 
-class OptimizerSettings(Checked):
+class OptimizerSettings(KnownAttributes, Checked):
     """The options of an optimizer, which its constructor declares; `kind` is its class.
 
     Those of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.

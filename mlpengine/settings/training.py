@@ -12,12 +12,12 @@ from mlpengine.optim import (
     Adam,
     Clip,
     ConstantSchedule,
-    NormClip,
     OptimizerSettings,
     Schedule,
-    ScheduleLike,
     settings_class,
 )
+from mlpengine.optim.clipping import clip_rule
+from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.tape.rematerialization import Rematerialization
 
 Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
@@ -144,6 +144,5 @@ class TrainingSettings(Checked):
     @property
     def clip(self) -> Clip | None:
         """A clipping rule without history, for one network."""
-        if isinstance(self.clip_norm, Clip):
-            return self.clip_norm.fresh()
-        return None if self.clip_norm is None else NormClip(self.clip_norm)
+        rule = clip_rule(self.clip_norm)
+        return rule and rule.fresh()

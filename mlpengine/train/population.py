@@ -146,10 +146,10 @@ class PopulationStep(KnownAttributes):
         optimizer: class of the optimizer, or a function, called as ``optimizer(member, lr=...,
             weight_decay=...)`` with those of the two settings that are given.
         lr, weight_decay: a number for all members, or one for each.
-        clip: as for `TrainingStep`; each member has a copy.
+        clip_norm: as for `TrainingStep`; each member has a copy of a rule.
         threads: maximum of threads that share the members where steps are compiled as a whole;
             other steps run in the calling thread, one member after the other.
-        clip_norm, weighted, backend: as for `TrainingStep`.
+        weighted, backend: as for `TrainingStep`.
 
     Attributes:
         steps: the training step of each member, with its optimizer; one makes a short batch by
@@ -170,8 +170,7 @@ class PopulationStep(KnownAttributes):
         *,
         lr: float | Sequence[float] | None = None,
         weight_decay: float | Sequence[float] | None = None,
-        clip_norm: float | None = None,
-        clip: Clip | None = None,
+        clip_norm: float | Clip | None = None,
         weighted: bool = False,
         backend: str = "auto",
         threads: int = 1,
@@ -188,8 +187,7 @@ class PopulationStep(KnownAttributes):
                 loss,
                 _make_optimizer(optimizer, member, {n: v[k] for n, v in settings.items()}),
                 batch_size,
-                clip_norm=clip_norm,
-                clip=deepcopy(clip),
+                clip_norm=deepcopy(clip_norm),
                 weighted=weighted,
                 backend=backend,
             )

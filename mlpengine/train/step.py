@@ -30,10 +30,10 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.ops.philox import scaled_limit
-from mlpengine.optim import Clip, NormClip, Optimizer
+from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim._checks import count
-from mlpengine.optim._optimizer import ScheduleLike
-from mlpengine.optim.clipping import Apply
+from mlpengine.optim.clipping import Apply, clip_rule
+from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization
@@ -66,8 +66,8 @@ class TrainingStep(KnownAttributes):
     Batches may be shorter than `batch_size`.
 
     Args:
-        clip_norm: maximum global L2 norm of the gradients; None does not clip.
-        clip: another rule that scales the gradients, instead of `clip_norm`.
+        clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
+            does not clip.
         weighted: whether batches come with sample weights.
         backend: as for `Mlp.scratch`, or ``compiled`` for machine code for these shapes; NumPy
             computes what has no compiled rule, and everything if there is no compiler.
@@ -116,8 +116,7 @@ class TrainingStep(KnownAttributes):
         optimizer: Optimizer,
         batch_size: int,
         *,
-        clip_norm: float | None = None,
-        clip: Clip | None = None,
+        clip_norm: float | Clip | None = None,
         weighted: bool = False,
         backend: str = "auto",
         threads: int = 1,
@@ -134,9 +133,7 @@ class TrainingStep(KnownAttributes):
             raise UsageError(
                 "training step: optimizer must be made for mlp (got another's); write Adam(mlp)"
             )
-        if clip_norm is not None and clip is not None:
-            raise UsageError("training step: takes clip_norm or clip, not both")
-        self.clip = NormClip(clip_norm) if clip_norm is not None else clip
+        self.clip = clip_rule(clip_norm)
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted
         self.threads = threads

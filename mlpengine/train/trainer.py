@@ -27,7 +27,8 @@ from mlpengine.errors import UsageError, at_setting
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.ops import Loss
-from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule, ScheduleLike
+from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
+from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import Kind, NetworkSettings, RunSettings
 from mlpengine.settings.training import LINEAR
 from mlpengine.spec import Array
@@ -311,7 +312,7 @@ class Trainer:
             _log.warning(text, size, plural(self.batch_size, "row"))
         in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last) or 1
         step = {
-            "clip": training.clip,
+            "clip_norm": training.clip,
             "backend": self.backend,
             "threads": self.threads if alone else 1,
             "rematerialization": training.rematerialization,

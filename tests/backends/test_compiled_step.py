@@ -306,7 +306,9 @@ def test_a_clipping_rule_that_only_numpy_has_splits_the_program():
             return None
 
     mlp = Mlp([4, 8, 2], seed=0)
-    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 6, clip=Halved(1), backend="compiled")
+    step = TrainingStep(
+        mlp, MeanSquaredError(), Sgd(mlp), 6, clip_norm=Halved(1), backend="compiled"
+    )
     assert (step.executor, step.fused) == ("compiled", False)
 
 
@@ -334,7 +336,9 @@ def test_units_are_clipped_whatever_the_size_of_their_gradients(size):
     for backend in ("numpy", "compiled"):
         mlp = Mlp([4, 8, 2], seed=0)
         loss = FormulaLoss("y * t")
-        step = TrainingStep(mlp, loss, Sgd(mlp, lr=1.0), 4, clip=AdaptiveClip(0.1), backend=backend)
+        step = TrainingStep(
+            mlp, loss, Sgd(mlp, lr=1.0), 4, clip_norm=AdaptiveClip(0.1), backend=backend
+        )
         step(np.ones((4, 4), "f4"), np.full((4, 2), 3 * size, "f4"))
         results.append((step.mlp.params.flat.copy(), step.grad_norm, step.clipped_norm))
         assert step.fused == (backend == "compiled")

@@ -127,7 +127,7 @@ def fail_after_a_step(step, rows):
 
 @pytest.mark.parametrize("action", ["lr_range", "probe", "an error"])
 def test_everything_is_put_back(action):
-    step = training_step(clip=PercentileClip(90))
+    step = training_step(clip_norm=PercentileClip(90))
     rows = rows_for(step.loss)
     for _ in range(3):
         step(*rows.take(slice(0, 16)))

@@ -15,7 +15,7 @@ import mlpengine
 import mlpengine.estimators._estimator as estimators
 from mlpengine import ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.optim import CosineSchedule
+from mlpengine.optim import OPTIMIZERS, SCHEDULES, CosineSchedule
 
 G = np.random.default_rng(0)
 X = G.normal(size=(90, 4))
@@ -214,14 +214,17 @@ def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):
 
 
 WRONG = {
-    "schedule": ({"schedule": "cosin"}, "constant, step, exponential, linear, cosine"),
+    "schedule": ({"schedule": "cosin"}, f"one of {', '.join(SCHEDULES)}, or"),
     "backend": ({"backend": "cuda"}, "backend must be one of auto, numpy, numexpr, compiled"),
-    "optimizer": ({"optimizer": "adamm"}, "must be one of adam, adamw, nadam, lion, rmsprop, sgd"),
+    "optimizer": ({"optimizer": "adamm"}, f"one of {', '.join(OPTIMIZERS)} (got"),
     "loss": (
         {"loss": "mae"},
         "must be auto, softmax_cross_entropy, bce_with_logits, binary_focal, a",
     ),
-    "activation": ({"activation": "rulu"}, "activation must be one of identity, elu"),
+    "activation": (
+        {"activation": "rulu"},
+        "MlpClassifier: activation must be one of identity, elu",
+    ),
     "preset": ({"preset": "big"}, "preset: must be one of plain, realmlp"),
     "dropout": (
         {"dropout": [0.1, 0.2]},
@@ -266,9 +269,12 @@ WRONG = {
     "early_stopping": ({"early_stopping": "no"}, "early_stopping must be True, False or None"),
     "activations": (
         {"activation": 1},
-        "activation must be a text or GradOp (got 1)",
+        "MlpClassifier: activation must be a text or GradOp (got 1)",
     ),
-    "a rate of text": ({"dropout": "some"}, "dropout must be a finite number, at least 0"),
+    "a rate of text": (
+        {"dropout": "some"},
+        "MlpClassifier: dropout must be a finite number, at least 0",
+    ),
 }
 
 

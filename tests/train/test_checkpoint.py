@@ -72,8 +72,7 @@ def make(*, callbacks=(), seed=3, **given):
         optimizer,
         16,
         weighted=weighted,
-        clip_norm=given.get("clip_norm"),
-        clip=given["clip"]() if "clip" in given else None,
+        clip_norm=given["clip"]() if "clip" in given else given.get("clip_norm"),
         backend=given.get("backend", "auto"),
     )
     return Loop(

@@ -84,7 +84,8 @@ def compare(sizes, batch, backend, threads, options):
     optimizer = options.pop("optimizer", Adam)
     loss = options.pop("loss", MeanSquaredError())
     counts, decays = options.pop("steps", (7, 7, 7)), options.pop("weight_decay", None)
-    clip, each = options.pop("clip", lambda: None), options.pop("each", False)
+    norm, each = options.pop("clip_norm", None), options.pop("each", False)
+    clip = options.pop("clip", lambda: norm)
     options |= {"backend": backend}
     mlp = Mlp(sizes, activation="tanh", seed=99, **network)
     x, y = data(mlp, 60, classes=isinstance(loss, SoftmaxCrossEntropy))
@@ -100,7 +101,7 @@ def compare(sizes, batch, backend, threads, options):
         *(members, loss, optimizer, batch),
         lr=LRS,
         weight_decay=decays,
-        clip=clip(),
+        clip_norm=clip(),
         threads=threads,
         **options,
     )
@@ -109,7 +110,9 @@ def compare(sizes, batch, backend, threads, options):
     for k, seed in enumerate(SEEDS):
         own = Mlp(sizes, activation="tanh", seed=seed, **network)
         settings = {"lr": LRS[k]} if decays is None else {"lr": LRS[k], "weight_decay": decays[k]}
-        single = TrainingStep(own, loss, optimizer(own, **settings), batch, clip=clip(), **options)
+        single = TrainingStep(
+            own, loss, optimizer(own, **settings), batch, clip_norm=clip(), **options
+        )
         given = weights[k if each else 0] if weights is not None else None
         for losses, norms in results:
             expected, expected_norms = single.run_many(x, y, orders[k], given)

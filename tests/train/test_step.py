@@ -191,12 +191,12 @@ def growth(**options: object) -> int:
         {"optimizer": Sgd},
         {"optimizer": RmsProp},
         {"clip_norm": 0.01},
-        {"clip": PercentileClip(50)},
-        {"clip": AdaptiveClip(0.001)},
+        {"clip_norm": PercentileClip(50)},
+        {"clip_norm": AdaptiveClip(0.001)},
         {"backend": "numpy", "activation": "relu"},
         {"rematerialization": "balanced", "activation": "gelu"},
         {"backend": "compiled"},
-        {"backend": "compiled", "dropout": 0.0, "clip": PercentileClip(50)},
+        {"backend": "compiled", "dropout": 0.0, "clip_norm": PercentileClip(50)},
     ],
     ids=lambda o: "-".join(v if isinstance(v, str) else name_of(v) for v in o.values()),
 )
@@ -270,9 +270,8 @@ def test_misuse_is_named(backend):
             TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 8, threads=wrong)
     with pytest.raises(UsageError, match="optimizer must be made for mlp"):  # that would be trained
         TrainingStep(Mlp([6, 4, 3]), MeanSquaredError(), Sgd(mlp, lr=0.1), 8)
-    clip = PercentileClip()
-    with pytest.raises(UsageError, match="not both"):
-        TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1.0), 8, clip_norm=1.0, clip=clip)
+    with pytest.raises(UsageError, match="max_norm must be a finite number"):
+        TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1.0), 8, clip_norm="1")
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -312,7 +311,7 @@ def test_a_step_takes_classes_and_probabilities_in_turn_and_in_one_call(backend)
 def step_of(mlp: Mlp, backend: str) -> TrainingStep:
     adam = Adam(mlp, eps=1e-4, schedule=PlateauSchedule(patience=1))
     clip = PercentileClip(50, history=4)
-    return TrainingStep(mlp, SoftmaxCrossEntropy(), adam, 20, clip=clip, backend=backend)
+    return TrainingStep(mlp, SoftmaxCrossEntropy(), adam, 20, clip_norm=clip, backend=backend)
 
 
 def dropping(seed: int) -> Mlp:
