@@ -279,13 +279,10 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             "metadata": None if weights is None else {"sample_weight": weights},
         }
         context, callbacks = self._watched(data, training.epochs)
-        diagnostics = trainer.diagnostics()
-        watching = [diagnostics] if diagnostics else []
-        fitted = trainer.fit(callbacks, first_member_callbacks=watching)
+        fitted = trainer.fit(callbacks)
         self._keep(trainer, fitted)
         with trainer.pinned():
-            verdicts = [*self._leaks(x, y, train), *(v for d in watching for v in d.verdicts())]
-            self.verdicts_ = Verdicts(verdicts)
+            self.verdicts_ = Verdicts([*self._leaks(x, y, train), *fitted.verdicts()])
             if trainer.ranks and folds is not None:
                 self.verdicts_ = trainer.ranks.of_root(self.verdicts_)
             if self.importances:
