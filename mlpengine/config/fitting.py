@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import ConfigError, DataError, UsageError
 from mlpengine.misuse import called_as, quoted
-from mlpengine.train.diagnose import YARDSTICK_SECONDS, LoopDiagnostics
+from mlpengine.train.diagnose import YARDSTICK_SECONDS
 from mlpengine.train.loop import Callback, Result
 from mlpengine.train.measure import measure
 from mlpengine.train.model import Model, load
@@ -122,22 +122,22 @@ def fit(
     given = {"validation": validation, "test": test}
     file, tables, decided = _config(table, target, given, config, proposing=start is None)
     model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
-    run = _Run.of(file, tables, model, callbacks)
-    if file.config.training.refit and run.result.best_epoch:
-        file = with_overrides(file, refit_overrides(run.result.best_epoch))
-        run = _Run.of(file, tables, model, callbacks)
-    data, fitted = run.data, run.fitted
-    with run.trainer.pinned():
+    data, trainer, fitted = _trained(file, tables, model, callbacks)
+    best = fitted.result.best_epoch
+    if file.config.training.refit and best:
+        file = with_overrides(file, refit_overrides(best))
+        data, trainer, fitted = _trained(file, tables, model, callbacks)
+    with trainer.pinned():
         measured = measure(fitted, data.parts, data.folds, blocks=data.blocks)
-        if run.diagnostics and run.result.seconds >= YARDSTICK_SECONDS:
+        if fitted.diagnostics and fitted.result.seconds >= YARDSTICK_SECONDS:
             score = score_of(data, held_out(data, fitted.mean, measured.last))
-            run.diagnostics.core.standing = standing_of(data, score)
-        of_run = run.diagnostics.verdicts() if run.diagnostics else []
+            fitted.diagnostics.core.standing = standing_of(data, score)
+        of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)
     reported = [*cell_verdicts(file, data.tables), *of_columns, *of_run]
     made = fitted.model(data.tables.preprocessor)
     return data.recorded(made, measured), FitResult(
-        **vars(run.result),
+        **vars(fitted.result),
         metrics=measured.metrics,
         spreads=measured.spreads,
         remarks=[*data.tables.remarks, *map(str, of_columns)],
@@ -146,34 +146,20 @@ def fit(
     )
 
 
-class _Run(NamedTuple):
-    """A training on the tables of a call, and what came of it."""
-
-    data: LoadedData
-    trainer: Trainer
-    diagnostics: LoopDiagnostics | None
-    fitted: Fitted
-    result: Result
-
-    @classmethod
-    def of(
-        cls,
-        file: ConfigFile,
-        tables: Mapping[str, Table],
-        start: Model | None,
-        callbacks: Sequence[Callback],
-    ) -> "_Run":
-        """Train as a config says."""
-        before = start.preprocessor if start else None
-        source = read_source(file, table=tables.get("train"), fitted=before)
-        own = {part: table for part, table in tables.items() if part != "train"}
-        read = read_tables(file, source, before, own)
-        data = load_data(file, tables=read, is_new=start is not None)
-        trainer = trainer_of(data, start)
-        diagnostics = trainer.diagnostics()
-        watching = [diagnostics] if diagnostics else []
-        fitted = trainer.fit(callbacks, first_member_callbacks=watching)
-        return cls(data, trainer, diagnostics, fitted, fitted.result)
+def _trained(
+    file: ConfigFile,
+    tables: Mapping[str, Table],
+    start: Model | None,
+    callbacks: Sequence[Callback],
+) -> tuple[LoadedData, Trainer, Fitted]:
+    """Train as a config says, on tables in memory by part."""
+    before = start.preprocessor if start else None
+    source = read_source(file, table=tables.get("train"), fitted=before)
+    own = {part: table for part, table in tables.items() if part != "train"}
+    read = read_tables(file, source, before, own)
+    data = load_data(file, tables=read, is_new=start is not None)
+    trainer = trainer_of(data, start)
+    return data, trainer, trainer.fit(callbacks)
 
 
 def _config(

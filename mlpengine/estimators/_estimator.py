@@ -237,6 +237,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         again = self.warm_start and self.__sklearn_is_fitted__()
         if again:
             self._check_outputs(y)
+            self._drop_schedules()
         else:
             self._begin(x, y)
         seed = self._seed()
@@ -278,13 +279,10 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             "metadata": None if weights is None else {"sample_weight": weights},
         }
         context, callbacks = self._watched(data, training.epochs)
-        diagnostics = trainer.diagnostics()
-        watching = [diagnostics] if diagnostics else []
-        fitted = trainer.fit(callbacks, first_member_callbacks=watching)
+        fitted = trainer.fit(callbacks)
         self._keep(trainer, fitted)
         with trainer.pinned():
-            verdicts = [*self._leaks(x, y, train), *(v for d in watching for v in d.verdicts())]
-            self.verdicts_ = Verdicts(verdicts)
+            self.verdicts_ = Verdicts([*self._leaks(x, y, train), *fitted.verdicts()])
             if trainer.ranks and folds is not None:
                 self.verdicts_ = trainer.ranks.of_root(self.verdicts_)
             if self.importances:
@@ -449,14 +447,18 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             self.n_iter_ = self.best_epoch_ = 0
             self.loss_curve_, self.validation_loss_curve_ = [], []
             self.verdicts_ = Verdicts()
+        self._drop_schedules()
         total = 0.0
         for member in self._members:
-            if self.schedule is None:  # that of the recipe ends with the epochs of `fit`
-                member.drop_schedules()
             total += member.learn_once(part)
         self.n_iter_ += 1
         self.best_epoch_ = self.n_iter_
         self.loss_curve_.append(total / (len(y) * len(self._members)))
+
+    def _drop_schedules(self) -> None:
+        """Leave the recipe's schedules, which end with the epochs of the first `fit`."""
+        for member in self._members if self.schedule is None else ():
+            member.drop_schedules()
 
     def _seed(self) -> int:
         """Return the seed of a fit: `random_state` itself if it is a number."""

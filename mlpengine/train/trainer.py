@@ -23,6 +23,7 @@ import numpy as np
 from mlpengine.data import Preprocessor
 from mlpengine.data.batches import steps_of_epoch
 from mlpengine.data.numbers import Numbers
+from mlpengine.diagnostics import Verdict
 from mlpengine.errors import UsageError, at_setting
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.mlp import ROWS_AT_START
@@ -119,6 +120,7 @@ class Fitted:
         mean_error: error of the mean as a share of one network's (`error_of_mean`).
         residuals: errors of numbers out of fold.
         evaluator: that of a single network, in whose buffers, by all ranks, it is measured.
+        diagnostics: of the first network, unless they are switched off.
     """
 
     loss: Loss
@@ -130,6 +132,11 @@ class Fitted:
     mean_error: Array | None = None
     residuals: Residuals | None = None
     evaluator: Evaluator | None = None
+    diagnostics: LoopDiagnostics | None = None
+
+    def verdicts(self) -> list[Verdict]:
+        """Return what is wrong with the training; the list may be empty."""
+        return self.diagnostics.verdicts() if self.diagnostics else []
 
     @property
     def scored_loss(self) -> Loss:
@@ -410,19 +417,16 @@ class Trainer:
 
     # results: the mean of kinds, calibration, residuals
 
-    def fit(
-        self,
-        callbacks: Sequence[Callback] = (),
-        *,
-        first_member_callbacks: Sequence[Callback] = (),
-    ) -> Fitted:
+    def fit(self, callbacks: Sequence[Callback] = ()) -> Fitted:
         """Train to the end of the loop, and return what comes of it.
 
         Raises: NumericalError if training fails.
         """
-        loop = self.loop(callbacks, first_member_callbacks=first_member_callbacks)
+        diagnostics = self.diagnostics()
+        watching = [diagnostics] if diagnostics else []
+        loop = self.loop(callbacks, first_member_callbacks=watching)
         with self.pinned():
-            return self.finish(loop.run())
+            return replace(self.finish(loop.run()), diagnostics=diagnostics)
 
     @property
     def mean(self) -> Mean:

@@ -70,39 +70,6 @@ def test_command_fit_and_estimator_give_the_same_bits(name, tmp_path, monkeypatc
     np.testing.assert_array_equal(np.load("p.npy"), chances)
 
 
-@pytest.mark.parametrize("schedule", ["constant", "cosine", "exponential", "plateau"])
-def test_estimators_fit_and_configs_give_the_same_bits(schedule, tmp_path, monkeypatch):
-    """The same table, all of whose rows train."""
-    frame = pd.DataFrame(X, columns=list("abcd")).assign(y=X[:, 0] ** 2)
-    model, _ = mlpengine.fit(
-        frame,
-        "y",
-        **plain(
-            seed=5,
-            data={"split": {"validation": 0, "test": 0}},
-            model={"hidden": 6},
-            schedule=schedule,
-            training={"epochs": 3, "batch_size": 16},
-        ),
-    )
-    own = MlpRegressor(batch_size=16, dtype="float32", **(FEW | {"schedule": schedule}))
-    own.fit(frame[list("abcd")].to_numpy(), frame.y)
-    np.testing.assert_array_equal(own.mlp_.params.flat, model.mlp.params.flat)
-    np.testing.assert_array_equal(own.predict(X), model.predict(X))
-    classes, _ = mlpengine.fit(
-        frame.assign(y=Y),
-        "y",
-        **plain(
-            seed=5,
-            data={"split": {"validation": 0, "test": 0}},
-            model={"hidden": [6]},
-            training={"epochs": 3, "batch_size": 16},
-        ),
-    )
-    own = MlpClassifier(batch_size=16, dtype="float32", **FEW).fit(X, Y)
-    np.testing.assert_array_equal(own.predict_proba(X), classes.predict_proba(X))
-
-
 def test_class_weights_are_weights_of_rows():
     counts = {label: (label == Y).sum() for label in ("rare", "usual")}
     each = {label: len(Y) / (2 * count) for label, count in counts.items()}
