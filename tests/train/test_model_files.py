@@ -13,7 +13,7 @@ import pytest
 from hostile import mutations, write
 from safetensors.numpy import save
 
-import mlpengine.data.preprocessing
+import mlpengine.data.saved
 from mlpengine import Mlp
 from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.errors import CheckpointError, MlpEngineError
