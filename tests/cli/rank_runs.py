@@ -105,7 +105,7 @@ def updates() -> int:
     for name, (clip, kind) in CLIPS.items():
         mlp = Mlp([40, 300, 30, 5], seed=0, dropout=0.1)  # three chunks: one of four ranks has none
         optimizer = kind(mlp, lr=0.003, weight_decay=0.1)
-        options = {"backend": "compiled", "shards": 4, "comm": comm, "clip": clip}
+        options = {"backend": "compiled", "shards": 4, "comm": comm, "clip_norm": clip}
         step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, 64, **options)
         assert step(x, y) == step.loss_value
         assert bool(step.bound(64).update.call.ranks) == (comm is not None)
