@@ -12,8 +12,8 @@ from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
 from mlpengine.estimators._sparse import dense
+from mlpengine.fields import NonNegative, fitting
 from mlpengine.ops import EntryLoss, Loss
-from mlpengine.optim._checks import number
 from mlpengine.spec import Array, ArrayLike
 from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Task
 
@@ -152,7 +152,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                 raise UsageError(f"class_weight: {wrong[0]!r} is not one of the classes ({known})")
             each = np.array(
                 [
-                    number("class_weight", repr(label), given.get(label, 1.0), minimum=0.0)
+                    fitting(f"class_weight: {label!r}", NonNegative, given.get(label, 1.0))
                     for label in known
                 ]
             )

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Annotated, Any, ClassVar, Protocol, TypedDict
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Run, Update
 from mlpengine.buffers import aligned, quiet_runner, replay, zeros
@@ -16,7 +17,6 @@ from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.fields import Given, NonNegative, fitting, options_of
 from mlpengine.formula import variables
 from mlpengine.misuse import KnownAttributes, called_as, quoted
-from mlpengine.optim._checks import number
 from mlpengine.optim._denormals import (
     floor,
     flush_interval,
@@ -193,8 +193,8 @@ class Optimizer(KnownAttributes, ABC):
         self.params = model.params
         flat = self.params.flat
         largest = float(np.finfo(flat.dtype).max)
-        self.weight_decay = number(
-            self._where, "weight_decay", weight_decay, minimum=0.0, maximum=largest
+        self.weight_decay: float = fitting(
+            f"{self._where}: weight_decay", Annotated[float, Ge(0), Le(largest)], weight_decay
         )
         self.groups = dict(groups or {})
         self.runs = find_runs(
@@ -300,7 +300,8 @@ class Optimizer(KnownAttributes, ABC):
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._lr = number(self._where, "lr", value, minimum=0.0, maximum=self._largest_lr)
+        limits = Annotated[float, Ge(0), Le(self._largest_lr)]
+        self._lr: float = fitting(f"{self._where}: lr", limits, value)
 
     def scheduled_decay(self, step: int) -> float:
         """Return the weight decay after `step` steps.

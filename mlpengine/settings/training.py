@@ -26,6 +26,10 @@ Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
 LINEAR: Kind = "linear"
 """The kind that is not trained by steps: its weights of least loss are computed."""
 
+Action: TypeAlias = Literal["stop", "skip"]
+Reduce: TypeAlias = Literal["tree", "fast"]
+"""How ranks add their gradients: in the order of the tree, or in the order that MPI chooses."""
+
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
@@ -108,9 +112,9 @@ class TrainingSettings(Checked):
     metrics: tuple[str, ...] = ()
     freeze: tuple[int, ...] = ()
     shards: Count = 1
-    reduce: Literal["tree", "fast"] = "tree"
+    reduce: Reduce = "tree"
     clip_norm: Positive | Clip | None = None
-    on_nonfinite: Literal["stop", "skip"] = "stop"
+    on_nonfinite: Action = "stop"
     nonfinite_limit: Count = 10
     early_stopping: EarlyStopping | None = None
     threads: Literal["auto"] | Count = "auto"

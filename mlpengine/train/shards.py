@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.scratch import Scratch
 from mlpengine.optim import Optimizer
 from mlpengine.placement import ALIGNMENT
+from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.train.bound_step import BoundStep, Data
@@ -30,9 +31,6 @@ from mlpengine.wording import plural
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
-
-Reduce = Literal["tree", "fast"]
-"""How ranks add their gradients: in the order of the tree, or in the order that MPI chooses."""
 
 TAIL = 8
 """Numbers in float64 that follow a gradient: what else is added over all shards."""

@@ -1,16 +1,16 @@
 """The rule for a loss or gradient that is not finite: stop the run, or skip the step."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from mlpengine.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.errors import CheckpointError, NumericalError
+from mlpengine.fields import fitting, options_of
+from mlpengine.settings.training import Action, TrainingSettings
 from mlpengine.spec import Array
 from mlpengine.train.nonfinite import SHOWN_ROWS
 from mlpengine.train.step import TrainingStep
 from mlpengine.train.task import Places
 from mlpengine.wording import plural
-
-Action = Literal["stop", "skip"]
 
 
 class NonfiniteRule:
@@ -27,11 +27,9 @@ class NonfiniteRule:
     name = "nonfinite"
 
     def __init__(self, action: Action = "stop", *, limit: int = 10) -> None:
-        if action not in ("stop", "skip"):
-            raise UsageError(f"on_nonfinite: must be stop or skip (got {action!r})")
-        if limit < 1:
-            raise UsageError(f"nonfinite_limit: must be at least 1 (got {limit})")
-        self.action, self.limit = action, limit
+        options = options_of(TrainingSettings)
+        self.action: Action = fitting("on_nonfinite:", options["on_nonfinite"].type, action)
+        self.limit: int = fitting("nonfinite_limit:", options["nonfinite_limit"].type, limit)
         self.skipped = 0
 
     def met(

@@ -22,6 +22,7 @@ from mlpengine.errors import (
     ShapeError,
     UsageError,
 )
+from mlpengine.fields import Count, fitting
 from mlpengine.misuse import KnownAttributes, called_as, quoted
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.layers import Network
@@ -31,15 +32,15 @@ from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.optim._checks import count
 from mlpengine.optim.clipping import Apply, clip_rule
 from mlpengine.optim.schedules import ScheduleLike
+from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.train.bound_step import BoundStep, Data
 from mlpengine.train.ranks import Ranks
-from mlpengine.train.shards import Buffers, Reduce, Shards
+from mlpengine.train.shards import Buffers, Shards
 from mlpengine.train.state import pack, restoring, unpack
 from mlpengine.wording import differing, nearest, plural
 
@@ -126,8 +127,8 @@ class TrainingStep(KnownAttributes):
         comm: "Comm | None" = None,
         reduce: Reduce = "tree",
     ) -> None:
-        batch_size = count("training step", "batch_size", batch_size, minimum=1)
-        threads = count("training step", "threads", threads, minimum=1)
+        batch_size = fitting("training step: batch_size", Count, batch_size)
+        threads = fitting("training step: threads", Count, threads)
         _check_parts(mlp, loss, optimizer)
         if optimizer.params is not mlp.params:
             raise UsageError(

@@ -57,7 +57,7 @@ def test_skipping_has_a_limit_that_survives_a_checkpoint():
 
 
 @pytest.mark.parametrize(
-    ("options", "text"), [({"action": "go"}, "stop or skip"), ({"limit": 0}, "at least 1")]
+    ("options", "text"), [({"action": "go"}, "one of stop, skip"), ({"limit": 0}, "at least 1")]
 )
 def test_wrong_settings(options, text):
     with pytest.raises(UsageError, match=text):
