@@ -62,7 +62,7 @@ def test_classes_of_realmlp_are_smoothed_in_configs_and_estimators(tmp_path):
     assert other.loss.name == "binary_focal"
     x, y = np.arange(40.0)[:, None], np.arange(40) > 20
     fitted = MlpClassifier(preset="realmlp").partial_fit(x, y, classes=[False, True])
-    for loss in (load(tmp_path, text).config.loss, short.loss, fitted._learner.loss):
+    for loss in (load(tmp_path, text).config.loss, short.loss, fitted._loss):
         assert (loss.name, loss.label_smoothing) == ("softmax_cross_entropy", 0.1)
 
 
