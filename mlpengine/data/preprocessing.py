@@ -442,6 +442,7 @@ class Preprocessor:
             "version": VERSION,
             "options": {
                 **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
+                "features": [[name, text] for name, text in self.options.features.items()],
                 "reading": self.options.reading.to_dict(),
             },
             "kinds": dict(self.kinds),

@@ -118,12 +118,12 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 def _renamed(options: Mapping[str, Any], version: int) -> dict[str, Any]:
     """Return the options of a state of any version as those of the newest."""
     options = dict(options)
+    features = options.get("features", [])
+    if isinstance(features, list) and all(isinstance(o, list) and len(o) == 2 for o in features):
+        options["features"] = {str(name): text for name, text in features}  # in order
     if version < VERSION:
-        pairs = options.pop("features", [])
-        options["features"] = dict(pairs) if all(len(pair) == 2 for pair in pairs) else pairs
         options["bound_predictions"] = options.pop("bounded", False)
-        options["task"] = options["task"] or "auto"
-        options.setdefault("reading", {})
+        options["task"] = options.get("task") or "auto"
         if version == 1:
             options["clip"] = "none"
     return options

@@ -132,7 +132,7 @@ EQUAL = {
         "boxes.csv", "price", "[]",
         "where(abs(y - t) < 0.3, (y - t) ** 2 / 2, 0.3 * abs(y - t) - 0.045)",
     ),
-    "{name: binary_focal, gamma: 2}": (
+    "{name: binary_focal, gamma: 2, alpha: null}": (
         "penguins", "sex", "species",
         "(softplus(y) - t * y) * (sigmoid(y) * (1 - t) + sigmoid(-y) * t) ** 2",
     ),

@@ -167,7 +167,7 @@ def test_a_target_outside_the_domain_is_named(name, command, line, folder, mlpen
 
 
 REFUSED = {
-    "{name: quantile, levels: [0.5, 0.1]}": "loss.levels: levels must increase",
+    "{name: quantile, levels: [0.5, 0.1]}": "loss.levels: must increase (got 0.5, 0.1)",
     "{name: quantile, levels: []}": "loss.levels: ",
     "{name: quantile, levels: 1.5}": "loss.levels: must be less than 1",
     "focal": "did you mean 'binary_focal'?",

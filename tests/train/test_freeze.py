@@ -51,9 +51,9 @@ EXECUTORS = {
     "compiled": Executor(lambda: {"backend": "compiled"}, [[0], [-1, 0]], 1e-5),
     "compiled, two threads": Executor(lambda: {"backend": "compiled", "threads": 2}, [[1]], 1e-5),
     "compiled in parts": Executor(
-        lambda: {"backend": "compiled", "clip": AdaptiveClip()}, [[0]], 1e-5
+        lambda: {"backend": "compiled", "clip_norm": AdaptiveClip()}, [[0]], 1e-5
     ),
-    "clipped": Executor(lambda: {"clip": PercentileClip(50)}, ALL),
+    "clipped": Executor(lambda: {"clip_norm": PercentileClip(50)}, ALL),
     "rematerialization": Executor(lambda: {"rematerialization": "balanced"}, ALL),
 }
 
@@ -91,7 +91,7 @@ def test_frozen_layers_stay_in_every_executor(name):
         for i in mlp.frozen:
             assert not step.grads.d_weights[i].any()
             assert not step.grads.d_biases[i].any()
-        plain = {k: v for k, v in row.options().items() if k == "clip"}
+        plain = {k: v for k, v in row.options().items() if k == "clip_norm"}
         reference, _, _ = trained(OPTIMIZERS["adamw"], frozen, backend="numpy", **plain)
         np.testing.assert_allclose(mlp.params.flat, reference.params.flat, atol=row.apart, rtol=0)
 

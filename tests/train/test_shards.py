@@ -27,8 +27,8 @@ BATCH = 12
 CASES = {
     "classes": {},
     "weighted": {"weighted": True, "clip_norm": 0.05},
-    "clip with a state": {"clip": PercentileClip(50.0)},
-    "clip by units": {"clip": AdaptiveClip(0.01)},
+    "clip with a state": {"clip_norm": PercentileClip(50.0)},
+    "clip by units": {"clip_norm": AdaptiveClip(0.01)},
     "numbers": {"loss": MeanSquaredError()},
     "several levels": {"loss": Quantile((0.1, 0.5, 0.9))},
     "label smoothing": {"loss": SoftmaxCrossEntropy(label_smoothing=0.1)},
@@ -50,7 +50,7 @@ def backend(request):
 
 def new_step(backend, shards, *, loss=None, mlp=None, dtype="float64", **options):
     network = Mlp([5, 7, 9, 3], seed=1, dtype=dtype, **{"activation": "tanh", **(mlp or {})})
-    options["clip"] = copy.deepcopy(options.get("clip"))
+    options["clip_norm"] = copy.deepcopy(options.get("clip_norm"))
     loss = loss or SoftmaxCrossEntropy()
     optimizer = Sgd(network, lr=0.05, momentum=0.9)
     return TrainingStep(network, loss, optimizer, BATCH, backend=backend, shards=shards, **options)
