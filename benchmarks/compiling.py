@@ -14,8 +14,9 @@ import time
 from tempfile import TemporaryDirectory
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.settings.recipes import network_options, recipe
+from mlpengine.settings.recipes import recipe
 from mlpengine.train.executors import seconds_to_compile
+from mlpengine.train.trainer import front_of, make_network
 
 
 def network(name: str) -> tuple[Mlp, int]:
@@ -24,8 +25,9 @@ def network(name: str) -> tuple[Mlp, int]:
         return Mlp([64, 256, 128, 10], dropout=0.3), 32
     if name == "medium":
         return Mlp([784, 256, 128, 10]), 128
-    options = network_options(recipe("realmlp", "regression")["model"])
-    return Mlp([10, 256, 256, 256, 1], **options), 256
+    realmlp = recipe("realmlp", "regression").network
+    front = front_of(realmlp)
+    return make_network(realmlp, (10, 1), seed=0, dtype="float32", front=front), 256
 
 
 def compile_step(name: str) -> None:

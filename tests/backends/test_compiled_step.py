@@ -39,11 +39,12 @@ from mlpengine.backends.compiled.target import Target
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
-from mlpengine.settings.recipes import network_options, recipe
+from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Spec
 from mlpengine.train import shards
 from mlpengine.train.executors import choose_backend, seconds_to_compile
 from mlpengine.train.shared_update import RanksOfCall, ShardOfCall, TableOfCall
+from mlpengine.train.trainer import front_of, make_network
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -347,8 +348,9 @@ def test_units_are_clipped_whatever_the_size_of_their_gradients(size):
 
 
 def realmlp_network(features):
-    options = network_options(recipe("realmlp", "regression")["model"])
-    return Mlp([features, 256, 256, 256, 1], seed=0, **options)
+    realmlp = recipe("realmlp", "regression").network
+    front = front_of(realmlp)
+    return make_network(realmlp, (features, 1), seed=0, dtype="float32", front=front)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Prediction intervals, temperatures and the expected calibration error."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from plain import plain
@@ -8,13 +10,13 @@ from scipy.special import expit, logit, softmax
 from scipy.stats import norm
 from sklearn.metrics import log_loss
 
-import mlpengine.estimators._estimator as estimators
 from mlpengine import Mlp, fit
 from mlpengine.data import Column, NumberTarget, Preprocessor, Table
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.estimators import MlpClassifier
 from mlpengine.nn.tensors import read_tensors, write_tensors
-from mlpengine.train import calibration, recipes
+from mlpengine.settings import recipes
+from mlpengine.train import calibration, trainer
 from mlpengine.train.calibration import (
     Residuals,
     best_shares,
@@ -374,15 +376,11 @@ def test_an_estimator_of_smoothed_labels_is_calibrated(held_out, monkeypatch):
         estimator = MlpClassifier(preset="realmlp", random_state=0, **held_out)
         estimator.fit(x[:300], y[:300])
         losses[name] = log_loss(y[300:], estimator.predict_proba(x[300:]))
-        monkeypatch.setattr(estimators, "cool", lambda *_: 1.0)
+        monkeypatch.setattr(trainer, "cool", lambda *_: 1.0)
     assert losses["as it is"] < 0.85 * losses["without"]
 
 
-def short(sections):
+def short(run):
     """Return a recipe with few units and epochs."""
-    model, training = sections["model"], sections["training"]
-    return {
-        **sections,
-        "model": {**model, "hidden": [16]},
-        "training": {**training, "epochs": 30, "batch_size": 64},
-    }
+    training = replace(run.training, epochs=30, batch_size=64)
+    return replace(run, network=replace(run.network, hidden=(16,)), training=training)
