@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
-from mlpengine import DataError, MissingExtraError, Mlp, NumericalError, Quantile, UsageError
+from mlpengine import Mlp
+from mlpengine.errors import DataError, MissingExtraError, NumericalError, UsageError
+from mlpengine.ops import Quantile
 
 sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
 

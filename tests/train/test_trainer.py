@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from runs import CLASSES, part
 
-from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep, UsageError
+from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.data import NumberTarget
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.sources import Source
+from mlpengine.errors import UsageError
 from mlpengine.estimators import MlpRegressor
 from mlpengine.optim import CosineSchedule, settings_class
 from mlpengine.settings import NetworkSettings, RunSettings, TrainingSettings
