@@ -368,9 +368,10 @@ def test_help_shows_names_of_types_not_their_members():
         if callable(function):
             for parameter in inspect.signature(function).parameters.values():
                 assert "numpy._typing" not in str(parameter), name
-    shown = pydoc.plain(pydoc.render_doc(TrainingStep.__call__)).splitlines()
-    assert len(shown[2]) < 200
-    assert shown[2].count("ArrayLike") == 3
+    shown = pydoc.plain(pydoc.render_doc(TrainingStep.__call__))
+    signature = shown[shown.index("__call__(") : shown.index(" -> ")]  # since 3.14 in several lines
+    assert len(signature) < 250
+    assert signature.count("ArrayLike") == 3
 
 
 def test_arguments_that_fit_no_signature_are_type_errors_too():
