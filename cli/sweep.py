@@ -230,7 +230,7 @@ def located(file: ConfigFile, section: SweepSection) -> list[str]:
         if path:
             settings.append(f"data.{key}={json.dumps(str(path))}")
     kind, _, place = section.storage.partition(":///")
-    if kind.startswith("sqlite") and place and not place.startswith(":"):
+    if kind.startswith("sqlite") and place and not place.startswith((":", "${")):
         settings.append(f"sweep.storage={json.dumps(f'{kind}:///{Path(place).absolute()}')}")
     return settings
 
