@@ -246,7 +246,11 @@ class Session:
             "parameters": experiment.model.params.size,
             "epochs": result.epochs,
             **(
-                {"members": len(self.loop.members), "best_epochs": self.loop.best_epochs}
+                {
+                    "members": len(self.loop.members),
+                    "member_epochs": [len(one.history.rows) for one in self.loop.members],
+                    "best_epochs": self.loop.best_epochs,
+                }
                 if isinstance(self.loop, EnsembleLoop)
                 else {"best_epoch": result.best_epoch}
             ),
