@@ -23,6 +23,7 @@ from mlpengine.data._lines import (
     Header,
     Source,
     line_count,
+    long_cells,
     parser,
     read_header,
     record_lines,
@@ -330,6 +331,7 @@ class _Pass:
             if values is not None:
                 reader.append(values)
 
+    @long_cells()
     def _parse(self, source: Source, lines: int, readers: list[_ColumnReader]) -> None:
         """Read at least this many lines with the csv module."""
         start = source.next_line
