@@ -133,7 +133,7 @@ class _ColumnReader:
 
     def __init__(self, name: str, step: int, options: CsvOptions) -> None:
         self.missing = options.missing
-        self.padded, self.dates = name in options.numbers, options.reading.date_pattern
+        self.padded, self.dates = name in options.numbers, options.reading.date_pattern(name)
         self.codes = _cells.Codes(self.missing)
         self.n_rows = 0
         self.rows_left = 0
@@ -449,13 +449,13 @@ def _check_index(index: Column, source: str, *, alone: bool) -> None:
 
 
 def text_column(
-    cells: Sequence[str], where: str, options: CsvOptions, as_text: bool = False
+    cells: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
     """Return a column of text cells as `read_csv` reads them; `as_text` keeps them text.
 
     Raises: DataError, beginning with `where`.
     """
-    reader = _ColumnReader("", 2 if as_text else options.first_step(""), options)
+    reader = _ColumnReader(name, 2 if as_text else options.first_step(""), options)
     reader.add(cells)
     table = Table({where: reader.column()}, where)
     if as_text:

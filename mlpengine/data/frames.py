@@ -148,10 +148,12 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     cells = values.tolist() if hasattr(values, "tolist") else array.tolist()
     if isinstance(values, list | tuple):
         cells = list(values)  # NumPy would turn numbers beside text into text
-    return _of_cells(cells, where, as_text, options)
+    return _of_cells(cells, name, where, as_text, options)
 
 
-def _of_cells(cells: list[Any], where: str, as_text: bool, options: CsvOptions) -> Column:
+def _of_cells(
+    cells: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
+) -> Column:
     """Return a column of Python objects, in the kind that all of them are."""
     gaps = [_is_missing(cell) for cell in cells]
     known = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
@@ -166,7 +168,7 @@ def _of_cells(cells: list[Any], where: str, as_text: bool, options: CsvOptions) 
     if all(isinstance(cell, date) for cell in known):
         return Column(_spread([_seconds(cell) for cell in known], missing), "date")
     texts = [_text(cell, where, row) for row, cell in enumerate(cells)]
-    return text_column(texts, where, options, as_text)
+    return text_column(texts, name, where, options, as_text)
 
 
 def _spread(known: Sequence[Any], missing: Array) -> Array:

@@ -1,4 +1,5 @@
 import io
+import json
 import sys
 import tracemalloc
 import zipfile
@@ -10,6 +11,8 @@ import sklearn.datasets
 
 from mlpengine.data import DATASETS, Preprocessor, Table, load_dataset, read_table
 from mlpengine.data.detect import detect
+from mlpengine.data.frames import as_table
+from mlpengine.data.reading import Reading
 from mlpengine.errors import DataError, MissingExtraError
 
 
@@ -280,6 +283,40 @@ def test_an_order_that_cells_leave_open_is_asked_for(tmp_path):
     (note,) = detect(str(path)).notes
     assert "can have the day or the year first" in note
     assert note.endswith("set data.date_format to dd/mm/yy or yy/mm/dd")
+
+
+def two_formats(path):
+    """Write dates of two formats, and return them as days since 1970."""
+    days = np.arange(19_000, 19_040)
+    dates = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=int(day)) for day in days]
+    rows = [f"{d:%d/%m/%Y},{d:%m/%d/%Y},{d:%d/%m/%Y},{i}" for i, d in enumerate(dates)]
+    path.write_text("\n".join(["from,to,last,y", *rows]) + "\n")
+    return days
+
+
+FORMATS = {"from": "dd/mm/yyyy", "to": "mm/dd/yyyy", "last": "dd/mm/yyyy"}
+
+
+def test_columns_may_have_dates_of_formats_of_their_own(tmp_path, monkeypatch):
+    """Before, one format was for all columns, and the second one stayed text."""
+    days = two_formats(tmp_path / "dates.csv")
+    table = read_table(tmp_path / "dates.csv", date_format=FORMATS)
+    for name in FORMATS:
+        assert table[name].kind == "date"
+        np.testing.assert_array_equal(table[name].values, days * 86_400)
+    detected = detect(str(tmp_path / "dates.csv"))
+    assert detected.reading.date_format == FORMATS
+    assert [note.split(": ")[0] for note in detected.notes] == ["column 'from'", "column 'to'"]
+    assert all(detected.table[name].kind == "date" for name in FORMATS)
+    one = read_table(tmp_path / "dates.csv", date_format={"to": "mm/dd/yyyy"})
+    assert [one[name].kind for name in FORMATS] == ["text", "date", "text"]
+    rows = as_table([{"from": "13/01/2020", "to": "01/13/2020"}], date_format=FORMATS)
+    assert rows["from"].values == rows["to"].values == [18_274 * 86_400]
+    assert Reading.from_dict(json.loads(json.dumps(Reading(date_format=FORMATS).to_dict()))) == (
+        Reading(date_format=FORMATS)
+    )
+    with pytest.raises(DataError, match="date_format: needs yyyy"):
+        read_table("digits", date_format={"from": "dd/mm/yyyy", "to": "dd"})
 
 
 def test_unknown_dataset():
