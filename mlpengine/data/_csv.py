@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -488,12 +488,11 @@ def _spelled(column: Column, table: Table, name: str, options: CsvOptions) -> Co
     """Return a text column as booleans or numbers if its few spellings say so."""
     if column.kind != "text" or name in options.text:
         return column
+    if (answers := answers_of(column)) is not None:
+        return answers
     levels = column.levels
     reading = options.reading
-    words = _cells.booleans(levels)
-    values: Any = words
-    if words is None:
-        values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
+    values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
     if isinstance(values, str):
         row = int(np.flatnonzero(column.values == levels.index(values))[0])
         raise AmbiguousError(
@@ -502,8 +501,13 @@ def _spelled(column: Column, table: Table, name: str, options: CsvOptions) -> Co
         )
     if values is None:
         return column
-    lookup = np.array([*values, np.nan])
-    return Column(lookup[column.values], "number" if words is None else "boolean")
+    return Column(np.array([*values, np.nan])[column.values])
+
+
+def answers_of(column: Column) -> Column | None:
+    """Return a text column as booleans if all its texts spell true and false, else None."""
+    words = _cells.booleans(column.levels)
+    return None if words is None else Column(np.array([*words, np.nan])[column.values], "boolean")
 
 
 def _advice(error: csv.Error) -> str:

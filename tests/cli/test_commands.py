@@ -345,6 +345,7 @@ IDS = {
     "digits": (["7", "12", "3"], ["7", "12", "3"]),
     "texts": (["007", "a", None], ["007", "a", ""]),
     "numbers": ([0.5, 7.0, 1e-30], ["0.5", "7", "1e-30"]),
+    "whole numbers with a gap": ([2**53 + 1, None, -3], ["9007199254740993", "", "-3"]),
     "numbers with a gap": ([12, None, 3], ["12", "", "3"]),
     "answers": ([True, False, True], ["true", "false", "true"]),
     "dates": (
