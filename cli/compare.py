@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from math import sqrt
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import click
-from pydantic import BaseModel, Field, StrictFloat, StrictInt, ValidationError
 
 from mlpengine.config.load import differing, load_config
 from mlpengine.config.measure import ONE_NETWORK, OUT_OF_FOLD
-from mlpengine.errors import RunError
+from mlpengine.errors import CheckpointError, RunError
+from mlpengine.structure import conform
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import RESULT_FILE
 from mlpengine.wording import printable
@@ -31,18 +31,7 @@ PREFERRED = ("accuracy", "r2", "loss")
 """What decides which run is better: the first of these that both have measured."""
 
 
-Numbers: TypeAlias = dict[str, StrictInt | StrictFloat | None]
-
-
-class Measured(BaseModel):
-    """What is compared of a result."""
-
-    train: Numbers = {}
-    out_of_fold: Numbers = {}
-    validation: Numbers = {}
-    test: Numbers = {}
-    spread: dict[str, dict[str, Numbers]] = {}
-    members: Annotated[StrictInt, Field(gt=0)] = 1
+Metrics: TypeAlias = dict[str, float | None]
 
 
 class Score(NamedTuple):
@@ -104,7 +93,7 @@ def scores(result: Mapping[str, Any]) -> dict[str, Score]:
             error = None if means else deviations.get(name)
             shown[f"{title(part)} {name}"] = Score(value, error)
         for name, value in means.items():
-            error = (deviations.get(name) or 0.0) / sqrt(result["members"])
+            error = (deviations.get(name) or 0.0) / sqrt(max(1, result["members"]))
             shown[f"{title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
     return shown
 
@@ -112,13 +101,15 @@ def scores(result: Mapping[str, Any]) -> dict[str, Score]:
 def checked_result(run: Path) -> dict[str, Any]:
     """Return the result of a run.  Raises: RunError unless its parts map metrics to numbers."""
     result = read_result(run)
+    where = str(run / RESULT_FILE)
     try:
-        Measured.model_validate(result)
-    except ValidationError as error:
-        first = error.errors()[0]
-        part = ".".join(map(str, first["loc"][:-1])) or first["loc"][0]
-        text = f"{part} must map metrics to numbers (got {json.dumps(first['input'])[:60]})"
-        raise RunError(f"{run / RESULT_FILE}: {text}") from error
+        for part in PARTS:
+            conform(result.get(part, {}), Metrics, f"{where}: {part}")
+        conform(result.get("spread", {}), dict[str, dict[str, Metrics]], f"{where}: spread")
+        if result.get("spread"):
+            conform(result.get("members"), int, f"{where}: members")
+    except CheckpointError as error:
+        raise RunError(str(error)) from error
     return result
 
 

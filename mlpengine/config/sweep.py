@@ -44,19 +44,22 @@ def with_values(storage: str) -> str:
     unset = [name for name in VARIABLE.findall(storage) if name not in os.environ]
     if unset:
         raise UsageError(f"${{{unset[0]}}} must be an environment variable (it is not set)")
-    user, at, rest = storage.rpartition("@")
-    place, mark, options = rest.partition("?")
-    quoted = [VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), one) for one in (user, options)]
+    user, at, host = storage.rpartition("@")
+    place, mark, options = host.partition("?")
+    user, options = (
+        VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
+    )
     place = VARIABLE.sub(lambda v: os.environ[v[1]], place)
-    return f"{quoted[0]}{at}{place}{mark}{quoted[1]}"
+    return f"{user}{at}{place}{mark}{options}"
 
 
 def without_values(text: str, storage: str) -> str:
     """Return a message about a database with ``${NAME}`` for each value that the URL took."""
     for name in VARIABLE.findall(storage):
-        for value in filter(None, {os.environ.get(name, ""), quote(os.environ.get(name, ""), "")}):
-            shown = f"${{{name}}}"
-            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", lambda _, new=shown: new, text)
+        value = os.environ.get(name, "")
+        for one in filter(None, (value, quote(value, ""))):
+            parts = re.split(rf"(?<!\w){re.escape(one)}(?!\w)", text)
+            text = f"${{{name}}}".join(parts)
     return text
 
 

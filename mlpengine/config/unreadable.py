@@ -19,10 +19,10 @@ def in_words(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     def line(number: int) -> str:
         return lines[number] if 0 <= number < len(lines) else ""
 
-    if found := re.search(r"found character '(.+)' that cannot start", problem):
-        if found[1] == r"\t":
+    if bad := re.search(r"found character '(.+)' that cannot start", problem):
+        if bad[1] == r"\t":
             return here, "a tab stands where spaces are needed; replace it by spaces"
-        return here, f"a text that begins with {found[1]} must be in quotes"
+        return here, f"a text that begins with {bad[1]} must be in quotes"
     if "could not find expected ':'" in problem:
         return begun, _lacks_colon(line(begun))
     if problem.startswith("mapping values are not allowed"):
@@ -59,11 +59,11 @@ def _second_colon(here: int, lines: list[str]) -> tuple[int, str]:
 
 
 def _end_of_block(problem: str) -> str:
-    found = problem.rpartition("but found ")[2]
-    if found in ("'-'", "'<block sequence start>'"):
+    token = problem.rpartition("but found ")[2]
+    if token in ("'-'", "'<block sequence start>'"):
         return "a line of a list, with -, must be indented at least as far as the key above it"
-    if found in ("'?'", "'<block mapping start>'"):
+    if token in ("'?'", "'<block mapping start>'"):
         return "this line must be indented as other keys of its section are"
-    if found in ("']'", "'}'", "','"):
-        return f"{found.strip(_QUOTE)} stands where nothing is open"
+    if token in ("']'", "'}'", "','"):
+        return f"{token.strip(_QUOTE)} stands where nothing is open"
     return "after a closing quote no text may follow; ' within '...' is written twice"

@@ -411,7 +411,7 @@ def _texts(path: str, names: Collection[str], options: CsvOptions) -> set[str]:
     with parquet.ParquetFile(path) as file:
         groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
         leaves = [groups[0].column(k).path_in_schema for k in range(file.metadata.num_columns)]
-        found = set(options.text)
+        texts = set(options.text)
         for name in names:
             if name in options.numbers or not types.is_integer(file.schema_arrow.field(name).type):
                 continue
@@ -421,8 +421,8 @@ def _texts(path: str, names: Collection[str], options: CsvOptions) -> set[str]:
                 read = compute.min_max(file.read([name], use_threads=False).column(0))
                 ends = [read["min"].as_py() or 0, read["max"].as_py() or 0]
             if any(abs(end) >= EXACT for end in ends):
-                found.add(name)
-        return found
+                texts.add(name)
+        return texts
 
 
 def holds_whole_numbers(path: str, name: str) -> bool:

@@ -518,7 +518,7 @@ def test_compare_does_not_judge_different_targets(at):
     [
         '{"spread": {"test": 3}}',
         '{"spread": {"test": {"mean": {"r2": "x"}}}}',
-        '{"members": 0, "spread": {"test": {"mean": {"r2": 1}}}}',
+        '{"members": "4", "spread": {"test": {"mean": {"r2": 1}}}}',
         "[1]",
         '{"train": 3}',
         '{"test": {"loss": "low"}}',
