@@ -235,17 +235,13 @@ class Chart:
         self._parts.insert(0, shape)
         self._name(name, "band")
 
-    def mark(self, value: float, name: str) -> None:
-        """Draw an upright line at a value of x, with its name."""
+    def mark(self, value: float, name: str = "") -> None:
+        """Draw an upright line at a value of x; its name is in the legend, beside no curve."""
         (x,), _ = self._places([value], [self.y.low])
         self._parts.append(tag("path", d=f"M{x:.1f} {TOP}V{BOTTOM}", class_="rule"))
-        anchor = "end" if x > (self.left + RIGHT) / 2 else "start"
-        shift = -4 if anchor == "end" else 4
-        text = tag(
-            "text", name, x=f"{x + shift:.1f}", y=TOP + 10, text_anchor=anchor, class_="note"
-        )
-        self._front.append(text)
-        self._words.append(name)
+        if name:
+            self._name(name, "rule")
+            self._words.append(name)
 
     def diagonal(self, low: float, high: float) -> None:
         """Draw the line of equal x and y."""

@@ -81,6 +81,16 @@ def test_a_chart_describes_its_curve():
     assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4"' in chart.figure()
 
 
+def test_the_name_of_a_mark_is_beside_no_curve():
+    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]))
+    chart.line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
+    chart.mark(2, "best: 2")
+    picture, _, legend = chart.figure().partition("</svg>")
+    assert ">best: 2<" not in picture
+    assert legend.count(">best: 2<") == 1
+    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4. best: 2"' in picture
+
+
 NUMBERS = [
     (None, "–"),  # noqa: RUF001
     (float("nan"), "–"),  # noqa: RUF001
