@@ -32,8 +32,8 @@ from mlpengine.train.task import Split
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural, redacted
 
+from .chart import thinned
 from .columns import data_of
-from .draw import thinned
 from .predictions import hardest_of, predictions_of
 from .travel import without_directories
 
