@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any, NamedTuple
@@ -180,8 +179,7 @@ class Key(NamedTuple):
     number: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
+class Line(NamedTuple):
     """A curve; it is broken where y is not finite, and has `dots` if there are few."""
 
     x: Array
@@ -191,8 +189,7 @@ class Line:
     dots: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Points:
+class Points(NamedTuple):
     """A cloud of points."""
 
     x: Array
@@ -201,16 +198,14 @@ class Points:
     name: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Bars:
+class Bars(NamedTuple):
     """A histogram: `counts` between `edges`, of which there is one more."""
 
     edges: Array
     counts: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Spans:
+class Spans(NamedTuple):
     """Upright lines from `low` to `high` at each x."""
 
     x: Array
@@ -218,8 +213,7 @@ class Spans:
     high: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(NamedTuple):
     """A heat map: rows of levels, from the bottom, 0 (blank) to LEVELS, between the edges `x`.
 
     Row k lies between k and k + 1 on the axis of y; `texts` (rows, columns) stand in the cells.
@@ -231,24 +225,21 @@ class Cells:
     texts: Sequence[Sequence[str]] = ()
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A dotted line at a value of y, drawn if it lies within the axis."""
 
     value: float
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """An upright dotted line at a value of x, with its name."""
 
     value: float
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(NamedTuple):
     """A shade over the values of y between two."""
 
     low: float
@@ -256,16 +247,14 @@ class Band:
     name: str
 
 
-@dataclass(frozen=True)
-class Diagonal:
+class Diagonal(NamedTuple):
     """The dotted line of equal x and y."""
 
 
 Shape = Line | Points | Bars | Spans | Cells | Rule | Mark | Band | Diagonal
 
 
-@dataclass(frozen=True, eq=False)
-class Chart:
+class Chart(NamedTuple):
     """Axes, what is drawn on them in that order, and words.
 
     Args:

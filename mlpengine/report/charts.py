@@ -169,19 +169,20 @@ def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
     across = tuple((count - value, text) for value, text in up.ticks)
     right = np.trace(counts) / max(counts.sum(), 1)
     return Chart(
-        "Confusion matrix: true class by row, predicted class by column",
+        "Confusion matrix",
         up._replace(ticks=across[::every]),
         up._replace(ticks=up.ticks[::every]),
         [
             Cells(
                 np.arange(count + 1.0),
                 levels[::-1],
-                [(LEVELS // 4, "25 %"), (LEVELS // 2, "50 %"), (LEVELS, "100 % of the true class")],
+                [(LEVELS // 4, "25 %"), (LEVELS // 2, "50 %"), (LEVELS, "100 %")],
                 numbers if count <= NUMBERED_CLASSES else (),
             )
         ],
-        below="predicted",
-        note=f"{right:.1%} of {plural(int(counts.sum()), 'row')} are right.",
+        below="predicted class; up, the true class",
+        note=f"{100 * right:.3g} % of {plural(int(counts.sum()), 'row')} are right. "
+        "Shades are shares of the true class.",
     )
 
 
@@ -246,7 +247,7 @@ def loss_by_step(samples: Data) -> Chart:
     steps, losses = array_of(samples["steps"]), array_of(samples["net"]["loss"])
     epochs = np.array(samples["epochs"], np.float64).reshape(-1, 2)
     ends = np.arange(1, len(epochs) + 1) * max(steps[-1], 1) / max(1, len(epochs))
-    baseline = samples["baseline"]
+    baseline = float(f"{samples['baseline']:.4g}")
     shapes: list[Shape] = [
         Line(steps, losses, 3, "batches"),
         Line(ends, epochs[:, 0], 1, "training", dots=len(ends) <= FEW),
@@ -261,7 +262,8 @@ def _norms(known: Data) -> Chart:
     norms, clip = array_of(net["gradient_norm"]), known["clip"]
     shapes: list[Shape] = [Line(steps, norms, 1, "before clipping" if clip else "norm")]
     if clip:
-        shapes.append(Rule(clip, "clip"))
+        shapes += [Line(steps, array_of(net["clipped_norm"]), 2, "after clipping")]
+        shapes += [Rule(clip, "clip")]
     if spikes := known.get("noted"):
         at, norm = np.array(spikes, np.float64).T
         shapes.append(Points(at, norm, 4, "spike"))
