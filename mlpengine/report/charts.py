@@ -162,24 +162,19 @@ def _shares(
 
 def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
     """Return how many rows of each class were predicted as which (classes, classes)."""
-    levels, count = shades(counts), len(classes)
+    count = len(classes)
     numbers = [[f"{n:,}" if n else "" for n in row] for row in counts[::-1].tolist()]
     every = -(-count // NAMED_CLASSES)
     up = name_axis(classes)
     across = tuple((count - value, text) for value, text in up.ticks)
     right = np.trace(counts) / max(counts.sum(), 1)
+    keys = [(LEVELS // 4, "25 %"), (LEVELS // 2, "50 %"), (LEVELS, "100 %")]
+    texts = numbers if count <= NUMBERED_CLASSES else ()
     return Chart(
         "Confusion matrix",
         up._replace(ticks=across[::every]),
         up._replace(ticks=up.ticks[::every]),
-        [
-            Cells(
-                np.arange(count + 1.0),
-                levels[::-1],
-                [(LEVELS // 4, "25 %"), (LEVELS // 2, "50 %"), (LEVELS, "100 %")],
-                numbers if count <= NUMBERED_CLASSES else (),
-            )
-        ],
+        [Cells(np.arange(count + 1.0), shades(counts)[::-1], keys, texts)],
         below="predicted class; up, the true class",
         note=f"{100 * right:.3g} % of {plural(int(counts.sum()), 'row')} are right. "
         "Shades are shares of the true class.",

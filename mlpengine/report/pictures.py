@@ -129,14 +129,14 @@ def save_pictures(directory: str | Path, run: Run) -> list[Path]:
     norm = by_epoch("Gradient norm", [("norm", epochs["curves"]["gradient_norm"])], powers=True)
     pictures = {"training.png": ("", [*training_charts(epochs), *norm])}
     held = held_out(experiment, run.known)
-    title = f"{held.total:,} {PARTS[held.part]}"
+    title = f"{len(held.rows):,} {PARTS[held.part]}"
     if isinstance(experiment.task, Classification):
         classes = experiment.model.preprocessor.classes
         counts = confusion_matrix(held.rows.truth, held.predicted, len(classes))
         pictures["confusion_matrix.png"] = title, [confusion_chart(counts, classes)]
     elif isinstance(experiment.task, Regression):
-        charts = prediction_charts(predictions_of(experiment, held))
-        pictures["residuals.png"] = title, charts
+        predictions = predictions_of(experiment, held)
+        pictures["residuals.png"] = title, prediction_charts(predictions)
     for name, (title, charts) in pictures.items():
         save_charts(charts, directory / name, title=title)
     return [directory / name for name in pictures]
@@ -164,29 +164,25 @@ def save_dashboard(
 
 def theme(*, dark: bool) -> dict[str, Any]:
     """Return the style: dark on white, for print, or light on nearly black."""
-    ground, ink, faint = (
-        ("#16181d", "#e6e6e6", "#3a3f4a") if dark else ("white", "#222222", "#dddddd")
-    )
+    ground, ink, faint = ("white", "#222222", "#dddddd")
+    if dark:
+        ground, ink, faint = ("#16181d", "#e6e6e6", "#3a3f4a")
+    inks = ("axes.label", "axes.title", "legend.label", "text.", "xtick.", "ytick.")
     return {
-        "axes.axisbelow": True,
-        "axes.edgecolor": "#888888",
-        "axes.facecolor": ground,
+        **{f"{name}color": ink for name in inks},
+        **{f"{name}.facecolor": ground for name in ("axes", "figure", "savefig")},
+        **{f"axes.spines.{side}": False for side in ("left", "right", "top")},
+        "axes.edgecolor": GRAY,
         "axes.grid": True,
         "axes.grid.axis": "y",
-        "axes.labelcolor": ink,
         "axes.labelsize": 9,
         "axes.prop_cycle": f"cycler('color', {list(DARK if dark else LIGHT)})",
-        "axes.spines.left": False,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.titlecolor": ink,
         "axes.titlelocation": "left",
         "axes.titlesize": 11,
         "axes.titleweight": "bold",
         "figure.constrained_layout.h_pad": 0.12,
         "figure.constrained_layout.use": True,
         "figure.constrained_layout.w_pad": 0.12,
-        "figure.facecolor": ground,
         "font.size": 9.5,
         "grid.color": faint,
         "grid.linewidth": 0.7,
@@ -194,14 +190,10 @@ def theme(*, dark: bool) -> dict[str, Any]:
         "legend.borderpad": 0.3,
         "legend.fontsize": 8.5,
         "legend.frameon": False,
-        "legend.labelcolor": ink,
         "lines.linewidth": 1.7,
         "savefig.dpi": 150,
-        "savefig.facecolor": ground,
-        "text.color": ink,
+        "svg.hashsalt": "mlpengine",  # without one, names of clips are random
         "text.parse_math": False,  # a $ in a label is a $
-        "xtick.color": ink,
-        "ytick.color": ink,
         "ytick.major.size": 0,
     }
 
