@@ -20,6 +20,9 @@ POINTS = 300
 LEVELS = 8
 """Shades of a heat map."""
 
+DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
+"""Dashes and gaps of curves by color, in line widths, which tell them apart where they coincide."""
+
 NAME_LENGTH = 14
 """Characters of a name beside an axis."""
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from mlpengine.palette import shown_name
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.wording import plural
 
-from .chart import LEVELS, array_of, opacity
+from .chart import DASHES, LEVELS, array_of, opacity
 from .charts import dependence_charts, gradient_charts, prediction_charts, shades, training_charts
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
@@ -547,8 +548,9 @@ def _style() -> Markup:
         return "".join(f"  --c{k}: {color};" for k, color in enumerate(values, start=1))
 
     classes = "\n".join(
-        f".c{k} {{ stroke: var(--c{k}); }} .f{k} {{ fill: var(--c{k}); }}"
-        for k in range(1, len(palette.LIGHT) + 1)
+        f".c{k} {{ stroke: var(--c{k}); }} .f{k} {{ fill: var(--c{k}); }} "
+        f".line.c{k} {{ stroke-dasharray: {' '.join(str(2 * n) for n in dashes) or 'none'}; }}"
+        for k, dashes in zip(range(1, len(palette.LIGHT) + 1), cycle(DASHES), strict=False)
     )
     shades = "\n".join(
         f"rect.h{k} {{ fill: var(--c1); fill-opacity: {opacity(k):.2f}; }} "

@@ -23,6 +23,7 @@ from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.task import Classification, Regression
 
 from .chart import (
+    DASHES,
     LEVELS,
     Band,
     Bars,
@@ -70,7 +71,6 @@ LINE_LENGTH = 72
 
 GRAY = "#888888"
 RULE: dict[str, Any] = {"color": GRAY, "linestyle": (0, (2, 2)), "linewidth": 1.3}
-DASHES: Sequence[Any] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 2, 1, 2)))
 SHOWN_VERDICTS, VERDICT_LENGTH = 3, 200
 
 
@@ -281,7 +281,8 @@ def _shade(level: int) -> tuple[float, float, float, float]:
 
 def _look(color: int) -> dict[str, Any]:
     """Return color and dashes of a curve."""
-    return {"color": f"C{color - 1}", "linestyle": DASHES[(color - 1) % len(DASHES)]}
+    dashes = DASHES[(color - 1) % len(DASHES)]
+    return {"color": f"C{color - 1}", "linestyle": (0, dashes) if dashes else "-"}
 
 
 def _handle(key: Key) -> Artist:
