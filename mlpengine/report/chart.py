@@ -219,7 +219,8 @@ class Spans(NamedTuple):
 class Cells(NamedTuple):
     """A heat map: rows of levels, from the bottom, 0 (blank) to LEVELS, between the edges `x`.
 
-    Row k lies between k and k + 1 on the axis of y; `texts` (rows, columns) stand in the cells.
+    Row k lies between k and k + 1 on the axis of y; `texts` (rows, columns) stand in the cells of
+    a picture: a page has a table.
     """
 
     x: Array
@@ -236,7 +237,7 @@ class Rule(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """An upright dotted line at a value of x, with its name."""
+    """An upright dotted line at a value of x; its name is in the legend, beside no curve."""
 
     value: float
     name: str = ""
@@ -292,6 +293,8 @@ class Chart(NamedTuple):
                     keys.append(Key(shape.name, "band"))
                 case Rule(value, name) if name and self.shows(shape):
                     keys.append(Key(f"{name} {_plain(value)}", "rule"))
+                case Mark(name=name):
+                    keys.append(Key(name, "rule"))
                 case Cells():
                     keys += [Key(name, "shade", level) for level, name in shape.names]
         named = list(dict.fromkeys(k._replace(name=shortened(k.name)) for k in keys if k.name))

@@ -246,15 +246,8 @@ def _draw_shape(axes: Axes, chart: Chart, shape: Shape) -> None:
         case Rule(value):
             if chart.shows(shape):
                 axes.axhline(value, **RULE)
-        case Mark(value, name):
+        case Mark(value):
             axes.axvline(value, **RULE)
-            right = 2 * value < chart.x.low + chart.x.high
-            axes.annotate(
-                name, (value, 1), (4 if right else -4, -3),
-                ha="left" if right else "right", va="top",
-                xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=8.5,
-                bbox={"facecolor": axes.get_facecolor(), "alpha": 0.8, "linewidth": 0, "pad": 1},
-            )  # fmt: skip
         case Band(low, high):
             axes.axhspan(low, high, color="C2", alpha=0.14, linewidth=0)
         case Diagonal():

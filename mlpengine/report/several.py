@@ -222,7 +222,7 @@ def collect_sweep(
         "path": without_directories(str(path)),
         "metric": outcome["metric"],
         "trials": [{k: v for k, v in t.items() if k != "run_dir"} for t in outcome["trials"]],
-        "best": chosen,
+        "best": without_directories(chosen),
         "importance": dict(sorted(importance.items(), key=lambda pair: -pair[1])),
         "score": best.data.get("score") if best else None,
         "model": best.data.get("model") if best else None,

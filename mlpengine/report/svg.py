@@ -45,7 +45,6 @@ def figure(chart: Chart) -> Markup:
         "svg",
         tag("g", *frame.grid(), class_="axes"),
         *map(frame.shape, shapes),
-        *(frame.name(shape) for shape in shapes if isinstance(shape, Mark)),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         aria_label=shortened(chart.description, 1000),
@@ -145,13 +144,6 @@ class _Frame:
                 (a, c), (b, d) = self.x(ends), self.y(ends)
                 return tag("path", d=f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}", class_="rule")
 
-    def name(self, mark: Mark) -> Markup:
-        """Return the name of a mark, on the side where there is more space."""
-        x = float(self.x(mark.value))
-        anchor, shift = ("end", -4) if x > (self.left + RIGHT) / 2 else ("start", 4)
-        place = f"{x + shift:.1f}"
-        return tag("text", mark.name, x=place, y=TOP + 10, text_anchor=anchor, class_="note")
-
     def _line(self, line: Line) -> Markup:
         kept = thinned(line.x, line.y)
         if not len(kept):
@@ -194,12 +186,6 @@ class _Frame:
                             width=f"{ends[stop] - ends[start]:.1f}", height=f"{tall - 1:.1f}",
                             class_=f"h{line[start]}")
                     )  # fmt: skip
-        for row, texts in enumerate(cells.texts):
-            middle = f"{BOTTOM - (row + 0.5) * tall + 4:.1f}"
-            shapes += [
-                tag("text", text, x=f"{x:.1f}", y=middle, text_anchor="middle", class_="note")
-                for text, x in zip(texts, (ends[:-1] + ends[1:]) / 2, strict=True)
-            ]
         return joined(shapes)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from mlpengine.report.chart import Chart, Line, axis, date_axis, thinned
+from mlpengine.report.chart import Chart, Line, Mark, axis, date_axis, thinned
 from mlpengine.report.markup import number, shortened, tag, with_error
 from mlpengine.report.svg import figure
 
@@ -80,6 +80,15 @@ def test_a_chart_describes_its_curve():
     line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
     chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line])
     assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4"' in figure(chart)
+
+
+def test_the_name_of_a_mark_is_beside_no_curve():
+    line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
+    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line, Mark(2, "best: 2")])
+    picture, _, legend = figure(chart).partition("</svg>")
+    assert ">best: 2<" not in picture
+    assert legend.count(">best: 2<") == 1
+    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4. best: 2"' in picture
 
 
 NUMBERS = [

@@ -86,8 +86,8 @@ def test_a_page_and_a_picture_show_the_same(kind):
     assert [*labels, "epoch"] == texts(page, "svg/g/text")
     legend = [text.get_text() for text in panel.get_legend().get_texts()]
     assert legend == texts(page, "ul/li")
-    assert legend == ["a <b> & $c_1$", "trial", "all", *["guide 2.5"] * (kind != "names"), "usual"]
-    assert [text.get_text() for text in panel.texts] == texts(page, "svg/text") == ["best: 3"]
+    rules = [*["guide 2.5"] * (kind != "names"), "best: 3"]
+    assert legend == ["a <b> & $c_1$", "trial", "all", *rules, "usual"]
     classes = [one.get("class").split(" ")[0] for one in page.iterfind("svg/*")]
     assert [look for look in looks if look not in classes] == []
     assert len(panel.lines) == 5 - (kind == "names")
@@ -137,7 +137,7 @@ def test_training_shows_every_epoch(name, count):
     np.testing.assert_array_equal(curve.get_xdata(), np.arange(1, count + 1))
     np.testing.assert_array_equal(curve.get_ydata(), 2 / np.arange(1.0, count + 1) ** 2)
     assert (curve.get_marker() == "o") == (count <= 30)
-    assert [text.get_text() for text in panels[0].texts] == [f"best: {count}"]
+    assert panels[0].get_legend().get_texts()[-1].get_text() == f"best: {count}"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,6 @@ def test_confusion_matrix_counts(classes):
     numbers = [text.get_text() for text in panel.texts]
     if classes <= 20:
         assert numbers == [str(n or "") for n in counts[::-1].ravel()]
-        assert texts(parsed(chart), "svg/text") == numbers
     else:
         assert not numbers
     assert f"{100 * np.trace(counts) / counts.sum():.3g} % of" in panel.get_xlabel()
