@@ -104,7 +104,7 @@ def command(
 def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | None) -> Path | None:
     """Draw partial dependence, if it can be or was asked for; return the path of the picture."""
     place = plot or (run / "plots" / "dependence.png" if run.is_dir() else None)
-    if not curves or place is None or not uses_extra(True if plot else "auto", "plots"):
+    if not curves or place is None or not uses_extra(bool(plot) or "auto", "plots", told=True):
         return None
     from mlpengine.report.charts import dependence_charts
     from mlpengine.report.pictures import save_charts

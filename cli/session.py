@@ -175,7 +175,8 @@ class Session:
             read_file(resolved) if resolved.is_file() else experiment.file.resolved().encode()
         )
         self.environment = environment(experiment.threads, experiment.step.executor)
-        self.draws = uses_extra(experiment.file.config.report.run_plots, "plots")
+        drawn = experiment.file.config.report.run_plots
+        self.draws = uses_extra(drawn, "plots", told=bool(progress))
         self.diagnostics = experiment.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
@@ -246,7 +247,11 @@ class Session:
             "parameters": experiment.model.params.size,
             "epochs": result.epochs,
             **(
-                {"members": len(self.loop.members), "best_epochs": self.loop.best_epochs}
+                {
+                    "members": len(self.loop.members),
+                    "member_epochs": [len(one.history.rows) for one in self.loop.members],
+                    "best_epochs": self.loop.best_epochs,
+                }
                 if isinstance(self.loop, EnsembleLoop)
                 else {"best_epoch": result.best_epoch}
             ),
@@ -419,9 +424,10 @@ EXTRAS = {"plots": "mlpengine.report.pictures", "tensorboard": "mlpengine.tensor
 """Modules that need an extra."""
 
 
-def uses_extra(setting: str | bool, extra: str) -> bool:
+def uses_extra(setting: str | bool, extra: str, *, told: bool = False) -> bool:
     """Return whether to use the module that needs `extra`: as set, or if it can be imported.
 
+    With `told` a line says why not.
     Raises: MissingExtraError if it is asked for and its packages are missing or broken.
     """
     if setting is False:
@@ -433,6 +439,8 @@ def uses_extra(setting: str | bool, extra: str) -> bool:
             raise
         if error.failure:
             _log.warning("warning: %s", error)
+        elif told:
+            say(f"no {extra}: {error}", err=True)
         return False
     return True
 

@@ -357,7 +357,7 @@ class Preprocessor:
         kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
         for name, kind in (kinds | self.kinds).items():
             column = table[name]
-            if kind == "date" and (row := self._undated_row(column)) is not None:
+            if kind == "date" and (row := self._undated_row(name, column)) is not None:
                 raise DataError(
                     f"{table.where(name, row)}: a date is needed, spelled as in training "
                     f"({column.cell(row)!r:.60}); correct the cell, or leave it empty"
@@ -372,11 +372,11 @@ class Preprocessor:
                     f"({column.cell(row)!r:.60})"
                 )
 
-    def _undated_row(self, column: Column) -> int | None:
+    def _undated_row(self, name: str, column: Column) -> int | None:
         """Return the first row of a text column that is no date; None if there is none."""
         if column.kind != "text":
             return None
-        pattern = self.options.reading.date_pattern
+        pattern = self.options.reading.date_pattern(name)
         is_odd = [dates([level], frozenset(), pattern) is None for level in column.levels]
         rows = np.flatnonzero(np.array([*is_odd, False])[column.values])
         return int(rows[0]) if len(rows) else None

@@ -255,7 +255,8 @@ def epochs_of(run: Run) -> dict[str, Any] | None:
     if best is None and run.experiment is not None and "validation_loss" in columns:
         known = columns["validation_loss"]
         best = int(epochs[np.nanargmin(known)]) if np.isfinite(known).any() else None
-    return {"count": len(epochs), "best": best or None, "curves": curves}
+    ended = run.result.get("member_epochs") or []
+    return {"count": len(epochs), "best": best or None, "ended": ended, "curves": curves}
 
 
 def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
@@ -412,7 +413,7 @@ def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     def fits(name: str, value: Any) -> bool:
         if name in texts:
             return isinstance(value, str)
-        if name in ("verdicts", "best_epochs"):
+        if name in ("verdicts", "best_epochs", "member_epochs"):
             kind = Mapping if name == "verdicts" else int
             return isinstance(value, list) and all(isinstance(one, kind) for one in value)
         if name in (*numbers, "best_epoch", "samples_per_second", "skipped_steps", "members"):

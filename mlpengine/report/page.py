@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine import palette
 from mlpengine.config.standing import PARTS
 from mlpengine.diagnostics.verdict import settings_text
-from mlpengine.diagnostics.yardsticks import CLEAR
+from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.palette import shown_name
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.wording import plural
@@ -32,6 +32,9 @@ MANY_COLUMNS = 25
 
 SHOWN_LEVELS = 20
 """Number of levels of a column that are listed."""
+
+LISTED = 8
+"""Number of epochs in which networks stopped that are listed."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page loads nothing and runs nothing."""
@@ -159,9 +162,10 @@ def _compared(known: Data) -> str:
     if ahead is None or error is None:
         return text
     difference = with_error(abs(ahead), error)
-    if abs(ahead) <= CLEAR * error:
+    if abs(ahead) < PROBABLE * error:
         return f"{text}The network and the linear prediction do not clearly differ ({difference})."
     where = "ahead of" if ahead > 0 else "behind"
+    where = where if abs(ahead) > CLEAR * error else f"probably {where}"
     return f"{text}The network is {where} the linear one by {difference}."
 
 
@@ -219,7 +223,24 @@ def training(known: Data | None) -> Markup | None:
     if rates and max(rates) == min(rates):
         marks += f" Learning rate {number(rates[0], 3)}."
     text = tag("p", f"{plural(known['count'], 'epoch')}. {marks}", class_="soft")
-    return joined(text, grid(training_charts(known)))
+    return joined(text, grid(training_charts(known)), _stopped(known["count"], known["ended"]))
+
+
+def _stopped(count: int, ended: Sequence[int]) -> Markup | None:
+    """Return where the mean curves of networks may jump, as some have stopped."""
+    early = sorted(epochs for epochs in ended if epochs < count)
+    if not early:
+        return None
+    times = sorted({*early})
+    listed = ", ".join(map(str, times)) if len(times) <= LISTED else f"{times[0]} to {times[-1]}"
+    after = f"epoch {listed}" if len(times) == 1 else f"epochs {listed}"
+    return tag(
+        "p",
+        f"Each curve is the mean of the networks that still train. {len(early)} of {len(ended)} "
+        f"stopped before the last epoch, after {after}; "
+        "there a curve may jump, as it goes on without them.",
+        class_="soft",
+    )
 
 
 def _epochs(best: Any) -> str:

@@ -1,16 +1,21 @@
 """What holds for every command: lazy loading, help, exit codes, errors without tracebacks."""
 
+import ast
 import errno
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import click
 import pytest
 
+import mlpengine_cli
 from mlpengine_cli import main
 from mlpengine_cli.stopping import EXIT_CODES
 
+ROOT = Path(__file__).parents[2]
 ALLOWED = {"click", "mlpengine", "mlpengine_cli"}
 """What help may import beyond the standard library."""
 
@@ -214,6 +219,27 @@ def test_a_missing_run_or_config_is_wrong_usage(command, mlpengine, config):
     assert found.code == 2
     assert "none" in found.err
     assert found.err.count("\n") == 1
+
+
+def test_ctrl_c_in_the_first_imports_prints_no_traceback(monkeypatch, capfd):
+    """Before, the command began with an import of modules that import others."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert scripts["scripts"] == {"mlpengine": "mlpengine_cli:start"}
+    tree = ast.parse(Path(mlpengine_cli.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {ast.unparse(node) for node in imports} == {"import os", "import sys"}
+
+    class Interrupted:
+        def find_spec(self, name, *_):
+            if name == "mlpengine_cli.main":
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.delattr(mlpengine_cli, "main")
+    monkeypatch.delitem(sys.modules, "mlpengine_cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ending:
+        mlpengine_cli.start()
+    assert (ending.value.code, capfd.readouterr().err) == (130, "interrupted\n")
 
 
 class _Interrupted:
