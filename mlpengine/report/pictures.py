@@ -172,6 +172,7 @@ def theme(*, dark: bool) -> dict[str, Any]:
         **{f"{name}color": ink for name in inks},
         **{f"{name}.facecolor": ground for name in ("axes", "figure", "savefig")},
         **{f"axes.spines.{side}": False for side in ("left", "right", "top")},
+        "axes.axisbelow": True,
         "axes.edgecolor": GRAY,
         "axes.grid": True,
         "axes.grid.axis": "y",
