@@ -23,7 +23,6 @@ from mlpengine.diagnostics import (
     table,
     verdicts,
 )
-from mlpengine.diagnostics.dashboard import picture_format, save_dashboard
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
 from mlpengine.diagnostics.rules import CERTAIN, certain
@@ -116,6 +115,8 @@ def command(
         if settings:
             raise UsageError("diagnose: --set changes a config, not a run")
         if plot is not None:
+            from mlpengine.report.pictures import picture_format
+
             picture_format(plot)
         overrides = []
         report, lines, reported = _after(target, rows, plot, dark=dark)
@@ -209,6 +210,8 @@ def _after(
     reported = [*_columns(experiment), *verdicts(diagnostics)]
     reported = without(reported, experiment.file.silenced)
     if plot is not None:
+        from mlpengine.report.pictures import save_dashboard
+
         save_dashboard(diagnostics, plot, dark=dark, title=str(run))
     report = {
         "sample": _sample(diagnostics),

@@ -106,10 +106,12 @@ def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | No
     place = plot or (run / "plots" / "dependence.png" if run.is_dir() else None)
     if not curves or place is None or not uses_extra(bool(plot) or "auto", "plots", told=True):
         return None
-    from mlpengine.plots import plot_dependence
+    from mlpengine.report.charts import dependence_charts
+    from mlpengine.report.pictures import save_charts
 
     place.parent.mkdir(parents=True, exist_ok=True)
-    plot_dependence(curves, list(map(str, model.classes or model.target)), place)
+    known = [curve._asdict() | {"predictions": curve.predictions.T} for curve in curves]
+    save_charts(dependence_charts(known, list(model.classes or model.target)), place)
     return place
 
 

@@ -420,6 +420,10 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
     return checksums
 
 
+EXTRAS = {"plots": "mlpengine.report.pictures", "tensorboard": "mlpengine.tensorboard"}
+"""Modules that need an extra."""
+
+
 def uses_extra(setting: str | bool, extra: str, *, told: bool = False) -> bool:
     """Return whether to use the module that needs `extra`: as set, or if it can be imported.
 
@@ -429,7 +433,7 @@ def uses_extra(setting: str | bool, extra: str, *, told: bool = False) -> bool:
     if setting is False:
         return False
     try:
-        import_module(f"mlpengine.{extra}")
+        import_module(EXTRAS[extra])
     except MissingExtraError as error:
         if setting is True:
             raise

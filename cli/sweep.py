@@ -344,17 +344,17 @@ def pictures(
     """Draw the history and the importance of the keys, if the config wants pictures."""
     if not uses_extra(file.config.report.plots, "plots", told=not quiet):
         return []
-    from mlpengine.plots import plot_importance, plot_sweep
+    from mlpengine.report.charts import importance_chart, trial_charts
+    from mlpengine.report.pictures import save_charts
 
     directory = Path(outcome["sweep_dir"]) / PLOTS
     directory.mkdir(exist_ok=True)
-    paths = [directory / "history.png"]
-    values = {one["number"]: one["value"] for one in outcome["trials"] if one["value"] is not None}
-    plot_sweep(values, study.sweep.metric, paths[0])
+    pictures = {"history.png": history} if (history := trial_charts(outcome)) else {}
     if shares := study.importance():
-        paths.append(directory / "importance.png")
-        plot_importance(shares, study.sweep.metric, paths[1])
-    return [str(path) for path in paths]
+        pictures["importance.png"] = [importance_chart(shares, study.sweep.metric)]
+    for name, charts in pictures.items():
+        save_charts(charts, directory / name)
+    return [str(directory / name) for name in pictures]
 
 
 def report(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:

@@ -288,6 +288,8 @@ def test_a_sweep_has_a_page(mlpengine, tmp_path):
     assert known["score"]["part"] == "test"
     for text in ("Trials: loss", "Which settings matter", "5 complete"):
         assert text in page.text
+    assert "mlpengine train runs/best.yaml" in page.text
+    assert str(tmp_path) not in Path("runs/report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from mlpengine.report.draw import Chart, axis, date_axis, thinned
+from mlpengine.report.chart import Chart, Line, Mark, axis, date_axis, thinned
 from mlpengine.report.markup import number, shortened, tag, with_error
+from mlpengine.report.svg import figure
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 37.0, 1e6, 1e15])
@@ -76,16 +77,15 @@ def test_thinned_curves_keep_ends_and_extremes():
 
 
 def test_a_chart_describes_its_curve():
-    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]))
-    chart.line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
-    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4"' in chart.figure()
+    line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
+    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line])
+    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4"' in figure(chart)
 
 
 def test_the_name_of_a_mark_is_beside_no_curve():
-    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]))
-    chart.line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
-    chart.mark(2, "best: 2")
-    picture, _, legend = chart.figure().partition("</svg>")
+    line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
+    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line, Mark(2, "best: 2")])
+    picture, _, legend = figure(chart).partition("</svg>")
     assert ">best: 2<" not in picture
     assert legend.count(">best: 2<") == 1
     assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4. best: 2"' in picture
