@@ -17,9 +17,9 @@ from mlpengine.backends.compiled.executor import (
     chosen_target,
     compile_program,
 )
-from mlpengine.backends.compiled.lower import InstructionLike, LossInstruction
-from mlpengine.backends.compiled.values import UnsupportedError
+from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
 from mlpengine.backends.update import Update
+from mlpengine.backends.values import UnsupportedError
 
 __all__ = [
     "BAD_LABEL",

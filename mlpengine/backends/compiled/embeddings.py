@@ -1,15 +1,97 @@
 """Periodic embeddings of numbers, row by row, and the sums that are their gradients."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import pi
+from typing import Any
 
-from mlpengine.backends.compiled.kernels import Embedding, EmbeddingSums
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.rows import columns
 from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
-from mlpengine.backends.compiled.values import Value, padded_length
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import UnsupportedError, Value, Values, padded_length
+from mlpengine.ops import PeriodicEmbedding
 
 
-def embedding_rows(kernel: Embedding, layout: Layout) -> Sequence[Statement]:
+@dataclass(eq=False)
+class Embedding(Kernel):
+    """The forward rule of `PeriodicEmbedding`; `weight` and `bias` may be None."""
+
+    x: Value
+    frequency: Value
+    phase: Value
+    weight: Value | None
+    bias: Value | None
+    y: Value
+    text: str
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[Embedding] | None":
+        if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind == "backward":
+            return None
+        reads: list[Any] = [None if r is None else values.read(r) for r in instruction.reads]
+        x, frequency, phase, weight, bias = reads
+        (out,) = instruction.writes
+        assert out is not None
+        y = values.write(out, "embedding_")
+        return [cls(x, frequency, phase, weight, bias, y, f"{y.name} = {x.name} embedded")]
+
+    @property
+    def reads(self) -> list[Value]:
+        return present(self.x, self.frequency, self.phase, self.weight, self.bias)
+
+    @property
+    def writes(self) -> list[Value]:
+        return [self.y]
+
+    def emit(self, writer: Writer, name: str) -> None:
+        body = _rows(self, writer.layout)
+        writer.add(name, "rows", self.y.rows, self.text, body, self.reads, self.writes)
+
+
+@dataclass(eq=False)
+class EmbeddingSums(Kernel):
+    """The gradients of the parameters of a `PeriodicEmbedding`, summed over the rows."""
+
+    dy: Value
+    x: Value
+    frequency: Value
+    phase: Value
+    weight: Value | None
+    d_frequency: Value
+    d_phase: Value
+    d_weight: Value | None
+    d_bias: Value | None
+
+    text = "embedding, summed"
+    sums_rows = True
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[EmbeddingSums] | None":
+        if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind != "backward":
+            return None
+        given: list[Any] = [None if r is None else values.read(r) for r in instruction.reads]
+        mixes, writes = given[-1] is not None, instruction.writes
+        if [w is not None for w in writes] != [False, True, True, mixes, mixes]:
+            raise UnsupportedError("the gradient of embedded numbers")
+        made: list[Any] = [None if w is None else values.write(w, "embedding_") for w in writes]
+        return [cls(*given, *made[1:])]
+
+    @property
+    def reads(self) -> list[Value]:
+        return present(self.dy, self.x, self.frequency, self.phase, self.weight)
+
+    @property
+    def writes(self) -> list[Value]:
+        return present(self.d_frequency, self.d_phase, self.d_weight, self.d_bias)
+
+    def emit(self, writer: Writer, name: str) -> None:
+        body, count = _sums(self, writer.layout), self.frequency.rows
+        writer.add(name, "reduce", count, self.text, body, self.reads, self.writes)
+
+
+def _rows(kernel: Embedding, layout: Layout) -> Sequence[Statement]:
     """Return the loop over rows `first` to `last`: the features, then the embedded numbers."""
     features, waves = kernel.x.columns, kernel.frequency.columns
     outputs = _outputs(kernel.weight, kernel.frequency)
@@ -49,7 +131,7 @@ def embedding_rows(kernel: Embedding, layout: Layout) -> Sequence[Statement]:
     return [Loop("i", "first", "last", rows)]
 
 
-def embedding_sums(kernel: EmbeddingSums, layout: Layout) -> Sequence[Statement]:
+def _sums(kernel: EmbeddingSums, layout: Layout) -> Sequence[Statement]:
     """Return the loop over features `first` to `last`; rows `begin` to `end` are added."""
     features, waves = kernel.x.columns, kernel.frequency.columns
     outputs = _outputs(kernel.weight, kernel.frequency)
@@ -137,12 +219,6 @@ def _added(place: str, value: str) -> list[Statement]:
     ]
 
 
-def _vectors(count: int, layout: Layout, body: Sequence[Statement]) -> list[Statement]:
+def _vectors(count: int, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
     """Return a loop over the vectors from ``k`` of `count` numbers, of ``n`` lanes each."""
-    whole = count // layout.lanes * layout.lanes
-    parts: list[Statement] = []
-    if whole:
-        parts.append(Loop("k", 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
-    if count % layout.lanes:
-        parts.append(Block([f"const int64_t k = {whole}, n = {count % layout.lanes};", *body]))
-    return parts
+    return columns(count, layout.lanes, body, "k")

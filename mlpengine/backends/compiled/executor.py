@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from mlpengine.backends.compiled.cache import known_target, load
-from mlpengine.backends.compiled.lower import InstructionLike
+from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import Source, make_source
 from mlpengine.backends.compiled.target import (
     LEVEL_NAMES,
