@@ -19,6 +19,7 @@ class ColumnSum(Kernel):
 
     def __post_init__(self) -> None:
         self.text = f"{self.out.name} = columns of {self.x.name} summed"
+        self.reads, self.writes = [self.x], [self.out]
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "list[ColumnSum] | None":
@@ -28,14 +29,6 @@ class ColumnSum(Kernel):
         if out is None or x.ndim != 2 or x.shape[1:] != out.shape:
             return None
         return [cls(values.read(x), values.write(out, "d_vector_"))]
-
-    @property
-    def reads(self) -> list[Value]:
-        return [self.x]
-
-    @property
-    def writes(self) -> list[Value]:
-        return [self.out]
 
     def emit(self, writer: Writer, name: str) -> None:
         x, layout = self.x, writer.layout

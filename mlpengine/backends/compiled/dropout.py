@@ -21,6 +21,7 @@ class Draw(Kernel):
 
     def __post_init__(self) -> None:
         self.text = f"{self.out.name} of dropout"
+        self.reads, self.writes = [], [self.out]
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
@@ -30,14 +31,6 @@ class Draw(Kernel):
         draw = cls(op, values.write(instruction.work["mask"], "mask_"))
         draw.out.mask = op
         return [draw, *(Map.lower(instruction, values) or ())]
-
-    @property
-    def reads(self) -> list[Value]:
-        return []
-
-    @property
-    def writes(self) -> list[Value]:
-        return [self.out]
 
     def emit(self, writer: Writer, name: str) -> None:
         op, out = self.op, self.out

@@ -26,6 +26,12 @@ class Embedding(Kernel):
     y: Value
     text: str
 
+    def __post_init__(self) -> None:
+        self.reads, self.writes = (
+            present(self.x, self.frequency, self.phase, self.weight, self.bias),
+            [self.y],
+        )
+
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "list[Embedding] | None":
         if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind == "backward":
@@ -36,14 +42,6 @@ class Embedding(Kernel):
         assert out is not None
         y = values.write(out, "embedding_")
         return [cls(x, frequency, phase, weight, bias, y, f"{y.name} = {x.name} embedded")]
-
-    @property
-    def reads(self) -> list[Value]:
-        return present(self.x, self.frequency, self.phase, self.weight, self.bias)
-
-    @property
-    def writes(self) -> list[Value]:
-        return [self.y]
 
     def emit(self, writer: Writer, name: str) -> None:
         body = _rows(self, writer.layout)
@@ -67,6 +65,12 @@ class EmbeddingSums(Kernel):
     text = "embedding, summed"
     sums_rows = True
 
+    def __post_init__(self) -> None:
+        self.reads, self.writes = (
+            present(self.dy, self.x, self.frequency, self.phase, self.weight),
+            present(self.d_frequency, self.d_phase, self.d_weight, self.d_bias),
+        )
+
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "list[EmbeddingSums] | None":
         if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind != "backward":
@@ -77,14 +81,6 @@ class EmbeddingSums(Kernel):
             raise UnsupportedError("the gradient of embedded numbers")
         made: list[Any] = [None if w is None else values.write(w, "embedding_") for w in writes]
         return [cls(*given, *made[1:])]
-
-    @property
-    def reads(self) -> list[Value]:
-        return present(self.dy, self.x, self.frequency, self.phase, self.weight)
-
-    @property
-    def writes(self) -> list[Value]:
-        return present(self.d_frequency, self.d_phase, self.d_weight, self.d_bias)
 
     def emit(self, writer: Writer, name: str) -> None:
         body, count = _sums(self, writer.layout), self.frequency.rows

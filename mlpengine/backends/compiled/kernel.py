@@ -49,11 +49,15 @@ class Kernel(ABC):
 
     Attributes:
         text: what it computes, for comments and messages.
+        reads: the values that it reads.
+        writes: those that it computes, stored or not.
         header: the header, without ``.h``, whose functions it calls beside those of all programs.
         whole_vectors: whether it writes whole vectors, beyond the end of a row.
     """
 
     text: str
+    reads: list[Value]
+    writes: list[Value]
     header: ClassVar[str] = ""
     whole_vectors: ClassVar[bool] = False
 
@@ -64,16 +68,6 @@ class Kernel(ABC):
 
         Raises: UnsupportedError if there is no compiled rule for these operands.
         """
-
-    @property
-    @abstractmethod
-    def reads(self) -> list[Value]:
-        """The values that it reads."""
-
-    @property
-    @abstractmethod
-    def writes(self) -> list[Value]:
-        """The values that it computes, stored or not."""
 
     @property
     def sums_rows(self) -> bool:

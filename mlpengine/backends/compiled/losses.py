@@ -42,6 +42,10 @@ class LossRows(Kernel):
 
     def __post_init__(self) -> None:
         self.text = f"{self.op.name}, and its gradient"
+        self.reads, self.writes = (
+            present(self.output, self.target, self.weight),
+            present(self.d_output),
+        )
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Self] | None:
@@ -61,24 +65,17 @@ class LossRows(Kernel):
         rows = output.rows if instruction.mean_rows is None else instruction.mean_rows
         return [cls(output, target, weight, d_output, total, max(rows, 1), op)]
 
-    @property
-    def reads(self) -> list[Value]:
-        return present(self.output, self.target, self.weight)
-
-    @property
-    def writes(self) -> list[Value]:
-        return present(self.d_output)
-
     def emit(self, writer: Writer, name: str) -> None:
         writer.output, writer.mean_rows = self.output, self.mean_rows
         writer.layout.add_array("loss_value", self.value)
         writer.layout.reserve("row_loss", writer.batch, "double", ("update",))
-        buffers = ["row_loss"]
+        reads: list[Value | str] = [*self.reads]
+        writes: list[Value | str] = [*self.writes, "row_loss"]
         if self.target.array.dtype.kind == "i":
             writer.layout.reserve("bad_label", 1, "int64_t", ("prepare", "update"))
-            buffers.append("bad_label")
-        more, body = self._prepare(writer, name), self._body(writer.layout)
-        reads, writes, rows = [*self.reads, *more], [*self.writes, *buffers], self.output.rows
+            writes.append("bad_label")
+        reads += self._prepare(writer, name)
+        rows, body = self.output.rows, self._body(writer.layout)
         writer.add(name, "rows", rows, self.text, body, reads, writes, takes_part=True)
 
     def _prepare(self, writer: Writer, name: str) -> Sequence[str]:
@@ -185,7 +182,7 @@ class CrossEntropyRows(LossRows):
         writer.layout.reserve(scale, padded_length(classes, writer.layout.lanes))
         numbers = ", ".join(repr(float(weight)) for weight in weights)
         share = f"{scale}[i] = (real)(weights[i] / part.mean_rows);"
-        body = [
+        body: list[Statement] = [
             f"static const double weights[{classes}] = {{{numbers}}};",
             Loop("i", "first", "last", [share]),
         ]
@@ -204,7 +201,7 @@ class CrossEntropyRows(LossRows):
         return [*head, Loop("from", "first", "last", group, "LANES")]
 
     def _narrow(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements of a group of rows: a vector has a lane for each row, and a class."""
+        """Return the statements of a group of rows, with a vector for each class."""
         output, slot, target, weight = self.output, self.d_output, self.target, self.weight
         columns = output.columns
 
@@ -226,10 +223,8 @@ class CrossEntropyRows(LossRows):
             if ignores:
                 lines.append("real counted[LANES] = {0};")
                 each.append("counted[i - from] = counts;")
-            lines += [
-                Loop("i", "from", "from + rows", each),
-                "const ivec label = load_bits(labels);",
-            ]
+            lines.append(Loop("i", "from", "from + rows", each))
+            lines.append("const ivec label = load_bits(labels);")
             if ignores:
                 lines.append("const vec counts = load(counted);")
         lines += [

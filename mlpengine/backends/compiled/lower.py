@@ -85,7 +85,7 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
         read = {*kernel.reads}
         host = next((k for k in reversed(fused) if not read.isdisjoint(k.writes)), None)
         if isinstance(kernel, Map) and isinstance(host, Product) and not host.sums_rows:
-            host.epilogue.append(kernel)
+            host.fuse(kernel)
         else:
             fused.append(kernel)
     return fused

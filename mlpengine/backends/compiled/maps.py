@@ -28,6 +28,12 @@ class Map(Kernel):
 
     whole_vectors = True
 
+    def __post_init__(self) -> None:
+        self.reads, self.writes = (
+            [self.names[name] for name in self.rule.reads],
+            [self.names[name] for name in self.rule.writes],
+        )
+
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "list[Map] | None":
         op, backward = instruction.op, instruction.kind == "backward"
@@ -51,14 +57,6 @@ class Map(Kernel):
             names[name] = values.write(arrays[name], role)
         made = ", ".join(names[name].name for name in rule.writes)
         return [cls(rule, op, names, f"{made} = {op.name} {direction}")]
-
-    @property
-    def reads(self) -> list[Value]:
-        return [self.names[name] for name in self.rule.reads]
-
-    @property
-    def writes(self) -> list[Value]:
-        return [self.names[name] for name in self.rule.writes]
 
     def read_by_vectors(self, lanes: int) -> list[Value]:
         return self.reads

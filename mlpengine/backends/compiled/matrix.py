@@ -27,6 +27,9 @@ class MatrixProduct:
     factor: float
     epilogue: list[Map] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.reads, self.writes = present(self.a, self.b, self.bias), [self.c]
+
     @property
     def sums_rows(self) -> bool:
         """Whether it is the gradient of a weight."""
@@ -47,14 +50,8 @@ class MatrixProduct:
         """Terms of each sum."""
         return self.a.rows if self.sums_rows else self.a.columns
 
-    @property
-    def reads(self) -> list[Value]:
-        """What it reads, fused maps included."""
-        made = {*self.writes}
-        more = [v for m in self.epilogue for v in m.reads if v not in made]
-        return [*present(self.a, self.b, self.bias), *more]
-
-    @property
-    def writes(self) -> list[Value]:
-        """The values that it computes, stored or not."""
-        return [self.c, *(v for m in self.epilogue for v in m.writes)]
+    def fuse(self, step: Map) -> None:
+        """Apply a map in the last pass."""
+        self.epilogue.append(step)
+        self.reads += [v for v in step.reads if v not in self.writes]
+        self.writes += step.writes

@@ -22,6 +22,9 @@ class SoftmaxRows(Kernel):
     logarithm: bool
     text: str
 
+    def __post_init__(self) -> None:
+        self.reads, self.writes = present(self.x, self.dy), [self.out]
+
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "list[SoftmaxRows] | None":
         op = instruction.op
@@ -35,14 +38,6 @@ class SoftmaxRows(Kernel):
         y = values.write(out, f"{'d_' if dy else ''}{op.name}_")
         text = f"{y.name} = {op.name} {'backward' if dy else 'forward'}"
         return [cls(x, dy[0] if dy else None, y, isinstance(op, LogSoftmax), text)]
-
-    @property
-    def reads(self) -> list[Value]:
-        return present(self.x, self.dy)
-
-    @property
-    def writes(self) -> list[Value]:
-        return [self.out]
 
     def emit(self, writer: Writer, name: str) -> None:
         row = self._gradient(writer.layout, self.dy) if self.dy else self._value(writer.layout)

@@ -198,7 +198,7 @@ def loss_function(functions: Functions, about: str, body: str) -> str:
 
 
 def entry_loss(op: EntryLoss, entries: int) -> str:
-    """Return the body of a loss over `entries` numbers of the target, of one or more outputs each."""
+    """Return the body of a loss over `entries` numbers, of one or more outputs each."""
     f, count = op.formulas, op.columns
     value: Expr = f.entry
     if isfinite(op.target_range[0]):
