@@ -70,7 +70,7 @@ def _compiler() -> tuple[str, ...]:
 
 
 class Call(ctypes.Structure):
-    """The arguments and results of a call: ``struct call`` of step_loop.h, which describes them."""
+    """The arguments and results of a call: ``struct call`` of call.h, which describes them."""
 
     _fields_ = (
         ("table", ctypes.c_void_p),

@@ -42,22 +42,16 @@ class LossRows(Kernel):
 
     def __post_init__(self) -> None:
         self.text = f"{self.op.name}, and its gradient"
-        self.reads, self.writes = (
-            present(self.output, self.target, self.weight),
-            present(self.d_output),
-        )
+        self.reads = present(self.output, self.target, self.weight)
+        self.writes = present(self.d_output)
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Self] | None:
         op = instruction.op
         if not isinstance(instruction, LossInstruction) or not isinstance(op, cls.kind):
             return None
-        output, target, weight = (
-            None if array is None else values.read(array) for array in instruction.reads
-        )
+        output, target, weight = values.read_each(instruction.reads)
         slot, total = instruction.writes
-        assert output is not None
-        assert target is not None
         assert total is not None
         if len(output.array.shape) != 2:
             raise UnsupportedError("losses of anything but rows of outputs")
@@ -88,11 +82,8 @@ class LossRows(Kernel):
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
         function = loss_function(writer.functions, self.text, self._scalar(writer.functions))
-        assert self.d_output is not None
-        return [
-            f"const real value = {function}"
-            f"({writer.places(self.output, self.target, self.d_output)});"
-        ]
+        places = writer.places(self.output, self.target, *self.writes)
+        return [f"const real value = {function}({places});"]
 
     @abstractmethod
     def _scalar(self, functions: Functions) -> str:

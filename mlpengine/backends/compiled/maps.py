@@ -29,10 +29,8 @@ class Map(Kernel):
     whole_vectors = True
 
     def __post_init__(self) -> None:
-        self.reads, self.writes = (
-            [self.names[name] for name in self.rule.reads],
-            [self.names[name] for name in self.rule.writes],
-        )
+        self.reads = [self.names[name] for name in self.rule.reads]
+        self.writes = [self.names[name] for name in self.rule.writes]
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "list[Map] | None":

@@ -47,13 +47,10 @@ class Product(MatrixProduct, Kernel):
         if not isinstance(op, Linear):
             return None
         if instruction.kind != "backward":
-            x, w, *b = (values.read(r) for r in instruction.reads if r is not None)
-            (out,) = instruction.writes
-            assert out is not None
+            (x, w, b), (out,) = values.read_each(instruction.reads), instruction.writes
             y = values.write(out, "linear_")
-            text = f"{y.name} = {x.name} {w.name}^T"
-            return [cls("forward", x, w, y, b[0] if b else None, text, op.factor)]
-        dy, x, w = (values.read(r) for r in instruction.reads)
+            return [cls("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T", op.factor)]
+        dy, x, w = values.read_each(instruction.reads)
         dx, dw, db = instruction.writes
         kernels: list[Kernel] = []
         if dw is not None:

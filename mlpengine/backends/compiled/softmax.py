@@ -30,12 +30,10 @@ class SoftmaxRows(Kernel):
         op = instruction.op
         if not isinstance(op, Softmax | LogSoftmax):
             return None
-        (out,) = instruction.writes
-        assert out is not None
-        if op.axis % out.ndim != out.ndim - 1:
+        *dy, x = values.read_each(instruction.reads)
+        if op.axis % x.array.ndim != x.array.ndim - 1:
             raise UnsupportedError(f"{op.name} along axis {op.axis}")
-        *dy, x = (values.read(array) for array in instruction.reads)
-        y = values.write(out, f"{'d_' if dy else ''}{op.name}_")
+        y = values.write(instruction.writes[0], f"{'d_' if dy else ''}{op.name}_")
         text = f"{y.name} = {op.name} {'backward' if dy else 'forward'}"
         return [cls(x, dy[0] if dy else None, y, isinstance(op, LogSoftmax), text)]
 

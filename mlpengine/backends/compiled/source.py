@@ -122,7 +122,7 @@ def make_source(
         *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
         *_in_first_unit(map(_header, ("norm", *(("update", "clip") if update else ())))),
         *_in_units(functions, layout, REST + POOL * (threads > 1)),
-        *_in_first_unit(map(_header, (*(("gather",) if gathered else ()), "step"))),
+        *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
     ]
     return Source(
         "\n".join(parts),
@@ -191,7 +191,7 @@ def _step_defines(
 def _output_defines(
     layout: Layout, output: Value | None, gathered: Sequence[Array | None]
 ) -> Iterator[str]:
-    """Yield the definitions with which step.h computes outputs, of rows of the first buffer."""
+    """Yield the definitions with which entry.h computes outputs, of rows of the first buffer."""
     if output is not None and gathered:
         yield f"#define OUTPUT ({layout.pointer(output.name)})"
         yield f"#define OUTPUT_COLUMNS INT64_C({output.columns})"
@@ -222,20 +222,26 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
 
 
 def _headers(
-    layout: Layout,
-    threads: int,
-    kernels: Sequence[Kernel],
-    *,
-    ranks: bool,
+    layout: Layout, threads: int, kernels: Sequence[Kernel], *, ranks: bool
 ) -> Iterator[str]:
+    """Yield the headers below the functions."""
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
     yield from ("rules", "transpose", "product")
     yield from dict.fromkeys(kernel.header for kernel in kernels if kernel.header)
-    pool = "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
-    yield "step_loop"
-    if pool != "single_thread":
+    yield "call"
+    if ranks or threads > 1:
         yield "system"
-    yield pool
+    yield "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
+
+
+def _last_headers(threads: int, *, gathers: bool, ranks: bool) -> Iterator[str]:
+    """Yield the headers above the functions."""
+    if gathers:
+        yield "gather"
+    yield from ("step", "step_loop")
+    if ranks or threads > 1:
+        yield "rank_steps" if ranks else "thread_steps"
+    yield "entry"
 
 
 @cache

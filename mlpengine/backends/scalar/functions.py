@@ -51,13 +51,6 @@ def _rows(body: Sequence[str], advanced: Mapping[str, str], *, batched: bool) ->
     return f"  for (size_t row = 0; row < rows; row++) {{\n{lines}  }}\n"
 
 
-def _map_lines(rule: Rule, names: Mapping[str, str]) -> list[str]:
-    """Return the statements of an element-wise rule; `names` are those of its values in C."""
-    given = {rule.given[name]: names[name] for name in rule.reads}
-    outputs = {names[name]: formula for name, formula in rule.outputs.items()}
-    return c_statements(outputs, given, REAL, "real", "t")
-
-
 def dense(
     functions: Functions,
     rule: Rule | None,
@@ -83,7 +76,7 @@ def dense(
     ]
     if rule is not None:
         names = {name: name for name in (*rule.given, *rule.outputs)}
-        lines += [f"  {line}" for line in _map_lines(rule, names)]
+        lines += [f"  {line}" for line in rule.statements(names, REAL, "real", "t")]
     lines += [f"  {name}_at[i] = {name};" for name in stored]
     advanced = {"input": "in", **{f"{name}_at": "out" for name in stored}}
     value = "factor w x + b" if scaled else "w x + b"
@@ -133,7 +126,7 @@ def back_dense(
             "for (size_t j = 0; j < in; j++) {",
             *(["  const real dy = dx[j];"] if "dy" in rule.reads else []),
             *(f"  const real {name} = {name}_at[j];" for name in reads),
-            *(f"  {line}" for line in _map_lines(rule, names)),
+            *(f"  {line}" for line in rule.statements(names, REAL, "real", "t")),
             "  dx[j] = slope;",
             "}",
         ]
@@ -154,7 +147,7 @@ def each(functions: Functions, rule: Rule, *, about: str) -> str:
     body = [
         "for (size_t i = 0; i < n; i++) {",
         *(f"  const real {name} = {name}_at[i];" for name in rule.reads),
-        *(f"  {line}" for line in _map_lines(rule, names)),
+        *(f"  {line}" for line in rule.statements(names, REAL, "real", "t")),
         *(f"  {name}_at[i] = {name};" for name in rule.writes),
         "}",
     ]
