@@ -8,7 +8,7 @@ from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import Value, Values
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ColumnSum(Kernel):
     """The gradient of a bias, or of a vector that is broadcast along rows: each column summed."""
 

@@ -10,7 +10,7 @@ from mlpengine.backends.values import Value, Values
 from mlpengine.ops import Dropout
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Draw(Kernel):
     """The random bytes of a dropout, of which `out` is the mask."""
 

@@ -13,7 +13,7 @@ from mlpengine.backends.values import UnsupportedError, Value, Values, padded_le
 from mlpengine.ops import PeriodicEmbedding
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Waves(Kernel):
     """The operands of a `PeriodicEmbedding` in both directions; `weight` may be None."""
 
@@ -42,7 +42,7 @@ class _Waves(Kernel):
         return columns(self.frequency.columns, layout.lanes, body, "k")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Embedding(_Waves):
     """The forward rule of `PeriodicEmbedding`."""
 
@@ -90,7 +90,7 @@ class Embedding(_Waves):
         writer.add(name, "rows", self.y.rows, self.text, rows, self.reads, self.writes)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class EmbeddingSums(_Waves):
     """The gradients of the parameters of a `PeriodicEmbedding`, summed over the rows."""
 

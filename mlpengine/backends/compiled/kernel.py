@@ -89,6 +89,9 @@ class Kernel(ABC):
         """Return the values that it reads by whole vectors, for every length of the rows."""
         return []
 
+    def __repr__(self) -> str:
+        return self.text
+
 
 def present(*values: Value | None) -> list[Value]:
     """Return the values that are not None."""

@@ -23,7 +23,7 @@ from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
 from mlpengine.spec import Array
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LossRows(Kernel):
     """A loss, row by row: its gradient, and each row's value for the sum that follows.
 
@@ -90,7 +90,6 @@ class LossRows(Kernel):
         """Return the body of the loss in scalar C."""
 
 
-@dataclass(eq=False)
 class EntryLossRows(LossRows):
     """A loss of entries, from its formula."""
 
@@ -152,7 +151,6 @@ class EntryLossRows(LossRows):
         return [*shares, Loop("i", "first", "last", [*head, *loops, row_loss])]
 
 
-@dataclass(eq=False)
 class CrossEntropyRows(LossRows):
     """The cross-entropy of softmax."""
 

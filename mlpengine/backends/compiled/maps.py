@@ -14,7 +14,7 @@ from mlpengine.backends.values import UnsupportedError, Value, Values
 from mlpengine.ops._op import Direction, GradOp
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Map(Kernel):
     """An element-wise rule; ``names`` maps the rule's names to values.
 

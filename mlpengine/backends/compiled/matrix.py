@@ -10,7 +10,7 @@ from mlpengine.backends.values import Value
 Form = Literal["forward", "input_gradient", "weight_gradient"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MatrixProduct:
     """A matrix product c = a b of one of three forms, and the maps fused into its last pass.
 

@@ -1,7 +1,6 @@
 """Products: the linear op, and its gradients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -37,7 +36,6 @@ MAX_THREADS_TO_PACK = 2
 """Number of threads up to which each packs its own panels; more threads divide the work first."""
 
 
-@dataclass(eq=False)
 class Product(MatrixProduct, Kernel):
     """A matrix product, in tiles."""
 

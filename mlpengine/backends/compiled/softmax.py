@@ -12,7 +12,7 @@ from mlpengine.backends.values import UnsupportedError, Value, Values
 from mlpengine.ops import LogSoftmax, Softmax
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SoftmaxRows(Kernel):
     """Softmax of each row of x or its `logarithm`; with `dy` the gradient, and x is the value."""
 
