@@ -7,6 +7,7 @@ fused and reordered by their operands, independently of the memory that NumPy us
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -90,8 +91,13 @@ class Values:
                 raise UnsupportedError(f"{array.shape} reads a part of {value!r}")
         return self._add(fresh)
 
-    def write(self, array: Array, role: str) -> Value:
+    def read_each(self, arrays: Iterable[Array | None]) -> list[Any]:
+        """Return the values that arrays hold now, None for one that is left out."""
+        return [None if array is None else self.read(array) for array in arrays]
+
+    def write(self, array: Array | None, role: str) -> Value:
         """Return a new value that `array` holds from now on."""
+        assert array is not None
         _require_plain(array)
         fresh = Value(self._name(role, array), array, written=True)
         self._current = [v for v in self._current if not v.overlaps(fresh)]

@@ -32,11 +32,13 @@ class Rule:
         """Return the rule with only the outputs `names`."""
         return Rule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
-    def statements(self, names: Mapping[str, str], itemsize: int) -> list[str]:
-        """Return the C statements that define the outputs; `names` are those of vectors in C."""
+    def statements(
+        self, names: Mapping[str, str], itemsize: int, kind: str = "vec", prefix: str | None = None
+    ) -> list[str]:
+        """Return the C statements that define the outputs; `names` are those of values in C."""
         given = {self.given[name]: names[name] for name in self.reads}
         outputs = {names[name]: formula for name, formula in self.outputs.items()}
-        return c_statements(outputs, given, itemsize, prefix=f"{next(iter(outputs))}_t")
+        return c_statements(outputs, given, itemsize, kind, prefix or f"{next(iter(outputs))}_t")
 
 
 def find_rule(op: GradOp, direction: Direction) -> Rule | None:
