@@ -12,7 +12,6 @@ from mlpengine.config.measure import outputs
 from mlpengine.data import Table, read_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.unlike import NewRows
-from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
@@ -34,7 +33,6 @@ Examples:
 @click.command("evaluate", epilog=EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=str, required=False)
-@click.option("--data", type=str, metavar="FILE", hidden=True)
 @click.option(
     "--metric",
     "names",
@@ -43,9 +41,7 @@ Examples:
     help="A further metric, such as pinball_0.9; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
-def command(
-    run: Path, file: str | None, data: str | None, names: tuple[str, ...], as_json: bool
-) -> None:
+def command(run: Path, file: str | None, names: tuple[str, ...], as_json: bool) -> None:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
 
     FILE is a table with the target column (- is stdin), by default the run's own parts.
@@ -53,11 +49,6 @@ def command(
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
     """
-    if data is not None:
-        if file is not None:
-            raise UsageError(f"evaluate: give one FILE (got {file} and --data {data})")
-        say("warning: --data is the second argument now: evaluate RUN FILE", err=True)
-        file = data
     model = load(run)
     task = model.task_with(names)
     if file is None:
