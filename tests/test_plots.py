@@ -8,9 +8,8 @@ from struct import unpack
 import numpy as np
 import pytest
 
-from mlpengine import MissingExtraError, UsageError
 from mlpengine.data import NumberTarget
-from mlpengine.errors import install_line
+from mlpengine.errors import MissingExtraError, UsageError, install_line
 from mlpengine.train.history import CsvLog, EpochRow, History
 from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Regression, Split
 

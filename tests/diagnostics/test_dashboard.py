@@ -7,10 +7,10 @@ from io import BytesIO
 import numpy as np
 import pytest
 
-from mlpengine import MissingExtraError, Mlp
+from mlpengine import Mlp
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.dashboard import save_dashboard
-from mlpengine.errors import install_line
+from mlpengine.errors import MissingExtraError, install_line
 
 image = pytest.importorskip("matplotlib.image", reason="the extra plots is not installed")
 
