@@ -111,8 +111,6 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
     if limit is not None and not 0 <= limit <= 1:
         raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
     preprocessor = load(run).preprocessor
-    if preprocessor.summary is None:
-        raise UsageError(f"{run}: was written before version 0.2 and does not describe its columns")
     table = read_table(new, **preprocessor.read_arguments)
     compared = drifts(preprocessor, table)
     remarks = NewRows(preprocessor).add(table).lines()

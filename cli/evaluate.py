@@ -65,7 +65,6 @@ def read_requirement(text: str) -> Requirement:
 @click.command("evaluate", epilog=EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=str, required=False)
-@click.option("--data", type=str, metavar="FILE", hidden=True)
 @click.option(
     "--metric",
     "names",
@@ -82,12 +81,7 @@ def read_requirement(text: str) -> Requirement:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(
-    run: Path,
-    file: str | None,
-    data: str | None,
-    names: tuple[str, ...],
-    required: tuple[str, ...],
-    as_json: bool,
+    run: Path, file: str | None, names: tuple[str, ...], required: tuple[str, ...], as_json: bool
 ) -> int:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
 
@@ -100,11 +94,6 @@ def command(
     those of validation.
     """
     requirements = [read_requirement(text) for text in required]
-    if data is not None:
-        if file is not None:
-            raise UsageError(f"evaluate: give one FILE (got {file} and --data {data})")
-        say("warning: --data is the second argument now: evaluate RUN FILE", err=True)
-        file = data
     model = load(run)
     names = (*names, *(one.metric for one in requirements))
     task = model.task_with(names)

@@ -338,7 +338,7 @@ class Session:
             )
         for name in (*DECIDES_BITS, "processor"):
             now, then = self.environment[name], checkpoint.header["environment"].get(name)
-            if name == "packages":  # the version of one that was not loaded was not known
+            if name == "packages":  # one that was not installed computed nothing
                 then = {package: version for package, version in then.items() if version}
                 now = {package: now.get(package) for package in then}
             if None not in (now, then) and now != then:

@@ -19,8 +19,11 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
     estimators,
+    nn,
+    ops,
     optim,
     tape,
+    train,
 )
 from mlpengine.errors import CallError, MlpEngineError, UsageError
 from mlpengine.estimators import MlpClassifier
@@ -43,11 +46,15 @@ OPEN = {
 
 
 def public_classes():
-    for module in (mlpengine, optim, tape, estimators):
+    for module in (mlpengine, nn, train, optim, tape, estimators):
         for name in module.__all__:
             one = getattr(module, name)
             if isinstance(one, type) and not issubclass(one, Exception):
                 yield one
+    for one in (getattr(ops, name) for name in ops.__all__):  # others are called by the tape
+        if isinstance(one, type) and issubclass(one, ops.Loss | ops.Activation):
+            yield one
+    yield ops.GradOp
 
 
 @pytest.mark.parametrize("kind", sorted({*public_classes()}, key=lambda kind: kind.__name__))
@@ -352,7 +359,7 @@ def test_a_mistake_is_told_where_it_is_and_what_to_write(call, where, given, rig
 
 def public_signatures():
     """Yield the public functions and methods, by name."""
-    for module in (mlpengine, optim, tape, estimators):
+    for module in (mlpengine, nn, train, ops, optim, tape, estimators):
         for name in module.__all__:
             one = getattr(module, name)
             if not isinstance(one, type):

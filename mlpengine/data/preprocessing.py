@@ -119,7 +119,7 @@ class Preprocessor:
         self.computed: list[ComputedColumn] = []
         self.row_filter: Expr | None = None
         self.operands: dict[str, Operand] = {}
-        self.summary: SummaryState | None = None
+        self.summary: SummaryState = {"rows": 0, "columns": {}}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
         """Fit on the given rows of a table (all by default); kinds are inferred from all rows.
@@ -487,7 +487,7 @@ class Preprocessor:
             "target": self.target.state_dict() if self.target else None,
             "reads": self.formula_columns,
             "operands": {name: asdict(operand) for name, operand in self.operands.items()},
-            **({"summary": self.summary} if self.summary else {}),
+            "summary": self.summary,
         }
 
     @classmethod
@@ -498,17 +498,16 @@ class Preprocessor:
             options that are wrong.
         """
         check_state(state)
-        unclipped: dict[str, Any] = {"clip": "none"} if state["version"] == 1 else {}
-        preprocessor = cls(**unclipped, **state["options"])
+        preprocessor = cls(**state["options"])
         preprocessor.kinds = dict(state["kinds"])
         preprocessor.numbers = Numbers.from_state(state["numbers"])
         preprocessor.categories = [Category.from_state(one) for one in state["categories"]]
         if state["target"] is not None:
             preprocessor.target = target_from_state(state["target"])
-        preprocessor._read_formulas(state.get("reads", ()))
-        operands = state.get("operands", {})
-        preprocessor.operands = {name: Operand(**one) for name, one in operands.items()}
-        preprocessor.summary = state.get("summary")
+        preprocessor._read_formulas(state["reads"])
+        operands = state["operands"].items()
+        preprocessor.operands = {name: Operand(**one) for name, one in operands}
+        preprocessor.summary = state["summary"]
         return preprocessor
 
 

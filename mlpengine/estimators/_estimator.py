@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from inspect import signature
 from numbers import Real
 from typing import Any, ClassVar, Literal, cast, get_args
 from zlib import crc32
@@ -144,7 +143,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _residuals: Residuals | None = None
     _edges: Sequence[Array] = ()
     _range: tuple[list[float], list[float]] | None = None
-    _clips = False  # estimators pickled by version 0.1.0 do not clip
+    _scales = False  # whether the network reads scaled features: as `standardize` was at a fit
 
     @called_as("{name}(hidden=[64, 64], epochs=50)")
     def __init__(
@@ -257,13 +256,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self.backend, self.threads = backend, threads
         self.dtype, self.random_state, self.preset = dtype, random_state, preset
         self.shards, self.comm = shards, comm
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Set the state of a copy or pickle; parameters that are not in it get their defaults."""
-        parameters = signature(MlpEstimator).parameters.values()
-        super().__setstate__({**{p.name: p.default for p in parameters}, **state})
-        if hasattr(self, "_scaler") and not hasattr(self, "_numbers"):  # of version 0.1.0
-            self._set_numbers()
 
     @property
     def mlp_(self) -> Mlp:
@@ -731,7 +723,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
 
     def _begin_scale(self) -> None:
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
-        self._clips, self._edges, self._shares = self.standardize, (), ()
+        self._scales, self._edges, self._shares = self.standardize, (), ()
         self._range = None
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
@@ -759,13 +751,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             center, factor = self._scaler.mean_, 1.0 / self._scaler.scale_
         sources = [Source(str(k)) for k in range(count)]
         self._numbers = Numbers(
-            sources, center, factor, np.zeros(count), clip=self._clips, edges=self._edges
+            sources, center, factor, np.zeros(count), clip=self._scales, edges=self._edges
         )
-
-    @property
-    def _scales(self) -> bool:
-        """Whether the network reads scaled features, as `standardize` was when a fit began."""
-        return self._clips or hasattr(self._scaler, "n_samples_seen_")
 
     @staticmethod
     def _chunk(x: Any) -> int:

@@ -50,8 +50,6 @@ class Learner:
         """Return the bound step with or without sample weights; both train the one network."""
         if weighted not in self._steps:
             loss, _, _, batch_size, options = self.settings
-            if not isinstance(options, dict):  # of estimators pickled by version 0.1.0
-                options = {"clip_norm": options}
             self._steps[weighted] = TrainingStep(
                 self.mlp, loss, self.optimizer, batch_size, weighted=weighted, **options
             )

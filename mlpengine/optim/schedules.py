@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
 from mlpengine.locks import cached_property
 from mlpengine.optim._checks import count, number, positive
@@ -294,11 +293,6 @@ class PlateauSchedule(Schedule):
 
     def _factor(self, step: int) -> float:
         return self._state.scale
-
-
-PlateauSchedule.__init__ = renamed_argument("least", "min_factor")(  # type: ignore[method-assign]
-    PlateauSchedule.__init__
-)
 
 
 SCHEDULES: dict[str, Callable[..., Schedule]] = {

@@ -214,17 +214,6 @@ def test_evaluate(at, trained):
     assert "true class by row" in at("evaluate", "run").out
 
 
-def test_the_file_of_evaluate_is_that_of_predict(at):
-    wanted = at("evaluate", "run", "flowers.csv")
-    assert wanted.code == 0
-    old = at("evaluate", "run", "--data", "flowers.csv")
-    assert (old.code, old.out) == (0, wanted.out)
-    assert "warning: --data is the second argument now" in old.err
-    both = at("evaluate", "run", "flowers.csv", "--data", "flowers.csv")
-    assert both.code == 2
-    assert "give one FILE" in both.err
-
-
 def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_path):
     header, *lines = (trained / "flowers.csv").read_text().splitlines()
     heavy = [f"{line},{1 + number % 5}" for number, line in enumerate(lines)]

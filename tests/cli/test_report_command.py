@@ -459,9 +459,7 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
         assert refused.code == 2
         assert "say which rows to use" in refused.err
     data = tmp_path / "own data" / "rows.csv"
-    assert json.loads(mlpengine("evaluate", given, "--data", data, "--json").out)["rows"] == {
-        "data": 160
-    }
+    assert json.loads(mlpengine("evaluate", given, data, "--json").out)["rows"] == {"data": 160}
     known = json.loads(mlpengine("explain", given, "--data", data, "--json").out)
     assert known["rows"] == 160
     assert known["importances"][2]["column"] == "zone"

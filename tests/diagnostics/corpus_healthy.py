@@ -2,7 +2,7 @@
 
 They make the share of false alarms exact.  They were written without sight of the rules and their
 thresholds; that each of them is sound was decided by its learning curves, and by scores near those
-of boosted trees (``python benchmarks/diagnostics_corpus.py --half healthy --scores``).  No
+of boosted trees (``python tests/diagnostics/corpus.py --half healthy --scores``).  No
 threshold may be set by looking at their verdicts: whoever has done so moves them to the seen
 halves and writes others.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from diagnostics_setups import (
+from corpus_setups import (
     COSINE,
     SOUND,
     SetUp,

@@ -1,8 +1,8 @@
 """A convolutional network that is nothing but a tape, on the digits that ship with the package.
 
-Run ``python benchmarks/conv_digits.py``: under a minute on one core, to a test accuracy of 98 % or
-more.  One tape holds the network twice over the same parameters, for training and for evaluation;
-each becomes a program of its own batch size.  ``--smoke`` stops after one epoch.
+Run ``python examples/tape/conv_digits.py``: under a minute on one core, to a test accuracy of 98 %
+or more.  One tape holds the network twice over the same parameters, for training and for
+evaluation; each becomes a program of its own batch size.  ``--smoke`` stops after one epoch.
 """
 
 import argparse
@@ -10,9 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlpengine import Adam, OneCycleSchedule, Program, Tape
+from mlpengine import Adam, Program, Tape
 from mlpengine.data import Batches, load_dataset, split_rows
 from mlpengine.ops import RunningStatistics
+from mlpengine.optim import OneCycleSchedule
 from mlpengine.spec import Array
 from mlpengine.tape import Node, linear
 

@@ -1,7 +1,7 @@
 """The unseen part of the corpus of diagnostics: tables, broken set-ups and healthy ones.
 
 It was written without sight of the rules and their thresholds, and whether a broken set-up is
-broken was decided by scores alone (``python benchmarks/diagnostics_corpus.py --half unseen
+broken was decided by scores alone (``python tests/diagnostics/corpus.py --half unseen
 --scores``).  No threshold may be set by looking at its verdicts: whoever has done so moves it to
 the seen halves and writes another one.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from diagnostics_setups import (
+from corpus_setups import (
     COSINE,
     UNSEEN,
     SetUp,

@@ -1,16 +1,16 @@
 """Whether verdicts are right, and whether their fixes help, on broken and healthy set-ups.
 
-Run ``python benchmarks/diagnostics_corpus.py --half unseen --seeds 3`` (``--smoke`` for a few of
-them, ``-v`` for what the verdicts say, ``--fixes`` to train each broken set-up once more with the
-settings that its verdicts ask for, and its healthy counterpart).  A healthy set-up must draw no
+Run ``python tests/diagnostics/corpus.py --half unseen --seeds 3`` (``-v`` for what the verdicts
+say, ``--fixes`` to train each broken set-up once more with the settings that its verdicts ask for,
+and its healthy counterpart).  A healthy set-up must draw no
 verdict; a broken one must draw one of those that name its cause.  ``--scores`` compares scores
 without diagnostics: a broken set-up must be worse than its healthy counterpart, and a healthy one
 about as good as boosted trees.
 
 The 106 set-ups of this file are in the halves `first` and `second`, which have the same kinds of
 breakages and the same data sets.  Thresholds are set by looking at them (``--half seen``).  The
-figures to quote are those of diagnostics_held_out.py, which has other data sets, and the false
-alarms of diagnostics_healthy.py (``--half healthy``), which has healthy set-ups only.
+figures to quote are those of corpus_held_out.py, which has other data sets, and the false
+alarms of corpus_healthy.py (``--half healthy``), which has healthy set-ups only.
 """
 
 import argparse
@@ -26,10 +26,10 @@ from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
-import diagnostics_healthy as further
-import diagnostics_held_out as held_out
+import corpus_healthy as further
+import corpus_held_out as held_out
 import numpy as np
-from diagnostics_setups import (
+from corpus_setups import (
     COSINE,
     FIRST,
     SECOND,
@@ -58,7 +58,7 @@ from diagnostics_setups import (
 )
 from threadpoolctl import threadpool_limits
 
-from mlpengine import Callback, Mlp, NumericalError
+from mlpengine import Callback, Mlp
 from mlpengine.config.build import Experiment, build
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
@@ -69,6 +69,7 @@ from mlpengine.config.tables import read_source, read_tables
 from mlpengine.data import Table, load_dataset
 from mlpengine.data.frames import as_table
 from mlpengine.diagnostics import Verdict, combined_fix
+from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop
@@ -802,7 +803,6 @@ def main() -> None:
     parser.add_argument("--only", help="part of the names of the set-ups to run")
     parser.add_argument("--fixes", action="store_true", help="also carry out the fixes")
     parser.add_argument("--scores", action="store_true", help="compare scores, without verdicts")
-    parser.add_argument("--smoke", action="store_true", help="a few set-ups only")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the verdicts")
     args = parser.parse_args()
@@ -810,15 +810,13 @@ def main() -> None:
     chosen = [n for n, setup in enumerate(SETUPS) if setup.half in halves]
     if args.only:
         chosen = [n for n in chosen if args.only in f"{SETUPS[n]!s} {SETUPS[n].reasons}"]
-    if args.smoke:
-        chosen = chosen[::20]
     if args.scores:
         failed = compare_all(chosen, args.seeds, args.jobs)
     else:
         seeds = range(1, args.seeds + 1)
         tasks = [(n, seed, args.verbose, args.fixes) for n in chosen for seed in seeds]
         failed = judge_all(tasks, args.jobs)
-    sys.exit(failed and not args.smoke)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

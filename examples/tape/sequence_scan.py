@@ -4,7 +4,7 @@ The task is memory.  Some of the 64 symbols of a sequence are marked; the answer
 one, however long ago it came.  The gates of the scan depend on the symbol, so that the model can
 learn to write marked ones down and to carry them past the rest.  Guessing is right once in eight.
 
-Run ``python benchmarks/sequence_scan.py``: under a minute on one core, to an accuracy of 99 % or
+Run ``python examples/tape/sequence_scan.py``: under a minute on one core, to an accuracy of 99 % or
 more on new sequences.  ``--smoke`` stops after a few steps.
 """
 
