@@ -76,7 +76,7 @@ def draw(count: int) -> list[Case]:
         Case(
             tuple(int(w) for w in rng.choice(widths, rng.integers(2, 6))),
             int(rng.integers(2, 130)),
-            str(rng.choice(["relu", "tanh", "gelu", "swish"])),
+            str(rng.choice(["relu", "tanh", "gelu", "silu"])),
             str(rng.choice(["float32", "float32", "float64"])),
             float(rng.choice([0, 0, 0.2])),
         )

@@ -1,1 +1,18 @@
 """The command line of mlpengine; installed as the package mlpengine_cli."""
+
+import os
+import sys
+
+
+def start() -> None:
+    """Run the command line and exit with its code.
+
+    Ctrl-C before `main` handles it, during the first imports, ends it without a traceback.
+    """
+    try:
+        from .main import main
+
+        main()
+    except KeyboardInterrupt:
+        os.write(2, b"interrupted\n")
+        sys.exit(130)

@@ -19,13 +19,11 @@ from mlpengine.train.model import load
 from mlpengine.train.task import Task
 from mlpengine.wording import plural, printable
 
+from .outcome import NOT_MET
 from .progress import Meter
 from .streams import say
 
 ROWS_AT_ONCE = 1 << 16
-
-DRIFTED = 3
-"""The exit code where a new table differs by more than is allowed."""
 
 EPILOG = """\b
 Examples:
@@ -113,8 +111,6 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
     if limit is not None and not 0 <= limit <= 1:
         raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
     preprocessor = load(run).preprocessor
-    if preprocessor.summary is None:
-        raise UsageError(f"{run}: was written before version 0.2 and does not describe its columns")
     table = read_table(new, **preprocessor.read_arguments)
     compared = drifts(preprocessor, table)
     remarks = NewRows(preprocessor).add(table).lines()
@@ -136,7 +132,7 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
     if beyond:
         names = ", ".join(f"{one.column!r} {one.value:.3f}" for one in beyond)
         say(f"drift beyond {limit:g}: {names}", err=True)
-    return DRIFTED if beyond else 0
+    return NOT_MET if beyond else 0
 
 
 def require_usable(tables: Tables, task: Task, progress: Progress) -> None:

@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Mapping
+from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
 from mlpengine.config.load import differing, load_config
-from mlpengine.errors import RunError
-from mlpengine.train.measure import OUT_OF_FOLD
+from mlpengine.errors import CheckpointError, RunError
+from mlpengine.structure import conform
+from mlpengine.train.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import RESULT_FILE
+from mlpengine.wording import printable
 
 from .outcome import number, title
 from .session import read_result, resolved_config
@@ -28,6 +31,19 @@ PREFERRED = ("accuracy", "r2", "loss")
 """What decides which run is better: the first of these that both have measured."""
 
 
+Metrics: TypeAlias = dict[str, float | None]
+
+
+class Score(NamedTuple):
+    """A metric with its standard error, if there is one."""
+
+    value: float | None = None
+    error: float | None = None
+
+    def __str__(self) -> str:
+        return number(self.value) if not self.error else f"{number(self.value)} +- {self.error:.2g}"
+
+
 @click.command("compare", epilog=EPILOG)
 @click.argument("first", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("second", type=click.Path(path_type=Path, file_okay=False))
@@ -36,7 +52,8 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which did better.
 
     The better run is told by its accuracy, or R2, on the validation rows, or else the training
-    rows out of fold, or the test rows.
+    rows out of fold, or the test rows.  Scores out of fold, and those of one network where several
+    seeds were trained, have their standard errors.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
@@ -46,32 +63,54 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     """Return what differs between two runs, and which is better, as data and as lines."""
     results = [checked_result(run) for run in (first, second)]
     settings = differing([load_config(resolved_config(run)) for run in (first, second)])
-    metrics = {
-        f"{title(part)} {name}": [one.get(part, {}).get(name) for one in results]
-        for part in PARTS
-        for name in {**results[0].get(part, {}), **results[1].get(part, {})}
-    }
+    scored = [scores(one) for one in results]
+    table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
+    metrics = {label: [one.value for one in row] for label, row in table.items()}
+    errors = {label: [one.error for one in row] for label, row in table.items()}
     names = [str(first), str(second)]
     same_data = not {"data.source", "data.target"} & settings.keys()
     verdict = judge(metrics if same_data else {}, names)
-    data = {"runs": names, "settings": settings, "metrics": metrics, **verdict}
-    return data, described(names, results, settings, metrics, verdict)
+    data = {
+        "runs": names,
+        "settings": settings,
+        "metrics": metrics,
+        "standard_errors": {label: row for label, row in errors.items() if any(row)},
+        **verdict,
+    }
+    return data, described(names, results, settings, table, verdict)
+
+
+def scores(result: Mapping[str, Any]) -> dict[str, Score]:
+    """Return the metrics of a run by part and name, in the order of the parts.
+
+    Of several seeds there are the means over the networks, too, whose errors are known.
+    """
+    shown: dict[str, Score] = {}
+    for part in PARTS:
+        spread = result.get("spread", {}).get(part, {})
+        deviations, means = spread.get("deviation", {}), spread.get("mean", {})
+        for name, value in result.get(part, {}).items():
+            error = None if means else deviations.get(name)
+            shown[f"{title(part)} {name}"] = Score(value, error)
+        for name, value in means.items():
+            error = (deviations.get(name) or 0.0) / sqrt(max(1, result["members"]))
+            shown[f"{title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
+    return shown
 
 
 def checked_result(run: Path) -> dict[str, Any]:
     """Return the result of a run.  Raises: RunError unless its parts map metrics to numbers."""
     result = read_result(run)
-    for part in PARTS:
-        metrics = result.get(part, {})
-        if not isinstance(metrics, dict) or not all(map(_is_number, metrics.values())):
-            raise RunError(
-                f"{run / RESULT_FILE}: {part} must map metrics to numbers (got {_short(metrics)})"
-            )
+    where = str(run / RESULT_FILE)
+    try:
+        for part in PARTS:
+            conform(result.get(part, {}), Metrics, f"{where}: {part}")
+        conform(result.get("spread", {}), dict[str, dict[str, Metrics]], f"{where}: spread")
+        if result.get("spread"):
+            conform(result.get("members"), int, f"{where}: members")
+    except CheckpointError as error:
+        raise RunError(str(error)) from error
     return result
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
@@ -91,24 +130,33 @@ def described(
     names: list[str],
     results: list[dict[str, Any]],
     settings: Mapping[str, list[Any]],
-    metrics: Mapping[str, list[float | None]],
+    table: Mapping[str, list[Score]],
     verdict: Mapping[str, Any],
 ) -> list[str]:
     """Return the comparison for a person."""
-    width = max([24, *(len(key) + 2 for key in [*settings, *metrics])])
-    column = max(16, *(len(name) + 2 for name in names))
+    width = max([24, *(len(key) + 2 for key in [*settings, *table])])
+    cells = [str(score) for row in table.values() for score in row]
+    column = max(16, *(len(text) + 2 for text in [*names, *cells]))
 
     def line(title: str, *cells: str) -> str:
         return title.ljust(width) + "".join(cell.rjust(column) for cell in cells)
 
     lines = [line("", *names), "settings that differ" if settings else "the settings are the same"]
-    lines += [line(f"  {key}", *map(_short, values)) for key, values in settings.items()]
+    for key, values in settings.items():
+        texts = [printable(json.dumps(value, ensure_ascii=False)) for value in values]
+        if max(map(len, texts)) + 2 <= column:
+            lines.append(line(f"  {key}", *texts))
+        else:  # whole, below each other
+            rows = (f"    {name}: {text}" for name, text in zip(names, texts, strict=True))
+            lines += [f"  {key}", *rows]
     lines.append("results")
     for key in ("parameters", "members", "epochs", "best_epoch", "seconds"):
         lines.append(
             line(f"  {key.replace('_', ' ')}", *(f"{one.get(key, '-')}" for one in results))
         )
-    lines += [line(f"  {key}", *map(number, values)) for key, values in metrics.items()]
+    lines += [line(f"  {label}", *map(str, row)) for label, row in table.items()]
+    if any(score.error for row in table.values() for score in row):
+        lines.append("+-: standard error")
     if any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
     if verdict["by"] is None:
@@ -119,8 +167,3 @@ def described(
         *lines,
         f"better: {verdict['better']}, by {verdict['difference']:.4g} in {verdict['by']}",
     ]
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 14 else f"...{text[-11:]}"

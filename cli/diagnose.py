@@ -22,7 +22,6 @@ from mlpengine.diagnostics import (
     table,
     verdicts,
 )
-from mlpengine.diagnostics.dashboard import picture_format, save_dashboard
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
 from mlpengine.diagnostics.rules import CERTAIN, certain
@@ -115,6 +114,8 @@ def command(
         if settings:
             raise UsageError("diagnose: --set changes a config, not a run")
         if plot is not None:
+            from mlpengine.report.pictures import picture_format
+
             picture_format(plot)
         overrides = []
         report, lines, reported = _after(target, rows, plot, dark=dark)
@@ -210,6 +211,8 @@ def _after(
     reported = [*_columns(data), *verdicts(diagnostics)]
     reported = without(reported, data.file.silenced)
     if plot is not None:
+        from mlpengine.report.pictures import save_dashboard
+
         save_dashboard(diagnostics, plot, dark=dark, title=str(run))
     report = {
         "sample": _sample(diagnostics),

@@ -1,10 +1,14 @@
 """`mlpengine evaluate`: the metrics of a trained model on rows with known targets."""
 
 import json
+import operator
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -20,7 +24,7 @@ from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, Split, Task, part_of
 
-from .outcome import metrics_table, mistakes, title
+from .outcome import NOT_MET, metrics_table, mistakes, title
 from .session import finite, resolved_config
 from .streams import say
 
@@ -30,13 +34,39 @@ Examples:
   mlpengine evaluate runs/penguins new.csv
   mlpengine evaluate runs/penguins - --json < new.csv
   mlpengine evaluate runs/price --metric pinball_0.9
+  mlpengine evaluate runs/price new.csv --require "r2 > 0.3" --require "mae <= 2"
 """
+
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+class Requirement(NamedTuple):
+    """A comparison of a metric with a number, which a model must fulfil."""
+
+    text: str
+    metric: str
+    comparison: str
+    limit: float
+
+    def is_met(self, value: float | None) -> bool:
+        """Tell whether a measured value fulfils it; one that is not finite does not."""
+        return value is not None and COMPARISONS[self.comparison](value, self.limit)
+
+
+def read_requirement(text: str) -> Requirement:
+    """Read ``metric > number``.  Raises: UsageError."""
+    known = re.fullmatch(r"\s*(.*\S)\s*([<>]=?)\s*(\S+)\s*", text)
+    with suppress(ValueError):
+        if known and not isnan(limit := float(known[3])):
+            return Requirement(" ".join(text.split()), known[1], known[2], limit)
+    raise UsageError(
+        f'--require: write a metric, <, <=, > or >=, and a number, as "r2 > 0.3" (got {text!r})'
+    )
 
 
 @click.command("evaluate", epilog=EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=str, required=False)
-@click.option("--data", type=str, metavar="FILE", hidden=True)
 @click.option(
     "--metric",
     "names",
@@ -44,23 +74,30 @@ Examples:
     metavar="NAME",
     help="A further metric, such as pinball_0.9; may be repeated.",
 )
+@click.option(
+    "--require",
+    "required",
+    multiple=True,
+    metavar="CONDITION",
+    help='Exit with code 3 unless this holds, such as "r2 > 0.3"; may be repeated.',
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def command(
-    run: Path, file: str | None, data: str | None, names: tuple[str, ...], as_json: bool
-) -> None:
+    run: Path, file: str | None, names: tuple[str, ...], required: tuple[str, ...], as_json: bool
+) -> int:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
 
     FILE is a table with the target column (- is stdin), by default the run's own parts.
 
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
+
+    What --require asks for is measured on FILE, or on the last part of the run: its test rows, else
+    those of validation.
     """
-    if data is not None:
-        if file is not None:
-            raise UsageError(f"evaluate: give one FILE (got {file} and --data {data})")
-        say("warning: --data is the second argument now: evaluate RUN FILE", err=True)
-        file = data
+    requirements = [read_requirement(text) for text in required]
     model = load(run)
+    names = (*names, *(one.metric for one in requirements))
     task = model.task_with(names)
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine evaluate {run} FILE")
@@ -73,18 +110,31 @@ def command(
     measured = measure(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}
     table = {name: result["metrics"] for name, result in measured.items()}
+    name, part, output = parts[-1]
+    values = [table[name][one.metric] for one in requirements]
+    met = [one.is_met(value) for one, value in zip(requirements, values, strict=True)]
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": sizes, **table}
         if isinstance(task, Classification):
             shown["classes"] = model.preprocessor.classes
             shown["confusion_matrix"] = {n: f["confusion_matrix"] for n, f in measured.items()}
+        if requirements:
+            rows = zip(requirements, values, met, strict=True)
+            shown["required"] = [
+                {"condition": one.text, "part": name, "value": value, "met": is_met}
+                for one, value, is_met in rows
+            ]
         click.echo(json.dumps(shown))
-        return
-    lines = metrics_table(table, sizes, task)
-    name, part, output = parts[-1]
-    labels = model.preprocessor.classes
-    lines += ["", *mistakes(task, part, output, labels, title(name))]
-    say("\n".join(lines).rstrip())
+    else:
+        lines = metrics_table(table, sizes, task)
+        labels = model.preprocessor.classes
+        lines += ["", *mistakes(task, part, output, labels, title(name))]
+        say("\n".join(lines).rstrip())
+    for one, value, is_met in zip(requirements, values, met, strict=True):
+        if not is_met:
+            measured_as = "not finite" if value is None else f"{value:.6g}"
+            say(f"not met: {one.text} ({title(name)}: {measured_as})", err=True)
+    return 0 if all(met) else NOT_MET
 
 
 def measure(

@@ -106,12 +106,14 @@ def command(
 def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | None) -> Path | None:
     """Draw partial dependence, if it can be or was asked for; return the path of the picture."""
     place = plot or (run / "plots" / "dependence.png" if run.is_dir() else None)
-    if not curves or place is None or not uses_extra(True if plot else "auto", "plots"):
+    if not curves or place is None or not uses_extra(bool(plot) or "auto", "plots", told=True):
         return None
-    from mlpengine.plots import plot_dependence
+    from mlpengine.report.charts import dependence_charts
+    from mlpengine.report.pictures import save_charts
 
     place.parent.mkdir(parents=True, exist_ok=True)
-    plot_dependence(curves, list(map(str, model.classes or model.target)), place)
+    known = [curve._asdict() | {"predictions": curve.predictions.T} for curve in curves]
+    save_charts(dependence_charts(known, list(model.classes or model.target)), place)
     return place
 
 

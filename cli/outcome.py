@@ -18,6 +18,9 @@ from mlpengine.wording import plural, printable
 if TYPE_CHECKING:
     from .session import Session
 
+NOT_MET = 3
+"""The exit code where a result is not what --drift or --require asks for."""
+
 SHOWN_PARTS = ("train", OUT_OF_FOLD, "validation", "test")
 ENDINGS = {"epochs": "", "early": ", stopped early", "interrupted": ", interrupted"}
 SHOWN_CLASSES = 10

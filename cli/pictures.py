@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlpengine.errors import RunError
-from mlpengine.train.loop import Result
 
 from .outcome import shortest
 
 if TYPE_CHECKING:
+    from mlpengine.report import Run
+
     from .session import Session
 
 PLOTS = "plots"
@@ -25,20 +26,9 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
     """
     if not session.data.file.config.report.html:
         return []
-    from mlpengine.report import QUICK, REPORT_FILE, Run, save_report
+    from mlpengine.report import QUICK, REPORT_FILE, save_report
 
-    core = getattr(session.diagnostics, "core", None)
-    run = Run(
-        shortest(session.directory.path),
-        outcome,
-        session.data,
-        session.model,
-        trained=not failure,
-        series=core.series if core else None,
-        known=session.measured.last,
-        score=session.score,
-        failure=failure,
-    )
+    run = _run(session, outcome, failure)
     path = session.directory.path / REPORT_FILE
     try:
         save_report(path, run, QUICK)
@@ -48,20 +38,28 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
     return [path]
 
 
-def pictures(session: "Session", result: Result) -> list[Path]:
+def pictures(session: "Session", outcome: Mapping[str, Any]) -> list[Path]:
     """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
-    model, measured = session.model, session.measured.last
-    if not session.draws or measured is None:
+    if not session.draws or session.measured.last is None:
         return []
-    from mlpengine.plots import save_plots
+    from mlpengine.report.pictures import save_pictures
 
-    _, part, output = measured
-    return save_plots(
-        session.directory.path / PLOTS,
-        result.history,
-        session.data.task,
-        part,
-        output,
-        labels=model.preprocessor.classes,
-        best_epoch=None if model.members else result.best_epoch or None,
+    return save_pictures(session.directory.path / PLOTS, _run(session, outcome))
+
+
+def _run(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> "Run":
+    """Return a run as it is in memory."""
+    from mlpengine.report import Run
+
+    core = getattr(session.diagnostics, "core", None)
+    return Run(
+        shortest(session.directory.path),
+        outcome,
+        session.data,
+        session.model,
+        trained=not failure,
+        series=core.series if core else None,
+        known=session.measured.last,
+        score=session.score,
+        failure=failure,
     )

@@ -15,7 +15,7 @@ import numpy as np
 from mlpengine.data import Column, Preprocessor, Table, read_blocks
 from mlpengine.data._cells import EXACT
 from mlpengine.data.categories import coded
-from mlpengine.data.reader import READERS
+from mlpengine.data.reader import PARQUET, READERS, holds_whole_numbers
 from mlpengine.data.unlike import NewRows
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
@@ -92,7 +92,7 @@ def command(
             write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
-    if key and not file.lower().endswith(tuple(READERS)):
+    if key and _may_be_whole(file, key):
         columns[key] = _numbered(columns[key])
     rows = len(numbers)
     if path is not None:
@@ -217,8 +217,16 @@ def _typed(column: Column) -> list[object]:
     return list(map(int, values.tolist())) if whole else list(values.tolist())
 
 
+def _may_be_whole(file: str, name: str) -> bool:
+    """Return whether digits of a column are numbers: CSV has no types."""
+    lower = file.lower()
+    if lower.endswith(PARQUET):
+        return holds_whole_numbers(file, name)
+    return not lower.endswith(tuple(READERS))
+
+
 def _numbered(column: Coded) -> Coded:
-    """Return a column of CSV, which has no types, with whole numbers if all texts are such."""
+    """Return a column with whole numbers in place of texts if all texts are such."""
     texts = [value for value in column.typed if value is not None]
     if not all(isinstance(text, str) and _WHOLE.fullmatch(text) for text in texts):
         return column

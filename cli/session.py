@@ -175,7 +175,8 @@ class Session:
         resolved = directory.path / RESOLVED
         self._config = read_file(resolved) if resolved.is_file() else data.file.resolved().encode()
         self.environment = environment(trainer.threads, trainer.step.executor)
-        self.draws = uses_extra(data.file.config.report.run_plots, "plots")
+        drawn = data.file.config.report.run_plots
+        self.draws = uses_extra(drawn, "plots", told=bool(progress))
         self.diagnostics = trainer.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
@@ -246,7 +247,11 @@ class Session:
             "parameters": self.model.params.size,
             "epochs": result.epochs,
             **(
-                {"members": len(self.loop.members), "best_epochs": self.loop.best_epochs}
+                {
+                    "members": len(self.loop.members),
+                    "member_epochs": [len(one.history.rows) for one in self.loop.members],
+                    "best_epochs": self.loop.best_epochs,
+                }
                 if isinstance(self.loop, EnsembleLoop)
                 else {"best_epoch": result.best_epoch}
             ),
@@ -333,7 +338,7 @@ class Session:
             )
         for name in (*DECIDES_BITS, "processor"):
             now, then = self.environment[name], checkpoint.header["environment"].get(name)
-            if name == "packages":  # the version of one that was not loaded was not known
+            if name == "packages":  # one that was not installed computed nothing
                 then = {package: version for package, version in then.items() if version}
                 now = {package: now.get(package) for package in then}
             if None not in (now, then) and now != then:
@@ -410,20 +415,27 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
     return checksums
 
 
-def uses_extra(setting: str | bool, extra: str) -> bool:
+EXTRAS = {"plots": "mlpengine.report.pictures", "tensorboard": "mlpengine.tensorboard"}
+"""Modules that need an extra."""
+
+
+def uses_extra(setting: str | bool, extra: str, *, told: bool = False) -> bool:
     """Return whether to use the module that needs `extra`: as set, or if it can be imported.
 
+    With `told` a line says why not.
     Raises: MissingExtraError if it is asked for and its packages are missing or broken.
     """
     if setting is False:
         return False
     try:
-        import_module(f"mlpengine.{extra}")
+        import_module(EXTRAS[extra])
     except MissingExtraError as error:
         if setting is True:
             raise
         if error.failure:
             _log.warning("warning: %s", error)
+        elif told:
+            say(f"no {extra}: {error}", err=True)
         return False
     return True
 

@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 
 from mlpengine import system
-from mlpengine.config.sweep import JOURNAL, SETTINGS, SpaceSection, SweepSection
+from mlpengine.config.sweep import (
+    JOURNAL,
+    SETTINGS,
+    SpaceSection,
+    SweepSection,
+    with_values,
+    without_values,
+)
 from mlpengine.errors import MlpEngineError, RunError, UsageError, importing
 from mlpengine.files import write_all, writing
 from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
@@ -306,6 +313,7 @@ class Study:
         except Exception as error:  # a damaged journal leads to any kind
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+            reason = without_values(reason, self.sweep.storage)
             text = f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason})"
             begun = (self.directory / SETTINGS).is_file()
             raise RunError(f"{text}{self._advice}" if begun else text) from error
@@ -432,11 +440,12 @@ def _database(storage: str) -> BaseStorage:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    kind, place = storage.split("://", 1)
+    url = with_values(storage)
+    kind, place = url.split("://", 1)
     if kind in ("postgres", "postgresql"):
-        storage = f"postgresql+psycopg://{place}"  # the driver that the extra installs
+        url = f"postgresql+psycopg://{place}"  # the driver that the extra installs
     try:
-        host = make_url(storage).host or ""
+        host = make_url(url).host or ""
         reason = ": an @ in a password is written %40" if "@" in host else ""
     except ArgumentError:
         reason = ": it cannot be read"
@@ -444,11 +453,11 @@ def _database(storage: str) -> BaseStorage:
         reason = ": a port is a number, and a password stands before @"
     try:
         if not reason:
-            return RDBStorage(storage, engine_kwargs={"pool_pre_ping": True})
+            return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
     except (ImportError, ArgumentError) as error:
-        reason = f": {error.__cause__ or error}"
+        reason = f": {without_values(str(error.__cause__ or error), storage)}"
     raise UsageError(
-        f"sweep.storage: must be the URL of a database whose driver is installed, such as "
+        "must be the URL of a database whose driver is installed, such as "
         f"postgresql://user@host/name (got {shown(storage)}{reason})"
     )
 

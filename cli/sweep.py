@@ -144,7 +144,7 @@ def command(
                 parent = os.getppid() if worker else None
                 Worker(sweep, study, state, quiet=quiet, parent=parent).run(until)
             if not worker and not code:
-                outcome = finish(sweep, study)
+                outcome = finish(sweep, study, quiet=quiet)
                 say(json.dumps(outcome) if as_json else report(sweep, study, outcome))
     leave(state)
     if code:
@@ -230,7 +230,7 @@ def located(file: ConfigFile, section: SweepSection) -> list[str]:
         if path:
             settings.append(f"data.{key}={json.dumps(str(path))}")
     kind, _, place = section.storage.partition(":///")
-    if kind.startswith("sqlite") and place and not place.startswith(":"):
+    if kind.startswith("sqlite") and place and not place.startswith((":", "${")):
         settings.append(f"sweep.storage={json.dumps(f'{kind}:///{Path(place).absolute()}')}")
     return settings
 
@@ -299,7 +299,7 @@ def _work(arguments: list[str], own: set[int]) -> NoReturn:
     sys.exit(ENDED + code)
 
 
-def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:
+def finish(sweep: "Sweep", study: "Study", *, quiet: bool) -> dict[str, Any]:
     """Write the best config, the page and the pictures; return what is to be told.
 
     Raises: RunError if every trial failed.
@@ -317,7 +317,10 @@ def finish(sweep: "Sweep", study: "Study") -> dict[str, Any]:
         f"# Its weights: {best['model']}\n"
     )
     write_atomically(directory / BEST, (head + file.resolved()).encode())
-    outcome["pictures"] = [*page(file, sweep, outcome, study), *pictures(file, outcome, study)]
+    outcome["pictures"] = [
+        *page(file, sweep, outcome, study),
+        *pictures(file, outcome, study, quiet=quiet),
+    ]
     return outcome
 
 
@@ -335,21 +338,23 @@ def page(file: ConfigFile, sweep: "Sweep", outcome: dict[str, Any], study: "Stud
     return [str(path)]
 
 
-def pictures(file: ConfigFile, outcome: dict[str, Any], study: "Study") -> list[str]:
+def pictures(
+    file: ConfigFile, outcome: dict[str, Any], study: "Study", *, quiet: bool
+) -> list[str]:
     """Draw the history and the importance of the keys, if the config wants pictures."""
-    if not uses_extra(file.config.report.plots, "plots"):
+    if not uses_extra(file.config.report.plots, "plots", told=not quiet):
         return []
-    from mlpengine.plots import plot_importance, plot_sweep
+    from mlpengine.report.charts import importance_chart, trial_charts
+    from mlpengine.report.pictures import save_charts
 
     directory = Path(outcome["sweep_dir"]) / PLOTS
     directory.mkdir(exist_ok=True)
-    paths = [directory / "history.png"]
-    values = {one["number"]: one["value"] for one in outcome["trials"] if one["value"] is not None}
-    plot_sweep(values, study.sweep.metric, paths[0])
+    pictures = {"history.png": history} if (history := trial_charts(outcome)) else {}
     if shares := study.importance():
-        paths.append(directory / "importance.png")
-        plot_importance(shares, study.sweep.metric, paths[1])
-    return [str(path) for path in paths]
+        pictures["importance.png"] = [importance_chart(shares, study.sweep.metric)]
+    for name, charts in pictures.items():
+        save_charts(charts, directory / name)
+    return [str(directory / name) for name in pictures]
 
 
 def report(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:

@@ -354,7 +354,7 @@ def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) ->
             profiler.saved()
         with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
             say(json.dumps(outcome) if shown.as_json else report(session, result, outcome))
-        files = [] if state.code else [*page(session, outcome), *pictures(session, result)]
+        files = [] if state.code else [*page(session, outcome), *pictures(session, outcome)]
     if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))

@@ -87,16 +87,18 @@ class Sweep:
 
     def study(self) -> Study:
         """Open the study of the sweep."""
-        config = self.config({}).config
+        file = self.config({})
+        config = file.config
         if config.sweep is None:
             raise RunError(f"{self.directory / SWEEP}: has no section sweep")
-        return Study(
-            self.directory,
-            config.sweep,
-            name=self.name,
-            seed=config.seed,
-            epochs=config.training.epochs,
-        )
+        with file.errors_at("sweep", "storage"):
+            return Study(
+                self.directory,
+                config.sweep,
+                name=self.name,
+                seed=config.seed,
+                epochs=config.training.epochs,
+            )
 
     def summary(self, study: Study) -> dict[str, Any]:
         """Return all trials and the best of them."""

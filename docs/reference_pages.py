@@ -5,6 +5,7 @@ for readers of the repository, and the built page has the text from the code in 
 """
 
 import json
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 
 MODULES = {
     "mlpengine": "The names that most programs need.",
+    "mlpengine.train": "Steps, loops, tasks, metrics, models, populations.",
     "mlpengine.nn": "Networks, their buffers and initial weights.",
     "mlpengine.ops": "Ops, activations and losses.",
     "mlpengine.formula": "Formulas of element-wise functions.",
@@ -25,6 +27,7 @@ MODULES = {
     "mlpengine.export": "ONNX and other formats.",
     "mlpengine.export.device": "Training on a device, as C.",
     "mlpengine.report": "The page of a run, of several, or of a sweep.",
+    "mlpengine.errors": "Every exception that is raised on purpose.",
 }
 """Public modules and what they contain."""
 
@@ -121,17 +124,40 @@ def limit(value: float) -> str:
     return "2^63" if value == 2**63 else f"{value:,}"
 
 
-def python() -> str:
-    """Return every public name, from its docstring."""
-    parts = []
+def public() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the public modules, what they contain, and their names that no earlier one has."""
     listed: set[int] = set()
     for name, text in MODULES.items():
         module = import_module(name)
-        names = [n for n in getattr(module, "__all__", ()) if n != "__version__"]
-        fresh = [n for n in names if id(getattr(module, n)) not in listed]
-        listed |= {id(getattr(module, n)) for n in fresh}
+        values = {n: getattr(module, n) for n in module.__all__}
+        yield name, text, {n: value for n, value in values.items() if id(value) not in listed}
+        listed |= {id(value) for value in values.values()}
+
+
+def names() -> str:
+    """Return a line for every public name, by module."""
+    parts = []
+    for module, text, values in public():
+        lines = [f"| `{n}` | {in_one_line(value)} |" for n, value in values.items()]
+        table = "\n".join([f"| {module} | |", "| --- | --- |", *lines])
+        parts += [f"## {module}", text, table]
+    return "\n\n".join(parts) + "\n"
+
+
+def in_one_line(value: object) -> str:
+    """Return the beginning of a docstring up to its first stop; of data, their type."""
+    if not callable(value):
+        return f"({type(value).__name__})"
+    text = " ".join((value.__doc__ or "a type").split("\n\n")[0].split())
+    return text.split(". ")[0].removesuffix(".").replace("|", "\\|")
+
+
+def python() -> str:
+    """Return every public name, from its docstring."""
+    parts = []
+    for name, text, values in public():
         parts += [f"## {name}", text]
-        directives = "\n".join(directive(name, n, getattr(module, n)) for n in fresh)
+        directives = "\n".join(directive(name, n, value) for n, value in values.items())
         parts.append(fenced(f".. py:module:: {name}\n\n{directives}", "{eval-rst}"))
     return "\n\n".join(parts) + "\n"
 
@@ -157,6 +183,7 @@ def fenced(text: str, language: str) -> str:
 PAGES = {
     "reference/commands": commands,
     "reference/config": config,
+    "reference/names": names,
     "reference/python": python,
 }
 """Pages, and what the code says on them."""

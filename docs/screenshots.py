@@ -32,14 +32,16 @@ def browser() -> str:
     raise SystemExit("screenshots: no Chromium is installed (apt-get install chromium)")
 
 
-def screenshot(command: str, page: Path, picture: Path, width: int, scheme: int) -> None:
+def screenshot(
+    command: str, page: Path, picture: Path, width: int, scheme: int, height: int = HEIGHT
+) -> None:
     """Write a picture of the top of a page.  Raises: CalledProcessError, TimeoutExpired."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         subprocess.run(
             [
                 *(command, *OPTIONS),
                 f"--user-data-dir={profile}",
-                f"--window-size={width},{HEIGHT}",
+                f"--window-size={width},{height}",
                 f"--blink-settings=preferredColorScheme={scheme}",
                 f"--screenshot={picture}",
                 page.resolve().as_uri(),

@@ -1,7 +1,7 @@
 """Draws the pictures of docs/recipes/reading-diagnostics.md: a broken and a healthy run each.
 
 Run ``python docs/verdict_pictures.py [NAME ...]`` (a minute) after a change of the corpus or the
-rules.  Each picture has the losses by epoch of a set-up of benchmarks/diagnostics_corpus.py that
+rules.  Each picture has the losses by epoch of a set-up of tests/diagnostics/corpus.py that
 draws the verdict, and of its healthy counterpart.
 """
 
@@ -17,9 +17,9 @@ from mlpengine.train.loop import Loop
 
 ROOT = Path(__file__).parents[1]
 PICTURES = Path(__file__).parent / "recipes" / "verdicts"
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "tests" / "diagnostics"))
 
-import diagnostics_corpus as corpus  # noqa: E402
+import corpus  # noqa: E402
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 190, 52, 24, 28
 LOW, HIGH = 1e-3, 1e3

@@ -38,172 +38,81 @@ underneath, for networks that are not a chain of dense layers.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlpengine.errors import (
-    CheckpointError,
-    CompileError,
-    ConfigError,
-    DataError,
-    DtypeError,
-    GradcheckError,
-    IndexRangeError,
-    MissingExtraError,
-    MlpEngineError,
-    NumericalError,
-    RunError,
-    ShapeError,
-    TapeError,
-    UsageError,
-)
+from mlpengine.errors import MlpEngineError
 
 if TYPE_CHECKING:
     from mlpengine.config.fitting import FitResult, fit
     from mlpengine.diagnostics import Diagnostics
-    from mlpengine.nn import Front, Gradients, Mlp, Scratch
-    from mlpengine.ops import (
-        Activation,
-        BinaryCrossEntropyWithLogits,
-        BinaryFocal,
-        EntryLoss,
-        Gamma,
-        GaussianNll,
-        GradOp,
-        Huber,
-        LogCosh,
-        Loss,
-        MeanAbsoluteError,
-        MeanSquaredError,
-        Poisson,
-        Quantile,
-        SoftmaxCrossEntropy,
-    )
-    from mlpengine.optim import (
-        Adam,
-        AdamW,
-        ConstantSchedule,
-        CosineSchedule,
-        CosLogSchedule,
-        ExponentialSchedule,
-        FlatCosineSchedule,
-        LinearSchedule,
-        Lion,
-        NAdam,
-        OneCycleSchedule,
-        Optimizer,
-        PlateauSchedule,
-        RmsProp,
-        Sgd,
-        StepSchedule,
-    )
+    from mlpengine.estimators import MlpClassifier, MlpRegressor
+    from mlpengine.nn import Mlp
+    from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
+    from mlpengine.optim import Adam, AdamW, CosineSchedule, Sgd
     from mlpengine.settings import EarlyStopping
     from mlpengine.tape import Program, Tape
-    from mlpengine.tape.gradcheck import gradcheck
-    from mlpengine.train.loop import Callback, Loop
-    from mlpengine.train.metrics import metric
-    from mlpengine.train.model import Model, load
-    from mlpengine.train.population import Population, PopulationStep
-    from mlpengine.train.step import TrainingStep
-    from mlpengine.train.task import (
-        BinaryClassification,
-        Classification,
-        MultiLabel,
-        Regression,
-        Split,
-        Task,
+    from mlpengine.train import (
+        Callback,
+        Loop,
+        Model,
+        Population,
+        PopulationStep,
+        TrainingStep,
+        load,
+        metric,
     )
 
 __version__ = "0.2.0"
 
 __all__ = [
-    "Activation",
     "Adam",
     "AdamW",
-    "BinaryClassification",
     "BinaryCrossEntropyWithLogits",
-    "BinaryFocal",
     "Callback",
-    "CheckpointError",
-    "Classification",
-    "CompileError",
-    "ConfigError",
-    "ConstantSchedule",
-    "CosLogSchedule",
     "CosineSchedule",
-    "DataError",
     "Diagnostics",
-    "DtypeError",
     "EarlyStopping",
-    "EntryLoss",
-    "ExponentialSchedule",
     "FitResult",
-    "FlatCosineSchedule",
-    "Front",
-    "Gamma",
-    "GaussianNll",
-    "GradOp",
-    "GradcheckError",
-    "Gradients",
-    "Huber",
-    "IndexRangeError",
-    "LinearSchedule",
-    "Lion",
-    "LogCosh",
     "Loop",
-    "Loss",
-    "MeanAbsoluteError",
     "MeanSquaredError",
-    "MissingExtraError",
     "Mlp",
+    "MlpClassifier",
     "MlpEngineError",
+    "MlpRegressor",
     "Model",
-    "MultiLabel",
-    "NAdam",
-    "NumericalError",
-    "OneCycleSchedule",
-    "Optimizer",
-    "PlateauSchedule",
-    "Poisson",
     "Population",
     "PopulationStep",
     "Program",
-    "Quantile",
-    "Regression",
-    "RmsProp",
-    "RunError",
-    "Scratch",
     "Sgd",
-    "ShapeError",
     "SoftmaxCrossEntropy",
-    "Split",
-    "StepSchedule",
     "Tape",
-    "TapeError",
-    "Task",
     "TrainingStep",
-    "UsageError",
     "fit",
-    "gradcheck",
     "load",
     "metric",
 ]
 
-_PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "backends", "spec")
+_PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "diagnostics", "backends", "spec")
 """What is imported when it, or one of the names above, is first used: 0.01 s without it."""
 
-_MODULES = (
-    "nn", "optim", "tape", "ops", "train.step", "train.loop", "train.model", "train.best",
-    "train.metrics", "train.population", "train.task", "diagnostics", "config.fitting",
-)  # fmt: skip
-"""Where the names above are defined, in the order of the search."""
+_PLACES = {
+    "config.fitting": ("FitResult", "fit"),
+    "diagnostics": ("Diagnostics",),
+    "estimators": ("MlpClassifier", "MlpRegressor"),
+    "nn": ("Mlp",),
+    "ops": ("BinaryCrossEntropyWithLogits", "MeanSquaredError", "SoftmaxCrossEntropy"),
+    "optim": ("Adam", "AdamW", "CosineSchedule", "Sgd"),
+    "settings": ("EarlyStopping",),
+    "tape": ("Program", "Tape"),
+}
+"""Where the names above are defined; the others are in `train`."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"{__name__}.{name}")
     if name in __all__:
-        for module in _MODULES:
-            public = vars(import_module(f"{__name__}.{module}"))
-            if name in public:
-                return globals().setdefault(name, public[name])
+        place = next((place for place, names in _PLACES.items() if name in names), "train")
+        value = getattr(import_module(f"{__name__}.{place}"), name)
+        return globals().setdefault(name, value)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

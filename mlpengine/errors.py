@@ -24,6 +24,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+__all__ = [
+    "CallError",
+    "CheckpointError",
+    "CompileError",
+    "ConfigError",
+    "DataError",
+    "DtypeError",
+    "FormulaError",
+    "GradcheckError",
+    "IndexRangeError",
+    "MissingExtraError",
+    "MlpEngineError",
+    "NumericalError",
+    "RunError",
+    "ShapeError",
+    "TapeError",
+    "UsageError",
+]
+
 
 class MlpEngineError(Exception):
     """Base class of all errors; `exit_code` is what the command line ends with."""

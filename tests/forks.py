@@ -113,7 +113,7 @@ def forked(lock) -> tuple[bool, bool]:
     thread.start()
     held.wait()
     first.append(asked.set)
-    checks.append(lambda: waited.append(not is_free(lock) and not thread.is_alive()))
+    checks.append(lambda: (thread.join(), waited.append(not is_free(lock))))
     child = os.fork()
     if not child:
         os._exit(0 if is_free(lock) else 1)

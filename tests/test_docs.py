@@ -1,6 +1,7 @@
 """The runner of the documentation's examples, and the documentation's own files."""
 
 import ast
+import importlib
 import importlib.util
 import json
 import re
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+import mlpengine
 from mlpengine.config import json_schema
 
 ROOT = Path(__file__).parents[1]
@@ -235,9 +237,24 @@ def test_the_reference_lists_every_public_module():
     assert set(reference.MODULES) == public
 
 
+def test_every_public_name_is_on_the_page_of_names():
+    sections = re.split(r"(?m)^## ", reference.names())[1:]
+    shown = {}
+    for section in sections:
+        module, *_ = section.split("\n")
+        shown[module] = re.findall(r"(?m)^\| `(\w+)` \| \S", section)
+    listed = [name for names in shown.values() for name in names]
+    for module in reference.MODULES:
+        assert set(importlib.import_module(module).__all__) <= set(listed)
+    assert shown["mlpengine"] == mlpengine.__all__
+    assert len(mlpengine.__all__) <= 25
+    assert "Lion" in shown["mlpengine.optim"]
+    assert "Adam" not in shown["mlpengine.optim"]
+
+
 def test_pages_from_the_code_replace_what_readers_of_the_repository_are_told():
     pages = {page: (DOCS / f"{page}.md").read_text(encoding="utf-8") for page in reference.PAGES}
-    assert len(pages) == 3
+    assert len(pages) == 4
     for page, text in pages.items():
         said, told = text.split(reference.MARK)
         assert "install.md#this-documentation-as-pages" in told

@@ -47,10 +47,6 @@ WORDS = (
 )
 
 
-KEPT = {"observers?": ("mlpengine/train/loop.py",)}
-"""Files that must read an old word: version 0.1.0 wrote it into checkpoints."""
-
-
 @cache
 def sources() -> dict[str, str]:
     """Return the texts of all files by path."""
@@ -91,8 +87,7 @@ def uses(word: Word, path: str, text: str) -> list[str]:
 def test_old_words_are_gone(word):
     wrong = []
     for path, text in sources().items():
-        if not path.startswith(KEPT.get(word.old, ())):
-            wrong += uses(word, path, text)
+        wrong += uses(word, path, text)
     assert wrong == []
 
 

@@ -13,7 +13,6 @@ from mlpengine.config.base import fill_from_base
 from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
-from mlpengine.config.renamed import rename_keys
 from mlpengine.config.schema import Config, current_config
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.data import DATASETS
@@ -138,7 +137,6 @@ def check_config(path: Path, document: Document) -> ConfigFile:
 
     Raises: ConfigError as `load_config`.
     """
-    rename_keys(document)
     fill_in(document)
     try:
         config = current_config().model_validate(document.data)

@@ -58,6 +58,8 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
     for path, texts in expected.items():
         value = _value_at(path, document.data)
         text = f"must be {' or '.join(texts)} (got {shown(value)})"
+        if _EXPECTED["model_type"] in texts and isinstance(value, str):
+            text += "; write its keys below it, as key: value with a space after the colon"
         document.report(path, text + suggestion(value, names[path]))
 
 
@@ -97,6 +99,8 @@ def _value_at(path: KeyPath, data: Any) -> Any:
 def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     *parent, key = path
     valid = list(_fields(model, tuple(parent), data))
+    if isinstance(key, str) and key.partition(":")[0] in valid:
+        return "a space is needed after the colon"
     near = suggestion(key, valid)
     if near:
         return f"unknown key{near}"

@@ -127,9 +127,11 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
 def _flow(value: Any) -> str:
     """Return a value as YAML in one line."""
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_flow(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{_flow(key)}: {_flow(one)}' for key, one in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
+    if isinstance(value, str):
+        return quoted(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -290,11 +292,7 @@ def _list(names: Sequence[str]) -> str:
 
 def _reading(reading: Reading) -> list[str]:
     """Return how the cells are spelled, as far as it is not the default."""
-    return [
-        f"  {name}: "
-        + (f"[{', '.join(map(quoted, value))}]" if isinstance(value, list) else quoted(value))
-        for name, value in reading.to_dict().items()
-    ]
+    return [f"  {name}: {_flow(value)}" for name, value in reading.to_dict().items()]
 
 
 def _drop(profile: Profile) -> list[str]:

@@ -21,6 +21,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.parser import Parser
 
+from mlpengine.config.unreadable import in_words
 from mlpengine.errors import ConfigError
 from mlpengine.files import similar_file
 
@@ -138,8 +139,8 @@ def parse(text: str, source: str, document: Document, at: KeyPath = (), line: in
         yaml.Parser = partial(_ScreeningParser, source=source, first=line)
         node = yaml.compose(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        problem = Problem(source, mark.line + line if mark and line else line, "", _explain(error))
+        place, reason = in_words(error, text)
+        problem = Problem(source, place + line if line else 0, "", f"not valid YAML: {reason}")
         raise ConfigError(str(problem)) from error
     except YAMLError as error:
         reason = str(error).split("\n")[0]
@@ -180,11 +181,6 @@ class _ScreeningParser(Parser):
         self._depth += isinstance(event, CollectionStartEvent)
         self._depth -= isinstance(event, CollectionEndEvent)
         return f"nested deeper than {MAX_DEPTH} levels" if self._depth > MAX_DEPTH else ""
-
-
-def _explain(error: MarkedYAMLError) -> str:
-    parts = [part for part in (error.context, error.problem) if part]
-    return "not valid YAML: " + ", ".join(parts).replace("\n", " ")
 
 
 def _kind(value: object) -> str:

@@ -88,11 +88,11 @@ class _Table(Section):
     na_values: Annotated[list[str], NAME_OR_NAMES] = Field(
         default=[], description="Spellings of a missing cell besides NA, N/A, NaN, null, None, ?."
     )
-    date_format: str | None = Field(
+    date_format: str | dict[str, str] | None = Field(
         default=None,
         description=(
             "Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, dd-month-yy, or "
-            "mm/dd/yyyy HH:MM AM."
+            "mm/dd/yyyy HH:MM AM; or column: format, where they differ."
         ),
     )
     split: SplitSection = section(SplitSection, "Shares of rows.")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mlpengine.config.load import ConfigFile, Override, load_config, problems_with
-from mlpengine.config.sweep import SpaceSection, SweepSection
+from mlpengine.config.sweep import SpaceSection, SweepSection, with_values
+from mlpengine.errors import UsageError
 
 FIXED = (
     "data.source",
@@ -50,6 +51,10 @@ def load_sweep(path: Path, settings: Iterable[Override] = ()) -> tuple[ConfigFil
     for key, entry in sweep.space.items():
         for text in _problems(file, settings, sweep, key, entry):
             file.document.report(("sweep", "space", key), text)
+    try:
+        with_values(sweep.storage)
+    except UsageError as error:
+        file.document.report(("sweep", "storage"), str(error))
     config = file.config
     if not (config.validation_share or config.data.validation_source or config.training.folds):
         text = "trials are compared on validation rows (data.split.validation is 0)"

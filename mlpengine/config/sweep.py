@@ -1,14 +1,19 @@
 """The section `sweep`: which keys vary over which values, and how trials are chosen."""
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from mlpengine.config.options import Count, Positive, Section, rule
+from mlpengine.errors import UsageError
+from mlpengine.wording import VARIABLE
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
 """The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
@@ -27,6 +32,34 @@ def _storage(text: str) -> str:
         raise PydanticCustomError(
             "storage", "{expected}", {"expected": "'journal' or a URL of a database"}
         )
+    return text
+
+
+def with_values(storage: str) -> str:
+    """Return the URL of a database with the values of environment variables for each ``${NAME}``.
+
+    A value is quoted where a URL quotes: before the ``@``, and after the question mark.
+    Raises: UsageError for a variable that is not set.
+    """
+    unset = [name for name in VARIABLE.findall(storage) if name not in os.environ]
+    if unset:
+        raise UsageError(f"${{{unset[0]}}} must be an environment variable (it is not set)")
+    user, at, host = storage.rpartition("@")
+    place, mark, options = host.partition("?")
+    user, options = (
+        VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
+    )
+    place = VARIABLE.sub(lambda v: os.environ[v[1]], place)
+    return f"{user}{at}{place}{mark}{options}"
+
+
+def without_values(text: str, storage: str) -> str:
+    """Return a message about a database with ``${NAME}`` for each value that the URL took."""
+    for name in VARIABLE.findall(storage):
+        value = os.environ.get(name, "")
+        for one in filter(None, (value, quote(value, ""))):
+            parts = re.split(rf"(?<!\w){re.escape(one)}(?!\w)", text)
+            text = f"${{{name}}}".join(parts)
     return text
 
 
@@ -92,7 +125,8 @@ class SweepSection(Section):
     )
     storage: Annotated[str, AfterValidator(_storage)] = Field(
         default=JOURNAL,
-        description="journal: a file in the sweep's directory; or the URL of a database.",
+        description="journal: a file in the sweep's directory; or the URL of a database, where "
+        "${NAME} is an environment variable, such as a password.",
     )
     space: dict[str, SpaceSection] = Field(
         description="Key paths of the config, and the values that each takes."

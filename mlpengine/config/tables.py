@@ -243,6 +243,8 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
     named: list[tuple[KeyPath, str | None]] = [(("data", "weight"), data.weight)]
     for key in ("target", "drop", "categorical"):
         named += [(("data", key), name) for name in getattr(data, key) or []]
+    if isinstance(data.date_format, dict):
+        named += [(("data", "date_format", name), name) for name in data.date_format]
     named += [(("data", "split", key), getattr(data.split, key)) for key in ("group", "time")]
     for path, name in named:
         if name and name not in table and not (path == ("data", "drop") and name in data.features):

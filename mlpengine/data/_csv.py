@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from mlpengine.data._lines import (
     Header,
     Source,
     line_count,
+    long_cells,
     parser,
     read_header,
     record_lines,
@@ -132,7 +133,7 @@ class _ColumnReader:
 
     def __init__(self, name: str, step: int, options: CsvOptions) -> None:
         self.missing = options.missing
-        self.padded, self.dates = name in options.numbers, options.reading.date_pattern
+        self.padded, self.dates = name in options.numbers, options.reading.date_pattern(name)
         self.codes = _cells.Codes(self.missing)
         self.n_rows = 0
         self.rows_left = 0
@@ -330,6 +331,7 @@ class _Pass:
             if values is not None:
                 reader.append(values)
 
+    @long_cells()
     def _parse(self, source: Source, lines: int, readers: list[_ColumnReader]) -> None:
         """Read at least this many lines with the csv module."""
         start = source.next_line
@@ -447,13 +449,13 @@ def _check_index(index: Column, source: str, *, alone: bool) -> None:
 
 
 def text_column(
-    cells: Sequence[str], where: str, options: CsvOptions, as_text: bool = False
+    cells: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
     """Return a column of text cells as `read_csv` reads them; `as_text` keeps them text.
 
     Raises: DataError, beginning with `where`.
     """
-    reader = _ColumnReader("", 2 if as_text else options.first_step(""), options)
+    reader = _ColumnReader(name, 2 if as_text else options.first_step(""), options)
     reader.add(cells)
     table = Table({where: reader.column()}, where)
     if as_text:
@@ -486,12 +488,11 @@ def _spelled(column: Column, table: Table, name: str, options: CsvOptions) -> Co
     """Return a text column as booleans or numbers if its few spellings say so."""
     if column.kind != "text" or name in options.text:
         return column
+    if (answers := answers_of(column)) is not None:
+        return answers
     levels = column.levels
     reading = options.reading
-    words = _cells.booleans(levels)
-    values: Any = words
-    if words is None:
-        values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
+    values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
     if isinstance(values, str):
         row = int(np.flatnonzero(column.values == levels.index(values))[0])
         raise AmbiguousError(
@@ -500,8 +501,13 @@ def _spelled(column: Column, table: Table, name: str, options: CsvOptions) -> Co
         )
     if values is None:
         return column
-    lookup = np.array([*values, np.nan])
-    return Column(lookup[column.values], "number" if words is None else "boolean")
+    return Column(np.array([*values, np.nan])[column.values])
+
+
+def answers_of(column: Column) -> Column | None:
+    """Return a text column as booleans if all its texts spell true and false, else None."""
+    words = _cells.booleans(column.levels)
+    return None if words is None else Column(np.array([*words, np.nan])[column.values], "boolean")
 
 
 def _advice(error: csv.Error) -> str:

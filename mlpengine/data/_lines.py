@@ -4,6 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from mlpengine.data._files import refuse_other_format
 from mlpengine.data.reading import DELIMITERS
 from mlpengine.data.table import MAX_COLUMNS
 from mlpengine.errors import DataError
+from mlpengine.locks import process_lock
 
 MAX_LINE = 1 << 24
 BLOCK = 1 << 17
@@ -23,8 +25,25 @@ _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16
 _NEWLINE = ord("\n")
 _START = 256  # bytes that tell whether a file is of another format
 
-csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
-"""Cells may be as long as lines; the limit is one of the process, by default 131,072."""
+_limit_lock = process_lock()
+_limits: list[int] = []
+
+
+@contextmanager
+def long_cells() -> Iterator[None]:
+    """Let cells be as long as lines; the csv module has one limit for the process, often 131,072.
+
+    It is put back when the last thread has left the context.
+    """
+    with _limit_lock:
+        _limits.append(csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE)))
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            before = _limits.pop()  # the last to leave gets what the first has found
+            if not _limits:
+                csv.field_size_limit(before)
 
 
 class EncodingError(DataError):
@@ -162,6 +181,7 @@ class Header(NamedTuple):
     first_line: int
 
 
+@long_cells()
 def read_header(source: Source, delimiter: str | None) -> Header:
     """Read the header line; if the delimiter is None, infer it from the first lines.
 
@@ -205,6 +225,7 @@ def _sample(source: Source) -> list[str]:
     return sample
 
 
+@long_cells()
 def record_lines(source: Source, delimiter: str) -> list[int]:
     """Return the line in which each of the next records starts, counted from 0."""
     reader = parser(source, delimiter)
@@ -233,6 +254,7 @@ def whole_records(source: Source, delimiter: str, size: int) -> bytes:
     return b"".join(parts)
 
 
+@long_cells()
 def _end_of_records(content: bytes, delimiter: str) -> int:
     """Return the end of the last complete record, 0 if there is none."""
     lines = io.StringIO(content.decode(), newline="").readlines()

@@ -7,7 +7,6 @@ one 64-bit word, and arithmetic on words treats the eight bytes side by side (SI
 register). Whatever is not a plain decimal number is marked and left to the caller.
 """
 
-import csv
 import ctypes
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from mlpengine.buffers import address_of
 from mlpengine.data import _cells, _native
+from mlpengine.data._lines import MAX_LINE
 from mlpengine.locks import cached_property
 from mlpengine.spec import Array
 
@@ -142,7 +142,7 @@ class Cutter:
                 return None
             last -= returns
         length = stop - start
-        if length.max() > csv.field_size_limit() or (self.width == 1 and not length.all()):
+        if length.max() > MAX_LINE or (self.width == 1 and not length.all()):
             return None
         if is_quoted:
             quoted = characters[start] == _QUOTE
@@ -163,7 +163,7 @@ class Cutter:
             offsets = np.empty(size + size // 8, np.int32)
         self.offsets.append(offsets)
         start, stop = offsets[:size].reshape(2, self.width, rows)
-        shape = PAD, end, self.delimiter, self.width, rows, csv.field_size_limit()
+        shape = PAD, end, self.delimiter, self.width, rows, MAX_LINE
         count = self.loops.scan_cut(content, *shape, address_of(start), address_of(stop))
         if count < 0:
             return None

@@ -126,17 +126,21 @@ def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
     """Return the reading with what the columns of texts imply."""
     if table.decimal_commas and reading.decimal is None:
         reading = replace(reading, decimal=",")
+    formats: dict[str, str] = {}
     for name, column in table.columns.items():
         if column.kind != "text":
             continue
         levels = [column.levels[code] for code in column.distinct()]
         gaps = [level for level in levels if level.lower() in GAPS]
         cells = [level for level in levels if level not in gaps]
-        fitting = next(_spellings(cells, reading), None) if cells else None
+        known = list(dict.fromkeys(formats.values()))
+        fitting = next(_spellings(cells, reading, known), None) if cells else None
         if fitting is not None and len(gaps) <= MAX_GAPS:
-            if fitting.date_format != reading.date_format:
-                notes.append(f"column {name!r}: dates are read as {fitting.date_format}")
-            reading = fitting
+            if form := fitting.date_format:
+                formats[name] = str(form)
+                if form not in known:
+                    notes.append(f"column {name!r}: dates are read as {form}")
+            reading = replace(fitting, date_format=None)
             if gaps:
                 values = tuple(dict.fromkeys([*reading.na_values, *gaps]))
                 reading = replace(reading, na_values=values)
@@ -144,22 +148,28 @@ def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
                 cells_text = plural(int(rows.sum()), "cell")
                 spelled = " or ".join(map(repr, gaps))
                 notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
-        elif cells and reading.date_format is None and len(forms := _date_formats(cells)) > 1:
+        elif cells and len(forms := _date_formats(cells)) > 1:
             parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
             notes.append(
                 f"column {name!r}: {cells[0]!r} can have {parts} first; to use it as a date set "
                 f"data.date_format to {' or '.join(forms)}"
             )
-    return reading
+    if len({*formats.values()}) > 1:
+        return replace(reading, date_format=formats)
+    return replace(reading, date_format=next(iter(formats.values()), None))
 
 
-def _spellings(cells: list[str], reading: Reading) -> Iterator[Reading]:
-    """Yield the readings under which all of these texts are numbers or dates, the nearest first."""
+def _spellings(cells: list[str], reading: Reading, known: list[str]) -> Iterator[Reading]:
+    """Yield the readings under which all of these texts are numbers or dates, the nearest first.
+
+    `known` are the formats of dates of other columns.
+    """
     none: frozenset[str] = frozenset()
     if _cells.numbers(cells, none, padded=False) is not None:
         yield reading
-    if _cells.dates(cells, none, reading.date_pattern) is not None:
+    if _cells.dates(cells, none) is not None:
         yield reading
+    yield from (replace(reading, date_format=form) for form in known if _fits(cells, form))
     marks = ((".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'"))
     pairs = [(reading.decimal, reading.thousands), (None, None), *marks]
     for decimal, thousands in pairs:
@@ -167,7 +177,7 @@ def _spellings(cells: list[str], reading: Reading) -> Iterator[Reading]:
             continue
         if isinstance(_cells.spelled_numbers(cells, decimal, thousands), list):
             yield replace(reading, decimal=decimal, thousands=thousands)
-    if reading.date_format is None and len(forms := _date_formats(cells)) == 1:
+    if len(forms := _date_formats(cells)) == 1:
         yield replace(reading, date_format=forms[0])
 
 
@@ -198,7 +208,7 @@ def _date_formats(cells: list[str]) -> list[str]:
 def _fits(cells: list[str], form: str) -> bool:
     """Return whether all texts are dates of this format."""
     try:
-        pattern = Reading(date_format=form).date_pattern
+        pattern = Reading(date_format=form).date_pattern("")
     except DataError:  # digits with nothing between them
         return False
     return _cells.dates(cells, frozenset(), pattern) is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.data._cells import EXACT
 from mlpengine.data._csv import CsvOptions, text_column
 from mlpengine.data.reading import Reading
 from mlpengine.data.table import Column, Table, column_of, number_text
@@ -35,7 +36,8 @@ def as_table(
     `names` are the columns of a matrix, and the only ones that every row must have, if they are
     given; an empty list is a table of them without rows. Text is read as `read_table` reads CSV,
     with the same arguments: numbers, dates and true/false are recognized unless the column is among
-    `text` or of a categorical dtype. None, NaN and NaT are missing cells.
+    `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts unless it is among
+    `numbers`. None, NaN and NaT are missing cells.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -142,23 +144,32 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         raise DataError(f"{where}: {text} (one, {values!r:.40})")
     if array.ndim != 1:
         raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
-    if array.dtype.kind in "biufM":
+    kind = array.dtype.kind
+    given_as_float = kind == "f" and isinstance(values, np.ndarray)  # NumPy has rounded nothing
+    if kind in "iuf" and not (name in options.numbers or given_as_float):
+        kind = "O" if ((array >= EXACT) | (array <= -EXACT)).any() else kind
+    if kind in "biufM":
         return column_of(array, where)
     as_text = name in options.text or _is_categorical(values)
-    cells = values.tolist() if hasattr(values, "tolist") else array.tolist()
+    ways = (getattr(values, way, None) for way in ("tolist", "to_list", "to_pylist"))
+    cells = next((way() for way in ways if way is not None), None) or array.tolist()
     if isinstance(values, list | tuple):
         cells = list(values)  # NumPy would turn numbers beside text into text
-    return _of_cells(cells, where, as_text, options)
+    return _of_cells(cells, name, where, as_text, options)
 
 
-def _of_cells(cells: list[Any], where: str, as_text: bool, options: CsvOptions) -> Column:
+def _of_cells(
+    cells: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
+) -> Column:
     """Return a column of Python objects, in the kind that all of them are."""
     gaps = [_is_missing(cell) for cell in cells]
     known = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
     if all(isinstance(cell, bool | np.bool_) for cell in known):
         return Column(_spread(known, missing), "boolean" if known else "number")
-    if all(isinstance(cell, int | float | Decimal | np.number) for cell in known):
+    whole = [cell for cell in known if isinstance(cell, int | np.integer)]
+    is_exact = name in options.numbers or all(abs(int(cell)) < EXACT for cell in whole)
+    if is_exact and all(isinstance(cell, int | float | Decimal | np.number) for cell in known):
         try:
             return Column(_spread(known, missing))
         except OverflowError:
@@ -166,7 +177,7 @@ def _of_cells(cells: list[Any], where: str, as_text: bool, options: CsvOptions) 
     if all(isinstance(cell, date) for cell in known):
         return Column(_spread([_seconds(cell) for cell in known], missing), "date")
     texts = [_text(cell, where, row) for row, cell in enumerate(cells)]
-    return text_column(texts, where, options, as_text)
+    return text_column(texts, name, where, options, as_text)
 
 
 def _spread(known: Sequence[Any], missing: Array) -> Array:
@@ -195,7 +206,9 @@ def _text(cell: Any, where: str, row: int) -> str:
         return ""
     if isinstance(cell, bool | np.bool_):
         return number_text("boolean", float(cell))
-    if isinstance(cell, int | float | np.number):
+    if isinstance(cell, int | np.integer):
+        return str(cell)
+    if isinstance(cell, float | np.number):
         return number_text("number", float(cell))
     if isinstance(cell, date | Decimal):
         return str(cell)

@@ -184,6 +184,6 @@ class Numbers:
             *(np.array(state[name], np.float64) for name in ("center", "factor", "fill")),
             flagged=state["flagged"],
             strict=state["strict"],
-            clip=state.get("clip", False),
-            edges=[np.array(edges, np.float64) for edges in state.get("edges", ())],
+            clip=state["clip"],
+            edges=[np.array(edges, np.float64) for edges in state["edges"]],
         )

@@ -69,7 +69,7 @@ class RowEncoder:
         self._numbers, self._out, self._row = numbers, out[:, : numbers.width], out[0]
         self.unknown: dict[str, str] = {}
         self.far: dict[str, float] = {}
-        summary = preprocessor.summary["columns"] if preprocessor.summary else {}
+        summary = preprocessor.summary["columns"]
         ends = [bounds(summary.get(source.column, {"missing": 0.0})) for source in numbers.sources]
         self._low, self._high = ([*each] for each in zip(*ends, strict=True)) if ends else ([], [])
         self._names = [source.column for source in numbers.sources]

@@ -23,7 +23,7 @@ from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options
 from mlpengine.data.prepared import prepared_rows
 from mlpengine.data.reading import Reading
-from mlpengine.data.saved import VERSION, checked_state
+from mlpengine.data.saved import VERSION, check_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.stored import stored_file
 from mlpengine.data.summary import SummaryState, describe
@@ -83,7 +83,7 @@ class Preprocessor:
         self.computed: list[ComputedColumn] = []
         self.row_filter: Expr | None = None
         self.operands: dict[str, Operand] = {}
-        self.summary: SummaryState | None = None
+        self.summary: SummaryState = {"rows": 0, "columns": {}}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
         """Fit on the given rows of a table (all by default); kinds are inferred from all rows.
@@ -321,7 +321,7 @@ class Preprocessor:
         kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
         for name, kind in (kinds | self.kinds).items():
             column = table[name]
-            if kind == "date" and (row := self._undated_row(column)) is not None:
+            if kind == "date" and (row := self._undated_row(name, column)) is not None:
                 raise DataError(
                     f"{table.where(name, row)}: a date is needed, spelled as in training "
                     f"({column.cell(row)!r:.60}); correct the cell, or leave it empty"
@@ -336,11 +336,11 @@ class Preprocessor:
                     f"({column.cell(row)!r:.60})"
                 )
 
-    def _undated_row(self, column: Column) -> int | None:
+    def _undated_row(self, name: str, column: Column) -> int | None:
         """Return the first row of a text column that is no date; None if there is none."""
         if column.kind != "text":
             return None
-        pattern = self.options.reading.date_pattern
+        pattern = self.options.reading.date_pattern(name)
         is_odd = [dates([level], frozenset(), pattern) is None for level in column.levels]
         rows = np.flatnonzero(np.array([*is_odd, False])[column.values])
         return int(rows[0]) if len(rows) else None
@@ -451,7 +451,7 @@ class Preprocessor:
             "target": self.target.state_dict() if self.target else None,
             "reads": self.formula_columns,
             "operands": {name: asdict(operand) for name, operand in self.operands.items()},
-            **({"summary": self.summary} if self.summary else {}),
+            "summary": self.summary,
         }
 
     @classmethod
@@ -461,18 +461,20 @@ class Preprocessor:
         Raises: CheckpointError if the state is not one that `state_dict` wrote; DataError for
             options that are wrong.
         """
-        state = checked_state(state)
-        options = state["options"]
-        preprocessor = cls(**{**options, "reading": Reading.from_dict(options.get("reading", {}))})
+        check_state(state)
+        options = dict(state["options"])
+        options["features"] = dict(options.get("features", ()))
+        options["reading"] = Reading.from_dict(options.get("reading", {}))
+        preprocessor = cls(**options)
         preprocessor.kinds = dict(state["kinds"])
         preprocessor.numbers = Numbers.from_state(state["numbers"])
         preprocessor.categories = [Category.from_state(one) for one in state["categories"]]
         if state["target"] is not None:
             preprocessor.target = target_from_state(state["target"])
-        preprocessor._read_formulas(state.get("reads", ()))
-        operands = state.get("operands", {})
-        preprocessor.operands = {name: Operand(**one) for name, one in operands.items()}
-        preprocessor.summary = state.get("summary")
+        preprocessor._read_formulas(state["reads"])
+        operands = state["operands"].items()
+        preprocessor.operands = {name: Operand(**one) for name, one in operands}
+        preprocessor.summary = state["summary"]
         return preprocessor
 
 

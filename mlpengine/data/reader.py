@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from errno import ENOMEM
+from functools import partial
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
@@ -15,8 +16,8 @@ from warnings import catch_warnings
 
 import numpy as np
 
-from mlpengine.data._cells import sorted_levels
-from mlpengine.data._csv import CsvOptions, read_csv, read_csv_blocks
+from mlpengine.data._cells import EXACT, sorted_levels
+from mlpengine.data._csv import CsvOptions, answers_of, read_csv, read_csv_blocks
 from mlpengine.data._files import (
     BINARY_BYTES,
     buffered,
@@ -28,7 +29,7 @@ from mlpengine.data._files import (
     transcoded,
 )
 from mlpengine.data.progress import Progress
-from mlpengine.data.reading import Reading
+from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.data.stored import Segment, Spill, stored_table
 from mlpengine.data.table import Column, Kind, Table, column_of, date_column
 from mlpengine.errors import DataError, importing
@@ -60,7 +61,8 @@ def read_table(
     decimal, thousands, text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. Parquet
-    needs the extra `data`. `progress` is called with the share of a CSV file that is read.
+    needs the extra `data`; whole numbers beyond 2**53, texts of true/false and the columns `text`
+    are read as those of CSV. `progress` is called with the share of a CSV file that is read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
@@ -79,7 +81,7 @@ def read_table(
     read = READERS.get(os.path.splitext(name)[1].lower())
     if read is not None:
         require_file(name)
-        return read(name)
+        return read(name, options)
     if not os.path.splitext(name)[1] and not os.path.exists(name):
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
@@ -108,7 +110,10 @@ def store_table(
     name = os.fspath(path)
     suffix = os.path.splitext(name)[1].lower()
     if suffix in PARQUET:
-        return stored_table(Path(path), directory, {}, _store_parquet, frozenset(skip))
+        options = CsvOptions.of(DEFAULT, text, numbers)
+        how = {"text": sorted(options.text), "numbers": sorted(options.numbers)}
+        store = partial(_store_parquet, options=options)
+        return stored_table(Path(path), directory, how, store, frozenset(skip))
     if suffix in READERS:
         raise DataError(f"{name}: only CSV, Parquet and .npy can be streamed")
 
@@ -135,8 +140,7 @@ def read_blocks(
     """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
     A CSV column is of the kind that its cells in a block imply.  Only the columns `kept` are read;
-    all of them if none are given or one of them is missing.  NumPy files are one block.  Whole
-    numbers of Parquet without missing cells stay integers.
+    all of them if none are given or one of them is missing.  NumPy files are one block.
 
     Raises: DataError; MissingExtraError.
     """
@@ -181,7 +185,7 @@ def load_dataset(name: str) -> Table:
         return read_csv(opener(path), name, CsvOptions())
 
 
-def _read_npy(path: str) -> Table:
+def _read_npy(path: str, _options: CsvOptions) -> Table:
     with readable(path):
         try:
             with catch_warnings(action="ignore"):  # of headers that Python 2 wrote
@@ -218,7 +222,7 @@ def _checked(values: Array, path: str, name: str) -> Column:
     return column_of(values, f"{path}: column {name!r}")
 
 
-def _read_npz(path: str) -> Table:
+def _read_npz(path: str, _options: CsvOptions) -> Table:
     columns: dict[str, Column] = {}
     with readable(path):
         try:
@@ -272,7 +276,7 @@ def _named(name: str, array: Array, path: str) -> dict[str, Column]:
     return Table.from_arrays(array, names=names, source=path).columns if names else {}
 
 
-def _read_parquet(path: str) -> Table:
+def _read_parquet(path: str, options: CsvOptions) -> Table:
     with importing("reading Parquet", "data"):
         import pyarrow
         from pyarrow import parquet
@@ -286,19 +290,21 @@ def _read_parquet(path: str) -> Table:
             # a text that is stored once and stands in all rows is kept once
             texts = [field.name for field in schema if _is_text(field.type)]
             table = parquet.read_table(path, use_threads=False, read_dictionary=texts)
+            text = _texts(path, schema.names, options)
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
     if not table.num_rows:
         raise DataError(f"{path}: holds no rows")
     names = table.column_names
     _check_names(names, path)
-    return Table({name: _arrow_column(table[name], path, name) for name in names}, path)
+    columns = {name: _arrow_column(table[name], path, name, name in text) for name in names}
+    return Table({n: _answered(c, schema, n, text) for n, c in columns.items()}, path)
 
 
 def _parquet_blocks(
-    path: str, skipped: Callable[[Sequence[str]], Collection[str]], *, exact: bool = False
-) -> Iterator[tuple[Sequence[str], Mapping[str, Column]]]:
-    """Yield the names of all columns, and a block of rows of those that are not skipped."""
+    path: str, skipped: Callable[[Sequence[str]], Collection[str]], options: CsvOptions
+) -> Iterator[tuple[Any, Mapping[str, Column], Collection[str]]]:
+    """Yield the schema, a block of rows of the columns that are not skipped, and those of text."""
     with importing("reading Parquet", "data"):
         import pyarrow
         from pyarrow import parquet
@@ -309,13 +315,14 @@ def _parquet_blocks(
             texts = [field.name for field in schema if _is_text(field.type)]
             without = skipped(schema.names)
             kept = [name for name in schema.names if name not in without]
+            text = _texts(path, kept, options)
             with parquet.ParquetFile(
                 path, read_dictionary=texts, pre_buffer=False, buffer_size=_BUFFER
             ) as file:
                 for batch in file.iter_batches(_BATCH, columns=kept, use_threads=False):
                     table = pyarrow.Table.from_batches([batch])
-                    columns = {n: _arrow_column(table[n], path, n, exact=exact) for n in kept}
-                    yield schema.names, columns
+                    columns = {n: _arrow_column(table[n], path, n, n in text) for n in kept}
+                    yield schema, columns, text
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
 
@@ -323,8 +330,8 @@ def _parquet_blocks(
 def _read_parquet_blocks(path: str, options: CsvOptions) -> Iterator[Table]:
     """Yield the rows of a Parquet file as tables of some rows each."""
     first = 0
-    for _, columns in _parquet_blocks(path, options.skipped, exact=True):
-        table = Table(columns, path)
+    for schema, columns, text in _parquet_blocks(path, options.skipped, options):
+        table = Table({n: _answered(c, schema, n, text) for n, c in columns.items()}, path)
         table.origin = np.arange(first, first + table.n_rows)
         first += table.n_rows
         if table.n_rows:
@@ -333,20 +340,20 @@ def _read_parquet_blocks(path: str, options: CsvOptions) -> Iterator[Table]:
         raise DataError(f"{path}: holds no rows")
 
 
-def _store_parquet(path: str, spill: Spill) -> Table:
+def _store_parquet(path: str, spill: Spill, options: CsvOptions) -> Table:
     """Read a Parquet file in blocks of rows."""
     spill.restart()
     names: Sequence[str] = ()
     columns: dict[str, _ParquetColumn] = {}
-    for all_names, block in _parquet_blocks(path, lambda _: spill.skipped):
-        names = all_names
+    for schema, block, known in _parquet_blocks(path, lambda _: spill.skipped, options):
+        names, text = schema.names, known
         for name, column in block.items():
             columns.setdefault(name, _ParquetColumn(spill)).add(column)
     if not names:
         raise DataError(f"{path}: holds no rows")
     for name in names:
         if name in columns:
-            spill.keep(name, columns[name].column())
+            spill.keep(name, _answered(columns[name].column(), schema, name, text))
         else:
             spill.skip(name)
     return Table({}, path)
@@ -394,11 +401,56 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _arrow_column(values: Any, path: str, name: str, *, exact: bool = False) -> Column:
-    """Return a column; where it is `exact`, whole numbers do not become float64."""
+def _texts(path: str, names: Collection[str], options: CsvOptions) -> set[str]:
+    """Return the columns that are read as texts: whole numbers beyond 2**53 as in CSV, too.
+
+    Those that a model has learned from as numbers stay numbers.
+    """
+    from pyarrow import compute, parquet, types
+
+    with parquet.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
+        leaves = [groups[0].column(k).path_in_schema for k in range(file.metadata.num_columns)]
+        texts = set(options.text)
+        for name in names:
+            if name in options.numbers or not types.is_integer(file.schema_arrow.field(name).type):
+                continue
+            known = [group.column(leaves.index(name)).statistics for group in groups]
+            ends = [end for one in known if one and one.has_min_max for end in (one.min, one.max)]
+            if not all(one and one.has_min_max for one in known):
+                read = compute.min_max(file.read([name], use_threads=False).column(0))
+                ends = [read["min"].as_py() or 0, read["max"].as_py() or 0]
+            if any(abs(end) >= EXACT for end in ends):
+                texts.add(name)
+        return texts
+
+
+def holds_whole_numbers(path: str, name: str) -> bool:
+    """Return whether the type of a column of a Parquet file is one of whole numbers."""
+    from pyarrow import parquet, types
+
+    return bool(types.is_integer(parquet.read_schema(path).field(name).type))
+
+
+def _answered(column: Column, schema: Any, name: str, text: Collection[str]) -> Column:
+    """Return a column of Parquet; one of texts that spell true and false is one of booleans.
+
+    It stays as it is if it is among `text`, or of a categorical type.
+    """
+    from pyarrow import types
+
+    if column.kind != "text" or name in text or types.is_dictionary(schema.field(name).type):
+        return column
+    return answers_of(column) or column
+
+
+def _arrow_column(values: Any, path: str, name: str, as_text: bool) -> Column:
+    """Return a column; whole numbers are texts if that is wanted."""
     from pyarrow import compute, types
 
     kind = values.type
+    if as_text and types.is_integer(kind):
+        return _arrow_text(values.cast("string").dictionary_encode())
     if _is_text(kind):
         return _arrow_text(values)
     if types.is_dictionary(kind):
@@ -412,8 +464,6 @@ def _arrow_column(values: Any, path: str, name: str, *, exact: bool = False) -> 
         per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.unit]
         seconds = _arrow_numbers(compute.cast(values, "int64")) / per_second
         return date_column(seconds, f"{path}: column {name!r}")
-    if exact and types.is_integer(kind) and not values.null_count:
-        return Column(values.to_numpy())
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return Column(_arrow_numbers(values))
     raise DataError(f"{path}: column {name!r}: type {kind} is not supported; drop or convert it")
@@ -437,7 +487,7 @@ def _arrow_numbers(values: Any) -> Array:
 
 PARQUET = ".parquet", ".pq"
 
-READERS: Mapping[str, Callable[[str], Table]] = {
+READERS: Mapping[str, Callable[[str, CsvOptions], Table]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     **dict.fromkeys(PARQUET, _read_parquet),

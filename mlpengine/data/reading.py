@@ -38,7 +38,8 @@ class Reading:
         text_encoding: of the file, by its name in Python.
         na_values: spellings of a missing cell besides `MISSING`.
         date_format: of dates that are neither ISO 8601 nor dd.mm.yyyy, with yyyy or yy, mm or month
-            (its name), dd, and for times HH, MM, SS, AM, such as mm/dd/yyyy or dd-month-yy.
+            (its name), dd, and for times HH, MM, SS, AM, such as mm/dd/yyyy or dd-month-yy; of all
+            columns, or by column.
 
     Raises: DataError for a value that is none of these.
     """
@@ -48,7 +49,7 @@ class Reading:
     thousands: str | None = None
     text_encoding: str = "utf-8"
     na_values: tuple[str, ...] = ()
-    date_format: str | None = None
+    date_format: str | dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         _one_of("delimiter", self.delimiter, DELIMITERS)
@@ -64,31 +65,25 @@ class Reading:
                 f"text_encoding: must be one that Python knows, such as utf-8, cp1252 or utf-16 "
                 f"({self.text_encoding!r})"
             ) from None
-        if self.date_format is not None:
-            _ = self.date_pattern
+        _ = self._date_patterns
 
     @cached_property
     def missing(self) -> frozenset[str]:
         """All spellings of a missing cell."""
         return MISSING | frozenset(value.strip() for value in self.na_values)
 
+    def date_pattern(self, column: str) -> re.Pattern[str] | None:
+        """Return what dates of a column match by `date_format`; None if it has none."""
+        return self._date_patterns.get(column if isinstance(self.date_format, dict) else "")
+
     @cached_property
-    def date_pattern(self) -> re.Pattern[str] | None:
-        """What a cell of `date_format` matches."""
+    def _date_patterns(self) -> dict[str, re.Pattern[str]]:
+        """What dates match, by column, or under an empty name for all."""
         if self.date_format is None:
-            return None
-        tokens = _TOKEN.findall(self.date_format)
-        apart = "month" in tokens or re.search(r"[a-z][^A-Za-z0-9]+[a-z]", self.date_format)
-        parts = (("yyyy", "yy"), ("month", "mm"), ("dd",))
-        one_of_each = all(sum(tokens.count(token) for token in part) == 1 for part in parts)
-        whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
-        if not (whole and apart) or len(set(tokens)) < len(tokens):
-            raise DataError(
-                "date_format: needs yyyy, mm and dd with something between them, and HH with AM, "
-                f"such as mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM ({self.date_format!r})"
-            )
-        pattern = _TOKEN.sub(lambda token: _TOKENS[token[0]], re.escape(self.date_format))
-        return re.compile(pattern)
+            return {}
+        if isinstance(self.date_format, dict):
+            return {name: _date_pattern(form) for name, form in self.date_format.items()}
+        return {"": _date_pattern(self.date_format)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that are not the defaults, ready for JSON."""
@@ -106,6 +101,20 @@ class Reading:
         if "na_values" in given:
             given["na_values"] = tuple(given["na_values"])
         return cls(**given)
+
+
+def _date_pattern(form: str) -> re.Pattern[str]:
+    tokens = _TOKEN.findall(form)
+    apart = "month" in tokens or re.search(r"[a-z][^A-Za-z0-9]+[a-z]", form)
+    parts = (("yyyy", "yy"), ("month", "mm"), ("dd",))
+    one_of_each = all(sum(tokens.count(token) for token in part) == 1 for part in parts)
+    whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
+    if not (whole and apart) or len(set(tokens)) < len(tokens):
+        raise DataError(
+            "date_format: needs yyyy, mm and dd with something between them, and HH with AM, "
+            f"such as mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM ({form!r})"
+        )
+    return re.compile(_TOKEN.sub(lambda token: _TOKENS[token[0]], re.escape(form)))
 
 
 def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:

@@ -12,9 +12,8 @@ from mlpengine.data.summary import SummaryState, check_summary
 from mlpengine.errors import CheckpointError
 from mlpengine.structure import conform
 
-VERSION = 4
-"""Of the state; in version 1 features were never clipped, before version 3 there were no bins, and
-before version 4 some options had other names."""
+VERSION = 1
+"""Of the state: no other one can be read."""
 
 Label = str | int | float | bool
 
@@ -28,8 +27,8 @@ class NumbersState(TypedDict):
     fill: list[float]
     flagged: list[int]
     strict: bool
-    clip: NotRequired[bool]
-    edges: NotRequired[list[list[float]]]
+    clip: bool
+    edges: list[list[float]]
 
 
 class CategoryState(TypedDict):
@@ -77,21 +76,20 @@ class PreprocessorState(TypedDict):
     numbers: NumbersState
     categories: list[CategoryState]
     target: ClassState | NumberState | MultiLabelState | None
-    reads: NotRequired[list[str]]
-    operands: NotRequired[dict[str, Operand]]
-    summary: NotRequired[SummaryState]
+    reads: list[str]
+    operands: dict[str, Operand]
+    summary: SummaryState
 
 
-def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a preprocessor's state of the newest version, whose parts agree with each other.
+def check_state(state: Mapping[str, Any]) -> None:
+    """Check the structure of a preprocessor's state, and that its parts agree with each other.
 
     Raises: CheckpointError naming the first place that is wrong.
     """
-    if isinstance(state, dict) and state.get("version", 1) not in range(1, VERSION + 1):
-        known = f"versions 1 to {VERSION} can be read"
-        raise CheckpointError(f"preprocessing: {known} (got {state['version']!r})")
-    if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
-        state = {**state, "options": _renamed(options, state.get("version", 1))}
+    if isinstance(state, dict) and state.get("version") != VERSION:
+        raise CheckpointError(
+            f"preprocessing: must be of version {VERSION} (got {state.get('version')!r:.60})"
+        )
     conform(state, PreprocessorState, "preprocessing")
     kinds, target = state["kinds"], state["target"]
     _check_numbers(state["numbers"], kinds)
@@ -104,29 +102,13 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     )
     if target is not None:
         _check_target(target, kinds)
-    if "summary" in state:
-        levels = {category["column"]: len(category["levels"]) for category in state["categories"]}
-        check_summary(state["summary"], levels, list(kinds))
-    computed = state["options"].get("features", ())
+    levels = {category["column"]: len(category["levels"]) for category in state["categories"]}
+    check_summary(state["summary"], levels, list(kinds))
+    computed = dict(state["options"].get("features", ()))
     _demand(
         all(kinds.get(name, "number") in ("number", "integer", "empty") for name in computed),
         "options.features must be columns of numbers",
     )
-    return state
-
-
-def _renamed(options: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """Return the options of a state of any version as those of the newest."""
-    options = dict(options)
-    features = options.get("features", [])
-    if isinstance(features, list) and all(isinstance(o, list) and len(o) == 2 for o in features):
-        options["features"] = {str(name): text for name, text in features}  # in order
-    if version < VERSION:
-        options["bound_predictions"] = options.pop("bounded", False)
-        options["task"] = options.get("task") or "auto"
-        if version == 1:
-            options["clip"] = "none"
-    return options
 
 
 def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:
@@ -136,7 +118,7 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
             len(numbers[name]) == len(sources),
             f"numbers.{name} must have one entry for each source",
         )
-    edges = numbers.get("edges", [])
+    edges = numbers["edges"]
     _demand(len(edges) in (0, len(sources)), "numbers.edges must have one entry for each source")
     _demand(
         all(len(each) != 1 and all(a < b for a, b in pairwise(each)) for each in edges)

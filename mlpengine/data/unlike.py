@@ -23,8 +23,8 @@ class NewRows:
 
     def __init__(self, preprocessor: Preprocessor) -> None:
         self._preprocessor = preprocessor
-        self._columns = preprocessor.summary["columns"] if preprocessor.summary else {}
-        self._trained_rows = preprocessor.summary["rows"] if preprocessor.summary else 0
+        self._columns = preprocessor.summary["columns"]
+        self._trained_rows = preprocessor.summary["rows"]
         self._rows = 0
         self._texts: dict[str, tuple[int, str]] = {}
         self._far: dict[str, tuple[int, str]] = {}
@@ -67,7 +67,7 @@ class NewRows:
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
     """Return a line for each column with how many rows are far outside training, and a cell."""
-    columns = preprocessor.summary["columns"] if preprocessor.summary else {}
+    columns = preprocessor.summary["columns"]
     return [
         f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {cell} "
         f"({_range(columns[name], preprocessor.kinds[name] == 'date')})"
@@ -112,13 +112,10 @@ class Drift(NamedTuple):
 
 def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
     """Return the drift of each column of a table, the largest first."""
-    summary = preprocessor.summary
-    if summary is None:
-        return []
     table.require(preprocessor.columns, "the model", taken=preprocessor.options.target)
     levels = {category.column: category for category in preprocessor.categories}
     columns = []
-    for name, one in summary["columns"].items():
+    for name, one in preprocessor.summary["columns"].items():
         column = table[name]
         values = 0.0
         known = int((~column.missing).sum())
@@ -128,7 +125,7 @@ def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
         elif known and "quantiles" in one and column.kind != "text":
             values = _distance(column, np.array(one["quantiles"]))
         missing = float(column.missing.mean())
-        before = summary["rows"] * (1 - one["missing"])
+        before = preprocessor.summary["rows"] * (1 - one["missing"])
         limit = KS_LIMIT * np.sqrt(1 / max(known, 1) + 1 / max(before, 1))
         spread = np.sqrt(max(one["missing"] * (1 - one["missing"]), 1e-12) / table.n_rows)
         is_odd = values > limit or abs(missing - one["missing"]) > ODDS * spread

@@ -320,7 +320,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned.  Then load the parameters and call `begin`."""
         self.sampled, self.clipped = int(state["sampled"]), int(state["clipped"])
-        self.batch_size = int(state.get("batch_size", 0))  # absent before version 0.2
+        self.batch_size = int(state["batch_size"])
         self._schedule.stretch = int(state["stretch"])
         self.first_loss = float(state["first_loss"])
         self.noise.load_state_dict(state["noise"])

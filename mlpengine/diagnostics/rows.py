@@ -152,10 +152,8 @@ class NoiseScale:
         """Return both running means."""
         return {"variance": self.variance, "squared_norm": self.squared_norm}
 
-    def load_state_dict(self, state: Mapping[str, Any] | Array) -> None:
-        """Restore what `state_dict` returned; version 0.1.0 stored one array."""
-        if isinstance(state, np.ndarray):
-            state = dict(zip(("variance", "squared_norm"), state.tolist(), strict=True))
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
         self.variance = float(state["variance"])
         self.squared_norm = float(state["squared_norm"])
 

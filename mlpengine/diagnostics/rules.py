@@ -1,7 +1,7 @@
 """The rules behind verdicts.  Each rule checks one condition and reports it only when it is clear.
 
-Thresholds differ from everything measured in the healthy set-ups of benchmarks/
-diagnostics_corpus.py by a factor of two or more; the comments give the extremes measured there.
+Thresholds differ from everything measured in the healthy set-ups of tests/diagnostics/corpus.py by
+a factor of two or more; the comments give the extremes measured there.
 """
 
 from collections.abc import Callable

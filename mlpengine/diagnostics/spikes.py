@@ -106,12 +106,8 @@ class Spikes:
             "pending": np.array(self.pending),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any] | Array) -> None:
-        """Restore what `state_dict` returned; version 0.1.0 stored one array."""
-        if isinstance(state, np.ndarray):
-            count, steps, limit = state[:3].tolist()
-            numbers = {"count": count, "steps": steps, "limit": limit}
-            state = {**numbers, "sums": state[3:6], "pending": state[6:]}
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
         self.count, self.steps = int(state["count"]), int(state["steps"])
         self.limit = float(state["limit"])
         self._sums, self.pending[:] = state["sums"].tolist(), state["pending"].tolist()

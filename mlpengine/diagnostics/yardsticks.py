@@ -25,8 +25,9 @@ SURE_SHARE, SURE_ROWS = 0.2, 50
 """Share of the rows, at least this many, that a model is surest of."""
 SURE = 1e-4
 """Probability of a shift reported by chance, over all features."""
-CLEAR = 3.5
-"""Standard errors by which two models differ clearly; healthy networks are up to 3.3 behind."""
+PROBABLE, CLEAR = 2.0, 3.5
+"""Standard errors by which two models differ probably, and clearly; healthy networks are up to 3.3
+behind a linear model."""
 SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 450e-9
 """Upper bounds of the time of a pair of rows, and of a value, of the sample, as
 benchmarks/diagnostics.py measures them."""

@@ -7,11 +7,11 @@ from zlib import crc32
 
 import numpy as np
 
-from mlpengine.backends.compiled.lower import InstructionLike, LossInstruction
-from mlpengine.backends.compiled.values import UnsupportedError
-from mlpengine.backends.scalar.program import StepProgram
+from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
+from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.update import UpdateCode
+from mlpengine.backends.values import UnsupportedError
 from mlpengine.buffers import address_of
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
@@ -205,7 +205,7 @@ class DeviceStep:
         instructions.append(LossInstruction(self.loss, *ends))
         instructions += backward.instructions
         try:
-            program = StepProgram(instructions, self.batch, self.functions, fixed, given)
+            program = write_step(instructions, self.batch, self.functions, fixed, given)
         except UnsupportedError as error:
             raise UsageError(
                 f"export: each part of the step needs a C form (got {error})"

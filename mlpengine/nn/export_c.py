@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlpengine.backends.compiled.rules import find_rule
+from mlpengine.backends.rules import find_rule
 from mlpengine.backends.scalar.functions import dense, softmax
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import Functions, constant, constants, definitions, indented

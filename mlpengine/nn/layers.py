@@ -291,7 +291,6 @@ class Network(KnownAttributes):
         return {k: v for k, v in vars(self).items() if k not in ("weights", "biases")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.front, self.in_dim = None, state["layers"][0].in_dim  # of version 0.1
         vars(self).update(state)
         self._list_views()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, NotRequired,
 import numpy as np
 
 from mlpengine.buffers import write_into
-from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.files import checked_path
 from mlpengine.misuse import called_as, quoted
@@ -189,7 +188,6 @@ class Mlp(Network):
             wide.biases[number][...] = biases_from(z / spread, rng)
         self.params.flat[...] = wide.params.flat
 
-    @renamed_argument("checkpointing", "rematerialization")
     def scratch(
         self,
         batch_size: int,
@@ -402,7 +400,6 @@ class Mlp(Network):
         return {k: v for k, v in super().__getstate__().items() if k != "_thread"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.learned_activation, self.parametrization = False, "standard"  # of version 0.1
         super().__setstate__(state)
         self._thread = local()
 

@@ -32,8 +32,8 @@ from mlpengine.train.task import Split
 from mlpengine.train.threads import pinned
 from mlpengine.wording import plural, redacted
 
+from .chart import thinned
 from .columns import data_of
-from .draw import thinned
 from .predictions import hardest_of, predictions_of
 from .travel import without_directories
 
@@ -185,7 +185,8 @@ def _collect(run: Run, effort: Effort) -> Collected:
         attempt("data", lambda: data_of(loaded, effort.rows))
     if run.series is not None and len(run.series):
         series = run.series
-        attempt("gradients", lambda: gradients_of(series, run.loaded))
+        batch_size = loaded.batch_size if loaded else None
+        attempt("gradients", lambda: gradients_of(series, batch_size))
     attempt("settings", lambda: settings_of(run, environment))
     data["notes"] = notes
     for key in TRAVELING & data.keys():
@@ -255,16 +256,23 @@ def epochs_of(run: Run) -> dict[str, Any] | None:
     except ValueError as error:
         raise DataError(f"{path}: is no list of epochs ({error})") from error
     columns = dict(zip(names, table.T, strict=True))
-    epochs = columns.pop("epoch")
-    curves = {}
-    for name, values in columns.items():
-        kept = thinned(epochs, values)
-        curves[name] = {"epoch": epochs[kept].astype(int), "value": values[kept]}
+    epochs, curves = columns["epoch"], curves_of(columns)
     best = run.result.get("best_epochs") or run.result.get("best_epoch")
     if best is None and run.loaded is not None and "validation_loss" in columns:
         known = columns["validation_loss"]
         best = int(epochs[np.nanargmin(known)]) if np.isfinite(known).any() else None
-    return {"count": len(epochs), "best": best or None, "curves": curves}
+    ended = run.result.get("member_epochs") or []
+    return {"count": len(epochs), "best": best or None, "ended": ended, "curves": curves}
+
+
+def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+    """Return the columns of a metrics.csv by epoch, thinned to what a screen shows."""
+    epochs, curves = columns["epoch"], {}
+    for name, values in columns.items():
+        if name != "epoch":
+            kept = thinned(epochs, values)
+            curves[name] = {"epoch": epochs[kept].astype(int), "value": values[kept]}
+    return curves
 
 
 def model_of(loaded: LoadedData, model: Model) -> dict[str, Any]:
@@ -324,7 +332,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: Effort) -> dict[str, An
     }
 
 
-def gradients_of(series: Series, loaded: LoadedData | None) -> dict[str, Any]:
+def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
     """Return the samples of gradients, updates and units, thinned."""
     kept = thinned(series.steps, np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)
@@ -342,7 +350,7 @@ def gradients_of(series: Series, loaded: LoadedData | None) -> dict[str, Any]:
         "layers": layers,
         "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
         "heat": {str(n): series.of("gradient_rms", n)[few] for n in heated},
-        "batch_size": loaded.batch_size if loaded else None,
+        "batch_size": batch_size,
         "guide": GUIDE_RATIO,
         "too_many": DEAD,
     }
@@ -411,7 +419,7 @@ def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     def fits(name: str, value: Any) -> bool:
         if name in texts:
             return isinstance(value, str)
-        if name in ("verdicts", "best_epochs"):
+        if name in ("verdicts", "best_epochs", "member_epochs"):
             kind = Mapping if name == "verdicts" else int
             return isinstance(value, list) and all(isinstance(one, kind) for one in value)
         if name in (*numbers, "best_epoch", "samples_per_second", "skipped_steps", "members"):

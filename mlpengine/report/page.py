@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,29 @@ import numpy as np
 from mlpengine import palette
 from mlpengine.config.standing import PARTS
 from mlpengine.diagnostics.verdict import settings_text
-from mlpengine.diagnostics.yardsticks import CLEAR
+from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.palette import shown_name
-from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.wording import plural
 
-from .draw import LEVELS, NAMED, Axis, Chart, axis, date_axis, grid, strip
+from .chart import DASHES, LEVELS, array_of, opacity
+from .charts import dependence_charts, gradient_charts, prediction_charts, shades, training_charts
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
+from .svg import grid, strip
 
 Data = Mapping[str, Any]
 
 KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
-HEAT_DECADES = 6.0
 
 MANY_COLUMNS = 25
 """Up to so many columns one table describes; of more, the usual ones are folded away."""
 
 SHOWN_LEVELS = 20
 """Number of levels of a column that are listed."""
+
+LISTED = 8
+"""Number of epochs in which networks stopped that are listed."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page loads nothing and runs nothing."""
@@ -158,9 +162,10 @@ def _compared(known: Data) -> str:
     if ahead is None or error is None:
         return text
     difference = with_error(abs(ahead), error)
-    if abs(ahead) <= CLEAR * error:
+    if abs(ahead) < PROBABLE * error:
         return f"{text}The network and the linear prediction do not clearly differ ({difference})."
     where = "ahead of" if ahead > 0 else "behind"
+    where = where if abs(ahead) > CLEAR * error else f"probably {where}"
     return f"{text}The network is {where} the linear one by {difference}."
 
 
@@ -209,33 +214,33 @@ def _sentence(text: str) -> str:
 
 
 def training(known: Data | None) -> Markup | None:
-    """Return losses, metrics, gradient norm and learning rate by epoch."""
+    """Return losses, metrics and learning rate by epoch."""
     if not known:
         return None
     curves, best = known["curves"], known.get("best")
-    prefix = "validation_"
-    measured = [n.removeprefix(prefix) for n in curves if n.startswith(prefix)]
-    panels: list[tuple[str, list[tuple[str, str]]]] = [
-        ("Loss", [("train_loss", "training"), ("validation_loss", "validation")])
-    ]
-    shares = [n for n in measured if n in ("accuracy", "macro_f1", "r2")]
-    if shares:
-        names = [(prefix + n, shown_name(n)) for n in shares]
-        panels.append(("Validation " + (names[0][1] if len(names) == 1 else "scores"), names))
-    errors = [n for n in measured if n in ("mae", "rmse")]
-    if errors:
-        panels.append(("Validation errors", [(prefix + n, shown_name(n)) for n in errors]))
-    other = [n for n in measured if n not in (*shares, *errors, "loss")]
-    panels += [(f"Validation {shown_name(n)}", [(prefix + n, shown_name(n))]) for n in other[:3]]
     rates = [value for value in curves.get("lr", {}).get("value", ()) if value]
-    if rates and max(rates) > min(rates):
-        panels.append(("Learning rate", [("lr", "learning rate")]))
-    figures = [_by_epoch(title, curves, lines, best) for title, lines in panels]
     marks = f"Best {_epochs(best)}." if best else ""
     if rates and max(rates) == min(rates):
         marks += f" Learning rate {number(rates[0], 3)}."
     text = tag("p", f"{plural(known['count'], 'epoch')}. {marks}", class_="soft")
-    return joined(text, grid(*figures))
+    return joined(text, grid(training_charts(known)), _stopped(known["count"], known["ended"]))
+
+
+def _stopped(count: int, ended: Sequence[int]) -> Markup | None:
+    """Return where the mean curves of networks may jump, as some have stopped."""
+    early = sorted(epochs for epochs in ended if epochs < count)
+    if not early:
+        return None
+    times = sorted({*early})
+    listed = ", ".join(map(str, times)) if len(times) <= LISTED else f"{times[0]} to {times[-1]}"
+    after = f"epoch {listed}" if len(times) == 1 else f"epochs {listed}"
+    return tag(
+        "p",
+        f"Each curve is the mean of the networks that still train. {len(early)} of {len(ended)} "
+        f"stopped before the last epoch, after {after}; "
+        "there a curve may jump, as it goes on without them.",
+        class_="soft",
+    )
 
 
 def _epochs(best: Any) -> str:
@@ -243,34 +248,6 @@ def _epochs(best: Any) -> str:
         return f"epoch {best}"
     low, high = min(best), max(best)
     return f"epochs {low} to {high}, by network" if low < high else f"epoch {low}"
-
-
-def _by_epoch(
-    title: str, curves: Data, lines: Sequence[tuple[str, str]], best: Any
-) -> Markup | None:
-    known = [
-        (name, array_of(curves[key]["epoch"]), array_of(curves[key]["value"]))
-        for key, name in lines
-        if key in curves and curves[key]["value"]
-    ]
-    if not known:
-        return None
-    everywhere = np.concatenate([x for _, x, _ in known])
-    values = np.concatenate([y for _, _, y in known])
-    powers = title == "Loss"
-    if any(name == "R²" for name, _, _ in known):
-        values = np.maximum(values, -1.0)  # below, it says no more than that
-    chart = Chart(
-        title,
-        axis(everywhere, whole=True, margin=0.01),
-        axis(values, log=None if powers else False),
-        below="epoch",
-    )
-    for color, (name, x, y) in enumerate(known, start=1):
-        chart.line(x, y, color, name, dots=len(x) <= 30)
-    if isinstance(best, int) and title != "Learning rate":
-        chart.mark(best, f"best: {best}")
-    return chart.figure()
 
 
 def predictions(known: Data | None) -> Markup | None:
@@ -294,12 +271,7 @@ def predictions(known: Data | None) -> Markup | None:
             for x in known["labels"]
         ]
         parts.append(table(["label", "share", "recall", "precision"], lines, "By label"))
-    figures = [figure for one in known.get("targets", ()) for figure in _target(one)]
-    if "calibration" in known:
-        figures.append(_calibration(known["calibration"]))
-    if "intervals" in known:
-        figures.append(_intervals(known["intervals"]))
-    parts.append(grid(*figures))
+    parts.append(grid(prediction_charts(known)))
     if known.get("more_targets"):
         parts.append(tag("p", f"And {plural(known['more_targets'], 'more target')}."))
     return joined(*parts)
@@ -307,8 +279,7 @@ def predictions(known: Data | None) -> Markup | None:
 
 def _matrix(known: Data) -> Markup:
     names, counts = known["classes"], array_of(known["confusion"])
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    levels = np.ceil(shares * LEVELS * 0.999).astype(int)
+    levels = shades(counts)
     heads = [tag("th", shortened(name, 14), scope="col", title=name) for name in names]
     head = tag("tr", tag("td"), *heads, tag("th", "recall", scope="col"))
     rows = []
@@ -341,60 +312,6 @@ def _by_class(known: Data, count: int = 20) -> Markup:
     return table(["class", "rows", "recall", "precision"], lines, title)
 
 
-def _target(one: Data) -> list[Markup]:
-    true, predicted, off = array_of(one["true"]), array_of(one["predicted"]), one["residuals"]
-    both = axis(true, predicted)
-    name = shortened(one["name"])
-    cloud = Chart(f"Predicted {name} against true", both, both, below="true")
-    cloud.diagonal(both.low, both.high)
-    cloud.points(true, predicted)
-    cloud.say(f"{plural(len(true), 'row')}; the dotted line is a perfect prediction")
-    edges, counts = array_of(off["edges"]), array_of(off["counts"])
-    bars = Chart(
-        f"Predicted - true {name}",
-        axis(edges, margin=0),
-        axis(counts, zero=True),
-        below=f"median {number(off['quantiles']['50 %'], 3)}, "
-        f"standard deviation {number(off['deviation'], 3)}",
-    )
-    bars.bars(edges, counts)
-    if edges[0] < 0 < edges[-1]:
-        bars.mark(0.0, "")
-    bars.say(f"mean {number(off['mean'])}, largest {number(off['largest'])}")
-    spread = Chart(
-        f"Errors by prediction, {name}", axis(predicted), axis(predicted - true), below="predicted"
-    )
-    spread.points(predicted, predicted - true)
-    spread.rule(0.0)
-    return [cloud.figure(), bars.figure(), spread.figure()]
-
-
-def _calibration(known: Data) -> Markup:
-    unit = axis([0.0, 1.0], margin=0)
-    chart = Chart(f"Calibration, {known['of']}", unit, unit, below="mean probability of a bin",
-                  note="The observed share of each bin, with two standard errors. "
-                  "On the dotted line it equals the mean probability.")  # fmt: skip
-    values = (array_of(known[key]) for key in ("probability", "share", "rows"))
-    return _shares(chart, "observed share", *values)
-
-
-def _intervals(known: Sequence[Data]) -> Markup:
-    unit = axis([0.4, 1.0], margin=0)
-    chart = Chart("Prediction intervals", unit, unit, below="share that an interval should hold",
-                  note="The share of true values inside, with two standard errors.")  # fmt: skip
-    values = (array_of([one[key] for one in known]) for key in ("level", "share", "rows"))
-    return _shares(chart, "share inside", *values)
-
-
-def _shares(chart: Chart, name: str, wanted: Array, share: Array, rows: Array) -> Markup:
-    """Draw shares of rows, with two standard errors, against those that are wanted."""
-    chart.diagonal(chart.x.low, chart.x.high)
-    error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
-    chart.spans(wanted, np.maximum(share - error, 0), np.minimum(share + error, 1))
-    chart.line(wanted, share, 1, name, dots=True)
-    return chart.figure()
-
-
 def drivers(known: Data | None) -> Markup | None:
     """Return the importance of columns, and how the prediction depends on the first ones."""
     if not known:
@@ -424,135 +341,19 @@ def drivers(known: Data | None) -> Markup | None:
     text = tag("p", f"How much worse the model is on {rows} when a column is permuted. "
                "Below, the mean prediction where all rows hold the same value of a column "
                "(partial dependence).", class_="soft")  # fmt: skip
-    outputs = known["outputs"]
-    figures = [_dependence(curve, outputs) for curve in known["dependence"]]
-    return joined(text, table(head, lines, title, words=1), grid(*figures))
-
-
-def _dependence(curve: Data, outputs: Sequence[str]) -> Markup | None:
-    lines = [array_of(values) for values in curve["predictions"]]
-    if not lines or not len(lines[0]):
-        return None
-    spans = [float(np.ptp(values)) for values in lines]
-    shown = sorted(np.argsort(spans, kind="stable")[::-1][:5].tolist())
-    if len(lines) == 2 and len(outputs) == 2:
-        shown = [1]
-    values, name = curve["values"], shortened(curve["column"])
-    if any(isinstance(value, str) for value in values):
-        k = shown[-1] if len(shown) == 1 else int(np.argmax(spans))
-        names = [shortened(value, 14) for value in values]
-        chart = Chart(name, axis(lines[k]), Axis(0, 1, False, ()), left=NAMED,
-                      below=f"mean prediction of {shortened(outputs[k], 24)}")  # fmt: skip
-        chart.levels(names, lines[k])
-        return chart.figure()
-    x = array_of(values)
-    what = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
-    y = axis(*(lines[k] for k in shown))
-    across = date_axis(x) if curve.get("kind") == "date" else axis(x)
-    chart = Chart(name, across, y, below=f"value of the column; up, the mean prediction{what}")
-    for color, k in enumerate(shown, start=1):
-        chart.line(x, lines[k], color, shortened(outputs[k], 24), dots=True)
-    return chart.figure()
+    charts = dependence_charts(known["dependence"], known["outputs"])
+    return joined(text, table(head, lines, title, words=1), grid(charts))
 
 
 def gradients(known: Data | None) -> Markup | None:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
     if not known or not known["layers"]:  # nothing was measured before the file ends
         return None
-    figures = [_norms(known), _updates(known), _heat(known), _units(known), _noise(known)]
     spikes = f" {plural(int(known['spikes'] or 0), 'spike')} of the norm."
     text = f"{plural(known['layers'], 'layer')}.{spikes}"
     if known["clip"]:
         text += f" {_percent(known['clipped'])} of the sampled steps were clipped."
-    return joined(tag("p", text, class_="soft"), grid(*figures))
-
-
-def _norms(known: Data) -> Markup:
-    steps, net = array_of(known["steps"]), known["net"]
-    norms = array_of(net["gradient_norm"])
-    chart = Chart("Gradient norm", axis(steps, whole=True, margin=0), axis(norms, log=None),
-                  below="step")  # fmt: skip
-    chart.line(steps, norms, 1, "before clipping" if known["clip"] else "norm")
-    if known["clip"]:
-        chart.rule(known["clip"], "clip")
-    return chart.figure()
-
-
-def _updates(known: Data) -> Markup | None:
-    steps, guide = array_of(known["layer_steps"]), known["guide"]
-    lines = {layer: array_of(v) for layer, v in known["by_layer"]["update_ratio"].items()}
-    every = np.concatenate([*lines.values(), [guide / 10, guide * 10]])
-    if not np.isfinite(np.concatenate([*lines.values()])).any():
-        return None
-    chart = Chart("Update ratio", axis(steps, whole=True, margin=0), axis(every, log=True),
-                  below="step",
-                  note="Norm of a step over the norm of the weights, by layer.")  # fmt: skip
-    chart.band(guide / 10, guide * 10, "usual")
-    chart.rule(guide, "guide")
-    for color, (layer, values) in enumerate(lines.items(), start=1):
-        chart.line(steps, np.where(values > 0, values, np.nan), color, f"layer {layer}")
-    return chart.figure()
-
-
-def _heat(known: Data) -> Markup | None:
-    rms = np.stack([array_of(values) for values in known["heat"].values()])
-    with np.errstate(all="ignore"):
-        logs = np.log10(np.where(rms > 0, rms, np.nan))
-    finite = logs[np.isfinite(logs)]
-    if not finite.size:
-        return None
-    high = float(finite.max())
-    low = max(float(finite.min()), high - HEAT_DECADES)
-    shares = (logs - low) / max(high - low, 0.1)
-    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * LEVELS, 0, LEVELS - 1), 0).astype(int)
-    names = list(known["heat"])
-    steps = array_of(known["layer_steps"])
-    every = max(1, -(-len(names) // 8))
-    ticks = tuple((k + 0.5, names[k]) for k in range(0, len(names), every))
-    chart = Chart(
-        "Gradient RMS by layer",
-        axis(np.append(0, steps), whole=True, margin=0),
-        Axis(0.0, float(len(names)), False, ticks),
-        below="step",
-        note="Layers from the input (bottom) to the output (top); blank: no gradient.",
-    )
-    chart.cells(np.concatenate([[0.0], steps]), levels)
-    for level, value in ((1, low), (LEVELS // 2, (low + high) / 2), (LEVELS, high)):
-        chart.legend(number(10.0**value, 2), f"h{level}")
-    return chart.figure()
-
-
-def _units(known: Data) -> Markup | None:
-    steps = array_of(known["layer_steps"])
-    curves = [
-        (f"layer {layer}, {title}", array_of(values))
-        for key, title in (("dead_share", "dead"), ("saturated_share", "saturated"))
-        for layer, values in known["by_layer"][key].items()
-    ]
-    curves = [(name, values) for name, values in curves if np.isfinite(values).any()]
-    if not curves:
-        return None
-    chart = Chart("Dead and saturated units, %", axis(steps, whole=True, margin=0),
-                  axis([0.0, 100.0], margin=0.02), below="step")  # fmt: skip
-    chart.rule(100 * known["too_many"], "too many")
-    for color, (name, values) in enumerate(curves[:6], start=1):
-        chart.line(steps, 100 * values, color, name)
-    return chart.figure()
-
-
-def _noise(known: Data) -> Markup | None:
-    steps, scale = array_of(known["steps"]), array_of(known["net"]["noise_scale"])
-    scale = np.where(scale > 0, scale, np.nan)
-    if not np.isfinite(scale).any():
-        return None
-    batch = known["batch_size"]
-    chart = Chart("Gradient noise scale, rows", axis(steps, whole=True, margin=0),
-                  axis(scale, [batch] if batch else [], log=None), below="step",
-                  note="The batch size at which noise equals signal.")  # fmt: skip
-    chart.line(steps, scale, 1, "noise scale")
-    if batch:
-        chart.rule(float(batch), "batch size")
-    return chart.figure()
+    return joined(tag("p", text, class_="soft"), grid(gradient_charts(known)))
 
 
 def columns(known: Data | None) -> Markup | None:
@@ -761,11 +562,6 @@ def _percent(share: float | None) -> str:
     return "under 0.1 %" if 0 < share < 0.001 else f"{100 * share:.3g} %"
 
 
-def array_of(values: Iterable[Any]) -> Array:
-    """Return numbers of the data; NaN where they are None."""
-    return np.array([np.nan if v is None else v for v in values], np.float64)
-
-
 def _style() -> Markup:
     text = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 
@@ -773,11 +569,12 @@ def _style() -> Markup:
         return "".join(f"  --c{k}: {color};" for k, color in enumerate(values, start=1))
 
     classes = "\n".join(
-        f".c{k} {{ stroke: var(--c{k}); }} .f{k} {{ fill: var(--c{k}); }}"
-        for k in range(1, len(palette.LIGHT) + 1)
+        f".c{k} {{ stroke: var(--c{k}); }} .f{k} {{ fill: var(--c{k}); }} "
+        f".line.c{k} {{ stroke-dasharray: {' '.join(str(2 * n) for n in dashes) or 'none'}; }}"
+        for k, dashes in zip(range(1, len(palette.LIGHT) + 1), cycle(DASHES), strict=False)
     )
     shades = "\n".join(
-        f"rect.h{k} {{ fill: var(--c1); fill-opacity: {0.05 + 0.95 * k / LEVELS:.2f}; }} "
+        f"rect.h{k} {{ fill: var(--c1); fill-opacity: {opacity(k):.2f}; }} "
         f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / LEVELS:.0f}%, "
         "var(--ground)); }"
         for k in range(1, LEVELS + 1)

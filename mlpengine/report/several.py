@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,18 @@ import numpy as np
 
 from mlpengine.config.load import differing
 from mlpengine.config.standing import PARTS
-from mlpengine.palette import shown_name
-from mlpengine.spec import Array
+from mlpengine.palette import LIGHT, shown_name
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.wording import plural
 
+from .chart import Chart, array_of
+from .charts import by_epoch, sweep_charts
 from .collect import FORMAT, Collected, Run, plain
-from .draw import COLORS, NAMED, Axis, Chart, axis, grid, strip
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
-from .page import array_of, page, table, verdicts
+from .page import page, table, verdicts
 from .predictions import difference
+from .svg import grid, strip
 from .travel import without_directories
 
 SHOWN_TRIALS, SHOWN_KEYS = 40, 9
@@ -185,30 +185,19 @@ def _ahead(data: Mapping[str, Any]) -> Markup | None:
 
 def _curves(data: Mapping[str, Any]) -> Markup | None:
     metric = f"validation_{(data['differences'] or {}).get('metric', '')}"
-    figures = [
-        _overlay(data, "validation_loss", "Validation loss", powers=True),
-        _overlay(data, "train_loss", "Training loss", powers=True),
-        _overlay(data, metric, f"Validation {shown_name(metric.removeprefix('validation_'))}"),
+    charts = [
+        *_overlay(data, "validation_loss", "Validation loss", powers=True),
+        *_overlay(data, "train_loss", "Training loss", powers=True),
+        *_overlay(data, metric, f"Validation {shown_name(metric.removeprefix('validation_'))}"),
     ]
-    return grid(*figures) if any(figures) else None
+    return grid(charts) if charts else None
 
 
-def _overlay(
-    data: Mapping[str, Any], key: str, title: str, *, powers: bool = False
-) -> Markup | None:
-    curves = [
-        (name, array_of(curve["epoch"]), array_of(curve["value"]))
-        for name, one in zip(data["names"], data["runs"], strict=True)
-        if (curve := ((one.get("epochs") or {}).get("curves") or {}).get(key)) and curve["epoch"]
-    ][:COLORS]
-    if not curves:
-        return None
-    x, y = (np.concatenate([curve[k] for curve in curves]) for k in (1, 2))
-    chart = Chart(title, axis(x, whole=True, margin=0.01), axis(y, log=None if powers else False),
-                  below="epoch")  # fmt: skip
-    for color, (name, epochs, values) in zip(cycle(range(1, COLORS + 1)), curves, strict=False):
-        chart.line(epochs, values, color, shortened(name, 24), dots=len(epochs) <= 30)
-    return chart.figure()
+def _overlay(data: Mapping[str, Any], key: str, title: str, *, powers: bool = False) -> list[Chart]:
+    runs = zip(data["names"], data["runs"], strict=True)
+    every = ((name, ((one.get("epochs") or {}).get("curves") or {}).get(key)) for name, one in runs)
+    curves = [(shortened(name, 24), curve) for name, curve in every if curve and curve["epoch"]]
+    return by_epoch(title, curves[: len(LIGHT)], powers=powers)
 
 
 def _paths(data: Mapping[str, Any]) -> Markup:
@@ -233,7 +222,7 @@ def collect_sweep(
         "path": without_directories(str(path)),
         "metric": outcome["metric"],
         "trials": [{k: v for k, v in t.items() if k != "run_dir"} for t in outcome["trials"]],
-        "best": chosen,
+        "best": without_directories(chosen),
         "importance": dict(sorted(importance.items(), key=lambda pair: -pair[1])),
         "score": best.data.get("score") if best else None,
         "model": best.data.get("model") if best else None,
@@ -266,63 +255,12 @@ def sweep_page(data: Mapping[str, Any]) -> str:
                     f"{where}, which chose no trial", class_="unit"), class_="headline")
         )  # fmt: skip
     sections = [
-        ("trials", "Trials", joined(grid(_history(data), *_by_key(data)))),
+        ("trials", "Trials", grid(sweep_charts(data))),
         ("best", "The best", _best_trial(data)),
         ("importance", "Which settings matter", _importance(data)),
         ("all", "All trials", _all_trials(data)),
     ]
     return page(f"Report of the sweep {data['name']}", data, lead, sections)
-
-
-def _complete(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [one for one in data["trials"] if one["value"] is not None]
-
-
-def _history(data: Mapping[str, Any]) -> Markup | None:
-    done = sorted(_complete(data), key=lambda one: one["number"])
-    if not done:
-        return None
-    numbers, values = array_of([t["number"] for t in done]), array_of([t["value"] for t in done])
-    best = np.maximum if higher_is_better(data["metric"]) else np.minimum
-    chart = Chart(f"Trials: {shown_name(data['metric'])}",
-                  axis(numbers, whole=True), _metric_axis(data, values), below="trial")  # fmt: skip
-    chart.points(numbers, values, 1, "trial")
-    chart.line(numbers, best.accumulate(values), 2, "best so far")
-    return chart.figure()
-
-
-def _metric_axis(data: Mapping[str, Any], values: Array) -> Axis:
-    return axis(values, log=False if higher_is_better(data["metric"]) else None)
-
-
-def _by_key(data: Mapping[str, Any]) -> list[Markup | None]:
-    """Return a chart of the metric against each setting."""
-    done = _complete(data)
-    keys = list(dict.fromkeys(key for one in done for key in one["values"]))
-    ranked = sorted(keys, key=lambda key: -data["importance"].get(key, 0.0))
-    return [_against(data, key, done) for key in ranked[:SHOWN_KEYS]]
-
-
-def _against(data: Mapping[str, Any], key: str, done: Sequence[Mapping[str, Any]]) -> Markup | None:
-    pairs = [(one["values"][key], one["value"]) for one in done if key in one["values"]]
-    y = array_of([value for _, value in pairs])
-    metric, left = shown_name(data["metric"]), NAMED
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in pairs):
-        x = array_of([value for value, _ in pairs])
-        powers = float(x.max()) > 50 * float(x.min()) > 0
-        chart = Chart(shortened(key), axis(x, log=powers), _metric_axis(data, y),
-                      below=f"value; up, the {metric}")  # fmt: skip
-        chart.points(x, y)
-        return chart.figure()
-    by_level: dict[str, list[float]] = {}
-    for value, measured in pairs:
-        by_level.setdefault(shortened(value, 14), []).append(measured)
-    names = list(by_level)[:12]
-    means = array_of([float(np.mean(by_level[name])) for name in names])
-    chart = Chart(shortened(key), axis(means), Axis(0, 1, False, ()), left=left,
-                  below=f"mean {metric}")  # fmt: skip
-    chart.levels(names, means)
-    return chart.figure()
 
 
 def _best_trial(data: Mapping[str, Any]) -> Markup | None:

@@ -92,7 +92,7 @@ class Flat:
         return {**names, "memory": self._memory, "row": self._row}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.specs, self.frozen = state["specs"], state.get("frozen", frozenset())
+        self.specs, self.frozen = state["specs"], state["frozen"]
         self._view(state["memory"], state["row"])
         if not self.flat.flags.writeable:  # joblib maps files read-only
             self._view(aligned(self.flat))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from mlpengine.buffers import refuse_second_call, write_into, zeros
-from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.locks import cached_property
 from mlpengine.misuse import KnownAttributes
@@ -57,7 +56,6 @@ class Program(KnownAttributes):
         [2.0, 2.0, 2.0]
     """
 
-    @renamed_argument("checkpointing", "rematerialization")
     def __init__(
         self,
         tape: Tape,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.misuse import KnownAttributes
 from mlpengine.ops import GradOp
@@ -164,7 +163,6 @@ class Tape(KnownAttributes):
             other._add(node.name, spec, node.kind, node.wants_grad, node.array)
         return other
 
-    @renamed_argument("checkpointing", "rematerialization")
     def summary(self, *outputs: Node, rematerialization: Rematerialization = "keep") -> str:
         """Return a table of the ops, shapes, parameters and planned bytes of a training program."""
         return summarize(self, outputs, rematerialization)

@@ -495,23 +495,12 @@ class Loop(KnownAttributes, Uncopyable):
         with restoring():
             self.batches.load_state_dict(state["batches"])
             self.best.load_state_dict(state["best"])
-            history = state["history"]
-            self.history.load_state_dict(  # in 0.1 the rows alone
-                history if isinstance(history, Mapping) else {"rows": history}
-            )
+            self.history.load_state_dict(state["history"])
             epoch = state["epoch"]
             loss, norm, rows, steps = map(float, epoch["sums"])
             self._sums[:] = [loss, norm, rows, steps]
             self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
-            if self.step.mlp.dropout and "seed" not in state["dropout"]:
-                # until 0.1 masks came from a generator with a state
-                _log.warning(
-                    "dropout: masks come from another generator than before (the checkpoint is of "
-                    "mlpengine 0.1)"
-                )
-            states = (
-                state["callbacks"] if "callbacks" in state else state["observers"]
-            )  # the key in 0.1
+            states = state["callbacks"]
             for name in self._states.keys() & states.keys():
                 self._states[name].load_state_dict(states[name])
 

@@ -12,7 +12,6 @@ import numpy as np
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
 from mlpengine.buffers import quiet_runner, refuse_second_call
-from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import (
     CheckpointError,
     CompileError,
@@ -98,8 +97,7 @@ class TrainingStep(KnownAttributes):
     parameters and the optimizer are as before that step.
     """
 
-    dropout_schedule: ScheduleLike | None = None  # pickles of version 0.1 have none
-    _target: Spec | None = None  # as those of version 0.1
+    _target: Spec | None = None
 
     _elsewhere: ClassVar = {
         "fit": "write step(x, y) for each batch",
@@ -108,7 +106,6 @@ class TrainingStep(KnownAttributes):
         "backward": "write step(x, y), which also updates the parameters",
     }
 
-    @renamed_argument("checkpointing", "rematerialization")
     @called_as(EXAMPLE)
     def __init__(
         self,
@@ -451,8 +448,7 @@ class TrainingStep(KnownAttributes):
             self.optimizer.load_state_dict(state["optimizer"])
             if self.clip:
                 self.clip.load_state_dict(state["clip"])
-            if "seed" in state["dropout"]:
-                self.mlp.rng.seed = state["dropout"]["seed"]
+            self.mlp.rng.seed = state["dropout"]["seed"]
 
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""

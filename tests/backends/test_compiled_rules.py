@@ -11,7 +11,7 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.lower import lower
-from mlpengine.backends.compiled.rules import find_rule
+from mlpengine.backends.rules import find_rule
 from mlpengine.ops import (
     REGISTRY,
     Abs,

@@ -10,7 +10,6 @@ from compiled_table import CASES
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.products import heights
 from mlpengine.backends.compiled.statements import (
     Block,
     Each,
@@ -23,6 +22,7 @@ from mlpengine.backends.compiled.statements import (
     store,
 )
 from mlpengine.backends.compiled.target import LEVELS, Target, compiler_command
+from mlpengine.backends.compiled.tiles import heights
 
 PRINTED = """\
 /* a text */

@@ -21,7 +21,7 @@ from mlpengine.backends.compiled import (
     compile_program,
     executor,
 )
-from mlpengine.backends.compiled.emitter import MIN_CLAIMABLE
+from mlpengine.backends.compiled.products import MIN_CLAIMABLE
 from mlpengine.backends.compiled.target import Target
 from mlpengine.errors import (
     CompileError,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from compiled_table import CASES
 
+from mlpengine import Mlp
 from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.backends.compiled.target import LEVELS, compiler_command, find_target
 from mlpengine.errors import UsageError
@@ -71,6 +72,12 @@ def test_threads_change_no_bit_whatever_the_compiler_is_tuned_for(bits, level, n
         assert (wrong, compared) == (0, -(-bits.CASES[number].batch // 2))
         digests.add(digest)
     assert len(digests) == 1
+
+
+def test_random_networks_of_the_gauntlet_can_be_made(bits):
+    """Before, their names of activations held one that the package does not know."""
+    for case in bits.draw(40):
+        Mlp(case.sizes, activation=case.activation, dropout=case.dropout, dtype=case.dtype)
 
 
 def test_threads_that_change_bits_are_noticed(bits):

@@ -213,6 +213,16 @@ ODD = {
         kinds={"odd": "date"},
         row={"a": 1.5, "odd": "12/31/2024 07:30:00 PM"},
     ),
+    "two formats of dates": Odd(
+        lines(
+            lambda i: f"{i},{i % 28 + 1}/{i % 12 + 1}/2023,{i % 12 + 1}/{i % 28 + 1}/2023,{i % 9}",
+            "a,odd,to,y",
+        ),
+        config=("date_format: {odd: dd/mm/yyyy, to: mm/dd/yyyy}",),
+        init=("'odd': dates are read as dd/mm/yyyy", "'to': dates are read as mm/dd/yyyy"),
+        kinds={"odd": "date", "to": "date"},
+        row={"a": 1.5, "odd": "31/12/2024", "to": "12/31/2024"},
+    ),
     "times of day": Odd(
         plain(lambda i: f"{i % 24}:{7 * i % 60:02}"),
         kinds={"odd": "date"},

@@ -15,7 +15,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from mlpengine.config import json_schema, load_config
+from mlpengine.config import json_schema, load_config, parse_override
 from mlpengine.data import _csv, _lines, read_table, reader
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
@@ -214,17 +214,6 @@ def test_evaluate(at, trained):
     assert "true class by row" in at("evaluate", "run").out
 
 
-def test_the_file_of_evaluate_is_that_of_predict(at):
-    wanted = at("evaluate", "run", "flowers.csv")
-    assert wanted.code == 0
-    old = at("evaluate", "run", "--data", "flowers.csv")
-    assert (old.code, old.out) == (0, wanted.out)
-    assert "warning: --data is the second argument now" in old.err
-    both = at("evaluate", "run", "flowers.csv", "--data", "flowers.csv")
-    assert both.code == 2
-    assert "give one FILE" in both.err
-
-
 def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_path):
     header, *lines = (trained / "flowers.csv").read_text().splitlines()
     heavy = [f"{line},{1 + number % 5}" for number, line in enumerate(lines)]
@@ -345,6 +334,7 @@ IDS = {
     "digits": (["7", "12", "3"], ["7", "12", "3"]),
     "texts": (["007", "a", None], ["007", "a", ""]),
     "numbers": ([0.5, 7.0, 1e-30], ["0.5", "7", "1e-30"]),
+    "whole numbers with a gap": ([2**53 + 1, None, -3], ["9007199254740993", "", "-3"]),
     "numbers with a gap": ([12, None, 3], ["12", "", "3"]),
     "answers": ([True, False, True], ["true", "false", "true"]),
     "dates": (
@@ -466,11 +456,41 @@ def test_compare(at):
     found = json.loads(at("compare", "run", "other", "--json").out)
     assert found["settings"]["model.hidden"] == [[16], [3]]
     assert found["by"] == "validation accuracy"
+    assert found["standard_errors"] == {}
     text = at("compare", "run", "other").out
     assert "model.hidden" in text
+    assert "+-" not in text
     same = at("compare", "run", "run").out
     assert "the settings are the same" in same
     assert "level in" in same
+
+
+def test_compare_shows_whole_lists_and_standard_errors(at, trained, tmp_path):
+    """Before, a setting was cut to its last eleven characters."""
+    result = json.loads((trained / "run" / "result.json").read_text())
+    test = result["test"]
+    files = {
+        "folds": ([f"column number {k}" for k in range(9)], {"deviation": {"loss": 0.0123}}),
+        "seeds": ([], {"mean": {"loss": 0.5}, "deviation": {"loss": 0.2}}),
+    }
+    for name, (dropped, spread) in files.items():
+        directory = tmp_path / name
+        directory.mkdir()
+        config = load_config(trained / "flowers.yaml", [parse_override(f"data.drop={dropped}")])
+        (directory / "config.resolved.yaml").write_text(config.resolved())
+        changed = result | {"spread": {"test": spread}, "members": 4}
+        (directory / "result.json").write_text(json.dumps(changed))
+    text = at("compare", tmp_path / "folds", tmp_path / "seeds").out
+    assert f"\n  data.drop\n    {tmp_path / 'folds'}: {json.dumps(files['folds'][0])}\n" in text
+    assert f"\n    {tmp_path / 'seeds'}: []\n" in text
+    words = [line.split() for line in text.splitlines()]
+    assert ["test", "loss", f"{test['loss']:.4f}", "+-", "0.012", f"{test['loss']:.4f}"] in words
+    assert ["test", "loss,", "one", "network", "-", "0.5000", "+-", "0.1"] in words  # 0.2 / sqrt(4)
+    found = json.loads(at("compare", tmp_path / "folds", tmp_path / "seeds", "--json").out)
+    assert found["standard_errors"] == {
+        "test loss": [0.0123, None],
+        "test loss, one network": [None, 0.1],
+    }
 
 
 def test_compare_does_not_judge_different_targets(at):
@@ -483,7 +503,17 @@ def test_compare_does_not_judge_different_targets(at):
 
 
 @pytest.mark.parametrize(
-    "text", ["[1]", '{"train": 3}', '{"test": {"loss": "low"}}', '{"validation": [0.5]}', "{"]
+    "text",
+    [
+        '{"spread": {"test": 3}}',
+        '{"spread": {"test": {"mean": {"r2": "x"}}}}',
+        '{"members": "4", "spread": {"test": {"mean": {"r2": 1}}}}',
+        "[1]",
+        '{"train": 3}',
+        '{"test": {"loss": "low"}}',
+        '{"validation": [0.5]}',
+        "{",
+    ],
 )
 def test_compare_names_a_result_of_another_shape(at, trained, tmp_path, text):
     (tmp_path / "odd").mkdir()

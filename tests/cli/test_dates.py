@@ -65,7 +65,7 @@ def test_rows_later_than_those_of_training_are_predicted_by_their_periods(mlpeng
         *("when hour sin", "when hour cos", "when weekday sin", "when weekday cos")
     ]
     (tmp_path / "new.csv").write_text(rides(80, datetime(2027, 5, 3)))
-    measured = mlpengine("evaluate", "run", "--data", "new.csv", "--json")
+    measured = mlpengine("evaluate", "run", "new.csv", "--json")
     assert json.loads(measured.out)["data"]["r2"] > 0.9
 
 

@@ -1,6 +1,7 @@
 """`mlpengine explain`: importances and partial dependence, against formulas and scikit-learn."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from sklearn.inspection import permutation_importance
 
 from mlpengine.data import read_table
+from mlpengine.errors import install_line
 from mlpengine.ops import MeanSquaredError
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.explain import dependence, feature_columns, importances
@@ -60,6 +62,23 @@ def test_columns_are_ranked_by_what_they_tell(mlpengine, run):
     assert "wrote d.svg (partial dependence of a)" in text.out
     assert Path("d.svg").read_text().startswith("<?xml")
     assert text.out.index("\na ") < text.out.index("\nzone ") < text.out.index("\nnoise ")
+
+
+def test_without_matplotlib_a_line_says_why_there_is_no_picture(mlpengine, run, monkeypatch):
+    """Before, explain wrote none without a word."""
+    for name in [n for n in sys.modules if n.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "mlpengine.report.pictures", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    reason = (
+        f"no plots: mlpengine.report.pictures needs an optional package: {install_line('plots')}\n"
+    )
+    done = mlpengine("explain", run, "--json")
+    assert (done.code, done.err, json.loads(done.out)["plot"]) == (0, reason, None)
+    for options, said in (([], 1), (["-q"], 0)):
+        page = ["--set", "report={html: false}", *options]
+        assert mlpengine("train", "c.yaml", "--epochs", 1, *page).err.count(reason) == said
+    assert reason not in mlpengine("train", "c.yaml", "--epochs", 1).err
 
 
 def test_importances_are_those_of_scikit_learn(run):

@@ -1,56 +1,70 @@
-"""Files of former formats, kept from when they were new: they load for ever."""
+"""Files of version 0.2.0, kept from when they were new (tests/golden): they load for ever."""
 
+import csv
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pytest
 
+from mlpengine.config import load_config
 from mlpengine.data import read_table
-from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.model import Model
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "run-1"
-MODELS = [GOLDEN / "model.safetensors", GOLDEN.parent / "model-2.safetensors"]
+GOLDEN = Path(__file__).parents[1] / "golden" / "run"
+CHECKPOINT = "step-000000012.safetensors"
 
 
-@pytest.mark.parametrize("path", MODELS, ids=["1", "2"])
-def test_a_model_of_a_former_format_predicts(path, mlpengine):
-    found = mlpengine("evaluate", path, GOLDEN / "rows.csv")
+def table(path):
+    with path.open() as file:
+        return list(csv.reader(file))
+
+
+def test_a_model_predicts_as_when_it_was_new(mlpengine, tmp_path):
+    found = mlpengine(
+        "predict", GOLDEN / "model.safetensors", GOLDEN / "rows.csv", "--out", "p.csv"
+    )
     assert found.code == 0
-    assert Model.load(path).preprocessor.classes == ["n", "y"]
+    now, then = table(tmp_path / "p.csv"), table(GOLDEN / "predictions.csv")
+    assert [row[:2] for row in now] == [row[:2] for row in then]
+    probabilities = (np.array([row[2:] for row in t[1:]], float) for t in (now, then))
+    np.testing.assert_allclose(*probabilities, rtol=1e-5)
 
 
-@pytest.mark.parametrize("path", MODELS, ids=["1", "2"])
-def test_features_of_a_former_format_keep_their_bits(path):
-    """In format 1 they are z = (x - center) * factor, in format 2 z / sqrt(1 + (z/3)^2)."""
-    preprocessor = Model.load(path).preprocessor
-    table, numbers = read_table(GOLDEN / "rows.csv"), preprocessor.numbers
-    raw = np.column_stack([table[source.column].values for source in numbers.sources])
+def test_features_keep_their_formula():
+    """Numbers are z / sqrt(1 + (z/3)^2), then come bins, then flags of missing cells."""
+    preprocessor = Model.load(GOLDEN / "model.safetensors").preprocessor
+    rows, numbers = read_table(GOLDEN / "rows.csv"), preprocessor.numbers
+    raw = np.column_stack([rows[source.column].values for source in numbers.sources])
     filled = np.where(np.isnan(raw), numbers.fill, raw)
-    expected = (filled - numbers.center) * numbers.factor
-    if path == MODELS[1]:
-        expected = expected / np.sqrt(1 + np.square(expected / 3))
-    expected = np.column_stack([expected, np.isnan(raw)[:, numbers.flagged]]).astype(np.float32)
-    np.testing.assert_array_equal(preprocessor.transform(table).features, expected)
+    z = (filled - numbers.center) * numbers.factor
+    features = preprocessor.transform(rows).features
+    expected = (z / np.sqrt(1 + np.square(z / 3))).astype(np.float32)
+    np.testing.assert_array_equal(features[:, :2], expected)
+    edges = numbers.bins.edges[1]
+    shares = [(filled[:, 1] - low) / (high - low) for low, high in pairwise(edges)]
+    assert len(shares) == 3
+    inner = np.clip(shares[1], 0, 1).astype(np.float32)
+    assert any(np.allclose(column, inner, atol=1e-6) for column in features.T)
+    np.testing.assert_array_equal(features[:, numbers.width - 1], np.isnan(raw[:, 0]))
 
 
-def test_a_checkpoint_of_format_1_goes_on(mlpengine, tmp_path, caplog):
-    for name in ("golden.yaml", "rows.csv"):
-        shutil.copy(GOLDEN / name, tmp_path)
-    assert mlpengine("train", "golden.yaml", "--out", "run", "-q").code == 0
-    folder = tmp_path / "run" / "checkpoints"
-    for path in Checkpoints(folder).paths():
-        path.unlink()
-    shutil.copy(GOLDEN / "checkpoint.safetensors", folder / "step-000000012.safetensors")
+def test_a_resolved_config_says_what_it_said():
+    given, resolved = (load_config(GOLDEN / f"config{x}.yaml").config for x in ("", ".resolved"))
+    assert resolved.model.hidden == given.model.hidden == [3]
+    assert resolved.data.bins == 3
+    assert resolved.training.clip.history == 5
+
+
+def test_a_checkpoint_goes_on(mlpengine, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(GOLDEN, run)
+    (run / "checkpoints").mkdir()
+    (run / CHECKPOINT).rename(run / "checkpoints" / CHECKPOINT)
+    (run / "model.safetensors").unlink()
+    (run / "run.lock").touch()
     found = mlpengine("train", "--resume", "run")
     assert found.code == 0
     assert "after 3 whole epochs" in found.err
-    assert "dropout: masks come from another generator than before" in caplog.text
-    now, then = (
-        np.genfromtxt(folder / "metrics.csv", delimiter=",", skip_header=1)
-        for folder in (tmp_path / "run", GOLDEN)
-    )
-    np.testing.assert_allclose(now[:3], then[:3], rtol=1e-4)  # of the checkpoint
-    assert now.shape == then.shape
-    assert np.isfinite(now).all()
+    now, then = (np.genfromtxt(f / "metrics.csv", delimiter=",")[1:] for f in (run, GOLDEN))
+    np.testing.assert_allclose(now, then, rtol=1e-4)

@@ -1,16 +1,21 @@
 """What holds for every command: lazy loading, help, exit codes, errors without tracebacks."""
 
+import ast
 import errno
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import click
 import pytest
 
+import mlpengine_cli
 from mlpengine_cli import main
 from mlpengine_cli.stopping import EXIT_CODES
 
+ROOT = Path(__file__).parents[2]
 ALLOWED = {"click", "mlpengine", "mlpengine_cli"}
 """What help may import beyond the standard library."""
 
@@ -216,6 +221,27 @@ def test_a_missing_run_or_config_is_wrong_usage(command, mlpengine, config):
     assert found.err.count("\n") == 1
 
 
+def test_ctrl_c_in_the_first_imports_prints_no_traceback(monkeypatch, capfd):
+    """Before, the command began with an import of modules that import others."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert scripts["scripts"] == {"mlpengine": "mlpengine_cli:start"}
+    tree = ast.parse(Path(mlpengine_cli.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {ast.unparse(node) for node in imports} == {"import os", "import sys"}
+
+    class Interrupted:
+        def find_spec(self, name, *_):
+            if name == "mlpengine_cli.main":
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.delattr(mlpengine_cli, "main")
+    monkeypatch.delitem(sys.modules, "mlpengine_cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ending:
+        mlpengine_cli.start()
+    assert (ending.value.code, capfd.readouterr().err) == (130, "interrupted\n")
+
+
 class _Interrupted:
     """An importer during which a signal comes, which the import turns into an ImportError."""
 
@@ -236,7 +262,11 @@ def test_a_signal_during_imports_is_no_missing_package(number, mlpengine, monkey
     for name in ("mlpengine_cli.study", "mlpengine_cli.trials"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [_Interrupted(number), *sys.meta_path])
-    ran = mlpengine("sweep", "s.yaml")
+    before = signal.signal(number, signal.SIG_DFL)  # a shell's background jobs ignore SIGINT
+    try:
+        ran = mlpengine("sweep", "s.yaml")
+    finally:
+        signal.signal(number, before)
     assert (ran.code, ran.err) == (EXIT_CODES[number], "interrupted\n")
 
 

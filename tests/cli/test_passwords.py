@@ -9,6 +9,7 @@ import pytest
 from optuna.storages import RDBStorage
 from small import SMALL
 
+from mlpengine.config.sweep import with_values, without_values
 from mlpengine.wording import redacted
 from mlpengine_cli import study
 from mlpengine_cli import sweep as sweep_module
@@ -114,3 +115,77 @@ def test_what_is_no_password_stays():
     for text in SPELLINGS.values():
         assert redacted(redacted(text)) == redacted(text)
         assert PASSWORD not in redacted(f"(got {text}: no)")
+
+
+IN_VARIABLES = {  # with the password 'pa55 w0rd@/', quoted where a URL quotes
+    "postgresql://u:${DB_PW}@host:${DB_PORT}/name": "postgresql://u:pa55%20w0rd%40%2F@host:5432/name",
+    "postgresql://u@/name?host=${DB_DIR}&password=${DB_PW}": (
+        "postgresql://u@/name?host=%2Frun%2Fdb&password=pa55%20w0rd%40%2F"
+    ),
+    "sqlite:///${DB_DIR}/s.db": "sqlite:////run/db/s.db",
+    "postgresql://u:$DB_PW@host/${0}": "postgresql://u:$DB_PW@host/${0}",
+}
+
+
+@pytest.mark.parametrize("url", IN_VARIABLES)
+def test_variables_in_the_url_of_a_storage_are_those_of_the_environment(url, monkeypatch):
+    for name, value in (("PW", "pa55 w0rd@/"), ("PORT", "5432"), ("DIR", "/run/db")):
+        monkeypatch.setenv(f"DB_{name}", value)
+    assert with_values(url) == IN_VARIABLES[url]
+    if "${DB_" in url:
+        assert redacted(url) == url
+        assert redacted(IN_VARIABLES[url]) != IN_VARIABLES[url] or "sqlite" in url
+    said = f"no such host as {IN_VARIABLES[url]} (pa55 w0rd@/)"
+    assert "pa55" not in without_values(said, url) or "${DB_PW}" not in url
+
+
+@pytest.mark.parametrize("place", ["in the config", "on the command line"])
+def test_files_and_messages_keep_the_name_of_a_variable(place, called, monkeypatch):
+    """Before, `${DB_PW}` was the password itself."""
+    url, opened = "postgresql://u:${DB_PW}@/name?host=/nowhere", []
+
+    class Elsewhere(RDBStorage):
+        def __init__(self, url, **_):
+            opened.append(url)
+            if len(opened) == 2:
+                raise ValueError(f"password {PASSWORD} is wrong")
+            super().__init__("sqlite:///s.db")
+
+    monkeypatch.setattr("optuna.storages.RDBStorage", Elsewhere)
+    monkeypatch.setattr(sweep_module, "cores", lambda: 1)
+    monkeypatch.setenv("DB_PW", PASSWORD)
+    config, given = f"{SMALL}sweep: {SPACE}}}\n", ("--set", f"sweep.storage={url}")
+    if place == "in the config":
+        config, given = f"{SMALL}sweep: {SPACE}, storage: '{url}'}}\n", ()
+    Path("s.yaml").write_text(config.replace("trials: 2", "trials: 1"))
+    refused = called("sweep", "s.yaml", "-o", "swept", *given)
+    assert refused.code == 1
+    shown = "postgresql://u:${DB_PW}@/name?host=/nowhere: the sweep's storage cannot be used"
+    assert f"error: {shown} (password ${{DB_PW}} is wrong)" in refused.err
+    assert opened[0].removeprefix("postgresql+psycopg") == f"://u:{PASSWORD}@/name?host=/nowhere"
+    assert "${DB_PW}" in Path("swept/sweep.json" if given else "swept/sweep.yaml").read_text()
+    assert called("sweep", "--join", "swept", "-q").code == 0
+    assert called("train", "s.yaml", "-o", "run", "-q", *given).code == 0
+    assert holders()[0] == []
+    monkeypatch.delenv("DB_PW")
+    line = ":5" if place == "in the config" else ""
+    for arguments, source in (
+        (("s.yaml", "-o", "other", *given), "s.yaml"),
+        (("--join", "swept"), str(Path("swept/sweep.yaml").absolute())),
+    ):
+        ran = called("sweep", *arguments)
+        where = source if place == "in the config" else "--set sweep.storage"
+        assert (ran.code, ran.err) == (
+            2,
+            f"error: {where}{line}: sweep.storage: ${{DB_PW}} must be an environment variable "
+            "(it is not set)\n",
+        )
+    assert not Path("other").exists()
+
+
+def test_a_variable_elsewhere_in_a_config_is_text(called, monkeypatch):
+    monkeypatch.setenv("NAME", PASSWORD)
+    config = SMALL.replace("penguins}", "penguins, na_values: ['${NAME}']}")
+    Path("s.yaml").write_text(config)
+    assert called("train", "s.yaml", "-o", "run", "-q").code == 0
+    assert "${NAME}" in Path("run/config.resolved.yaml").read_text()

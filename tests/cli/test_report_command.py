@@ -14,6 +14,7 @@ import pytest
 from small import SMALL
 
 from mlpengine.errors import CheckpointError
+from mlpengine.report import page
 from mlpengine.report.travel import without_directories
 from mlpengine.train.model import Model
 
@@ -287,6 +288,8 @@ def test_a_sweep_has_a_page(mlpengine, tmp_path):
     assert known["score"]["part"] == "test"
     for text in ("Trials: loss", "Which settings matter", "5 complete"):
         assert text in page.text
+    assert "mlpengine train runs/best.yaml" in page.text
+    assert str(tmp_path) not in Path("runs/report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -327,6 +330,44 @@ report: {{plots: false, tensorboard: false}}
         one["name"] for one in json.loads(Path("runs/fixed/result.json").read_text())["verdicts"]
     ]
     assert "behind_linear" not in names
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [
+        (0.19, "and the linear prediction do not clearly differ (0.19 ± 0.10)"),
+        (0.21, "is probably ahead of the linear one by 0.21 ± 0.10"),
+        (-0.34, "is probably behind the linear one by 0.34 ± 0.10"),
+        (-0.36, "is behind the linear one by 0.36 ± 0.10"),
+        (0.36, "is ahead of the linear one by 0.36 ± 0.10"),
+    ],
+)
+def test_a_difference_of_two_to_three_and_a_half_errors_is_probable(ahead, words):
+    rows = {who: {"r2": {"value": 0.5, "error": 0.1}} for who in ("model", "linear", "constant")}
+    rows["linear"]["ahead"] = {"value": ahead, "error": 0.1}
+    text = page._compared({"metric": "r2", "predictions": rows})
+    assert text.endswith(f" The network {words}.")
+
+
+def test_curves_of_networks_that_stopped_early_are_explained(mlpengine, tmp_path):
+    """Before, the mean loss jumped without a word where networks left it."""
+    write_csv(tmp_path / "rows.csv", rows_of("number", np.random.default_rng(1)))
+    training = "{epochs: 30, seeds: 4, early_stopping: {patience: 1}}"
+    (tmp_path / "c.yaml").write_text(
+        f"data: {{source: rows.csv, target: y}}\ntraining: {training}\noptimizer: {{lr: 0.03}}\n"
+        "report: {plots: false, tensorboard: false}\n"
+    )
+    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
+    result = json.loads(Path("run/result.json").read_text())
+    ended, last = result["member_epochs"], result["epochs"]
+    early = sorted({n for n in ended if n < last})
+    assert max(ended) == last
+    assert early
+    text = read("run/report.html").text
+    assert f"{sum(n < last for n in ended)} of 4 stopped before the last epoch" in text
+    assert f"after epoch{'s' * (len(early) > 1)} {', '.join(map(str, early))};" in text
+    assert page._stopped(30, [30, 30]) is None
+    assert "after epochs 1 to 9;" in page._stopped(30, [*range(1, 10), 30])
 
 
 def test_scores_of_classes_have_a_log_loss(mlpengine, tmp_path):
@@ -418,9 +459,7 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
         assert refused.code == 2
         assert "say which rows to use" in refused.err
     data = tmp_path / "own data" / "rows.csv"
-    assert json.loads(mlpengine("evaluate", given, "--data", data, "--json").out)["rows"] == {
-        "data": 160
-    }
+    assert json.loads(mlpengine("evaluate", given, data, "--json").out)["rows"] == {"data": 160}
     known = json.loads(mlpengine("explain", given, "--data", data, "--json").out)
     assert known["rows"] == 160
     assert known["importances"][2]["column"] == "zone"

@@ -10,6 +10,7 @@ from small import SMALL
 
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.errors import install_line
+from mlpengine_cli.session import EXTRAS
 
 
 def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
@@ -175,7 +176,7 @@ def not_imported(request, monkeypatch):
     package, extra = request.param
     for name in [n for n in sys.modules if n.split(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, f"mlpengine.{extra}", raising=False)
+    monkeypatch.delitem(sys.modules, EXTRAS[extra], raising=False)
     return package, extra
 
 
@@ -197,7 +198,7 @@ def test_an_extra_that_is_installed_and_broken(
     Path(f"{package}.py").write_text('raise AttributeError("`np.string_`\\nwas removed")')
     monkeypatch.syspath_prepend(Path.cwd())
     failure = (
-        f"mlpengine.{extra}: the installed packages of mlpengine[{extra}] must be importable "
+        f"{EXTRAS[extra]}: the installed packages of mlpengine[{extra}] must be importable "
         "(AttributeError: `np.string_` was removed)\n"
     )
     found = mlpengine("train", config, "-q", "--set", f"report.{extra}=true")

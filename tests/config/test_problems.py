@@ -62,6 +62,14 @@ MISTAKES = {
     "number for a word": ("data: {source: 3}", "data.source: must be text (got 3)"),
     "number for a switch": (SOUND + "optimizer: {decay_biases: 1}", "must be true or false"),
     "no for a switch": (SOUND + "optimizer: {decay_biases: no}", "or false (got 'no')"),
+    "no space after a colon": (
+        "data:\n  source:digits",
+        ":1: data: must be a mapping of keys (got 'source:digits'); write its keys below",
+    ),
+    "no space in braces": (
+        "data: {source: digits, target:y}",
+        "data.target:y: a space is needed after",
+    ),
     "list for a mapping": (SOUND + "model: [1]", "model: must be a mapping of keys (got [1])"),
     "mapping for a list": (SOUND + "model: {hidden: {}}", "model.hidden: must be a list"),
     "nothing": (SOUND + "training:\n  epochs:", "training.epochs: must be a whole number (got not"),

@@ -85,7 +85,7 @@ def config(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(
         "data: {source: a.csv, target: [y, z], drop: [a], na_values: [b], features: {c: d * 2},"
-        " where: c > 0, missing: median, split: {group: g}}\n"
+        " where: c > 0, date_format: {e: dd/mm/yyyy}, missing: median, split: {group: g}}\n"
         "model: {activation: relu}\n"
     )
     return load_config(path)

@@ -66,8 +66,56 @@ REFUSED = {
     "deep blocks": ("".join(" " * i + "a:\n" for i in range(300)), "nested deeper"),
     "many values": ("a: [" + "1," * 8000 + "]", ":1: a config must have at most 4000 values"),
     "large": ("a: " + "x" * 70_000, "a config must be at most 65536 bytes"),
-    "unclosed": ("a: [1, 2\nb: 3", ":2: not valid YAML"),
-    "tab": ("a:\n\tb: 1", ":2: not valid YAML"),
+    "unclosed": ("a: [1, 2\nb: 3", ":1: not valid YAML: [ needs commas between its values, and ]"),
+    "unclosed brace": ("a: {b: 1\nc: 2", ":1: not valid YAML: { needs commas"),
+    "no comma": ("a: {b: 1 c: 2}", ":1: not valid YAML: { needs commas"),
+    "another bracket": ("a: [1, 2}", ":1: not valid YAML: [ needs commas"),
+    "one bracket more": ("a:\n  b: [1, 2]]", ":2: not valid YAML: ] stands where nothing is open"),
+    "tab": ("a:\n\tb: 1", ":2: not valid YAML: a tab stands where spaces are needed"),
+    "tab after spaces": ("a:\n  b: 1\n  \tc: 2", ":3: not valid YAML: a tab stands where"),
+    "no space": (
+        "a:\n  b: 1\n  c:2\n  d: 3",
+        ":3: not valid YAML: a space is needed after the colon",
+    ),
+    "no colon": (
+        "a:\n  b 1\n  c: 2",
+        ":2: not valid YAML: a key needs a colon, a space and a value",
+    ),
+    "no colon, last": ("a: 1\nb\n", ":2: not valid YAML: a key needs a colon"),
+    "list below its key": (
+        "a:\n  b:\n - c",
+        ":3: not valid YAML: a line of a list, with -, must be",
+    ),
+    "list at the margin": (
+        "a:\n  b:\n- c",
+        ":3: not valid YAML: a line of a list, with -, must be",
+    ),
+    "key too far right": (
+        "a:\n  b: 1\n    c: 2",
+        ":3: not valid YAML: this line must be indented as",
+    ),
+    "key too far left": (
+        "a:\n    b: 1\n  c: 2",
+        ":3: not valid YAML: this line must be indented as",
+    ),
+    "first line too far right": (
+        "  a: 1\nb: 2",
+        ":2: not valid YAML: this line must be indented as",
+    ),
+    "unclosed quote": ("a:\n  b: 'c\n  d: 1", ":2: not valid YAML: the quote that opens in this"),
+    "quote in quotes": (
+        "a: 'it's'",
+        ":1: not valid YAML: after a closing quote no text may follow",
+    ),
+    "backslash": (
+        'a: "C:\\data"',
+        ":1: not valid YAML: a backslash in double quotes begins a code",
+    ),
+    "colon in a text": (
+        "a: b: c",
+        ":1: not valid YAML: a text with a colon and a space in it must be",
+    ),
+    "a mark in front": ("a: @b", ":1: not valid YAML: a text that begins with @ must be in quotes"),
     "control character": ("a: \x07", "not readable as YAML"),
     "not UTF-8": (b"a: 1\nb: \xff", ":2: a config must be UTF-8 text"),
     "a list": ("- 1\n- 2", ":1: the top level must be a mapping of keys (got a list)"),

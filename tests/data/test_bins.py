@@ -159,21 +159,6 @@ def test_a_state_comes_back():
     np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_states_before_version_3_have_no_bins(version):
-    table = Table({"x": Column(COLUMNS["normal"])})
-    clip = "none" if version == 1 else "smooth"
-    state = Preprocessor(clip=clip).fit(table).state_dict()
-    assert state["numbers"].pop("edges") == []
-    del state["options"]["encoding"], state["options"]["bins"]
-    if version == 1:
-        del state["options"]["clip"], state["numbers"]["clip"]
-    old = Preprocessor.from_state(state | {"version": version})
-    z = (COLUMNS["normal"] - old.numbers.center) * old.numbers.factor
-    truth = z if version == 1 else z / np.sqrt(1 + np.square(z / 3))
-    np.testing.assert_array_equal(old.transform(table).features[:, 0], truth.astype(np.float32))
-
-
 @pytest.mark.parametrize(
     ("edges", "message"),
     [

@@ -1,7 +1,9 @@
 import csv
 import gzip
 import io
+import runpy
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import csv_fuzz
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlpengine.data import Table, read_table
+from mlpengine.data import Table, _lines, read_table
 from mlpengine.data._lines import sniff
 from mlpengine.errors import DataError
 
@@ -123,6 +125,24 @@ BAD = {
         "line 2, column 'b': '1,234' can mean 1234 or 1.234",
     ),
 }
+
+
+def test_the_limit_of_the_csv_module_is_that_of_the_process():
+    """Before, an import raised it for all; threads put it back when the last one has read."""
+    before = csv.field_size_limit(1_000)
+    try:
+        runpy.run_path(_lines.__file__)
+        assert csv.field_size_limit() == 1_000
+        long = b'a,b\n1,"' + b"x" * 200_000 + b'"\n'
+        with ThreadPoolExecutor(4) as pool:
+            tables = list(pool.map(read, [long] * 8))
+        assert [len(table["b"].levels[0]) for table in tables] == [200_000] * 8
+        assert csv.field_size_limit() == 1_000
+        with pytest.raises(DataError):
+            read(b'a,b\n1,"x"y\n')
+        assert csv.field_size_limit() == 1_000
+    finally:
+        csv.field_size_limit(before)
 
 
 @pytest.mark.parametrize("name", BAD)

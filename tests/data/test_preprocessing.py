@@ -98,21 +98,6 @@ def test_float64_keeps_every_bit():
     np.testing.assert_array_equal(data.target[:, 0], x @ [1.0, 2.0])
 
 
-def test_a_state_of_version_1_is_not_clipped():
-    table = some_table()
-    state = fitted_on(table, clip="none").state_dict()
-    old = {
-        **state,
-        "version": 1,
-        "options": dict(state["options"]),
-        "numbers": dict(state["numbers"]),
-    }
-    del old["options"]["clip"], old["options"]["dtype"], old["numbers"]["clip"]
-    one, two = (Preprocessor.from_state(s).transform(table).features for s in (state, old))
-    np.testing.assert_array_equal(one, two)
-    assert np.abs(two).max() > 3
-
-
 def test_no_scaling():
     x = np.array([[1.0, 5.0], [2.0, 5.0]])
     fitted = Preprocessor(standardize="none").fit(Table.from_arrays(x))
@@ -191,7 +176,7 @@ def test_dates_become_seconds_periods_and_differences():
 
 
 def test_periods_that_do_not_vary_are_left_out():
-    days = np.datetime64("2020-05-01") + np.arange(20)
+    days = np.datetime64("2020-05-01") + np.timedelta64(1, "D") * np.arange(20)
     table = Table.from_arrays(days)
     names = Preprocessor().fit(table).feature_names
     assert not [name for name in names if "hour" in name]
@@ -199,13 +184,14 @@ def test_periods_that_do_not_vary_are_left_out():
 
 
 def test_of_a_column_of_periods_the_time_is_no_feature():
-    hours = np.datetime64("2020-05-01T00") + 5 * np.arange(200)  # six weeks
+    hours = np.datetime64("2020-05-01T00") + np.timedelta64(5, "h") * np.arange(200)  # six weeks
     table = Table.from_arrays(np.arange(200.0)).join(Table({"when": column_of(hours, "when")}))
     fitted = Preprocessor(periods=["when"]).fit(table)
     waves = ["when hour sin", "when hour cos", "when weekday sin", "when weekday cos"]
     assert fitted.feature_names == ["x0", *waves]  # no year is whole
     again = Preprocessor.from_state(json.loads(json.dumps(fitted.state_dict())))
-    later = Table({"x0": table["x0"], "when": column_of(hours + 24 * 700, "when")})  # 100 weeks
+    hours += np.timedelta64(100, "W")
+    later = Table({"x0": table["x0"], "when": column_of(hours, "when")})
     for one in (fitted, again):
         features = one.transform(table).features
         np.testing.assert_allclose(one.transform(later).features, features, atol=1e-5)
@@ -244,8 +230,8 @@ def test_state_survives_json_exactly(options):
 
 @pytest.mark.parametrize(
     "damage",
-    [{"version": 5}, {"numbers": None}, {"options": {"x": 1}}, {"target": {}}, {"kinds": 3},
-     {"categories": [{}]}],
+    [{"version": 3}, {"version": None}, {"numbers": None}, {"options": {"x": 1}}, {"target": {}},
+     {"kinds": 3}, {"categories": [{}]}],
 )  # fmt: skip
 def test_a_damaged_state_is_refused(damage):
     state = fitted_on(some_table()).state_dict() | damage

@@ -1,15 +1,23 @@
 import io
+import json
 import sys
 import tracemalloc
 import zipfile
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
 import sklearn.datasets
+from pyarrow import parquet
 
-from mlpengine.data import DATASETS, Preprocessor, Table, load_dataset, read_table
+from mlpengine.data import DATASETS, Preprocessor, Table, load_dataset, read_table, reader
 from mlpengine.data.detect import detect
+from mlpengine.data.frames import as_table
+from mlpengine.data.reader import store_table
+from mlpengine.data.reading import Reading
 from mlpengine.errors import DataError, MissingExtraError
 
 
@@ -282,6 +290,98 @@ def test_an_order_that_cells_leave_open_is_asked_for(tmp_path):
     assert note.endswith("set data.date_format to dd/mm/yy or yy/mm/dd")
 
 
+ALIKE = {
+    "answers": (["True", "true", None, "FALSE"], "boolean", ["true", "true", "", "false"]),
+    "answers and others": (["True", "true", "maybe", None], "text", ["True", "true", "maybe", ""]),
+    "large": ([2**53, 5, 7, -1], "text", ["9007199254740992", "5", "7", "-1"]),
+    "large, with a gap": ([2**53 + 1, None, 7, 8], "text", ["9007199254740993", "", "7", "8"]),
+    "large below 0": ([1, 2, -(2**63), 4], "text", ["1", "2", "-9223372036854775808", "4"]),
+    "large without a sign": ([2**64 - 1, 0, 1, 2], "text", ["18446744073709551615", "0", "1", "2"]),
+    "not large": ([2**53 - 1, None, 7, 8], "number", ["9007199254740991.0", "", "7", "8"]),
+}
+"""Columns, their kind, and their cells: the same from CSV, Parquet and data frames."""
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_column_is_the_same_from_each_format(name, tmp_path, monkeypatch):
+    """Before, Parquet and frames rounded whole numbers, and Parquet kept True and true apart."""
+    given, kind, texts = ALIKE[name]
+    whole = isinstance(given[0], int)
+    unsigned = "U" if given[0] == 2**64 - 1 else ""
+    plain = pandas.Series(given, dtype=f"{unsigned}Int64" if whole else object)
+    frame = pandas.DataFrame({"c": plain, "y": range(4)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    parquet.write_table(pyarrow.table(frame), tmp_path / "u.parquet", write_statistics=False)
+    monkeypatch.setattr(reader, "_BATCH", 2)  # rows of a block
+    tables = [
+        *map(read_table, (tmp_path / "t.csv", tmp_path / "t.parquet", tmp_path / "u.parquet")),
+        *(store_table(tmp_path / file, tmp_path) for file in ("t.csv", "t.parquet")),
+        as_table(frame),
+        as_table(pyarrow.table(frame)),
+        as_table(polars.from_pandas(frame)),
+        as_table({"c": given, "y": range(4)}),
+    ]
+    if None not in given and whole:
+        tables.append(as_table({"c": np.array(given, f"{unsigned.lower()}int64")}))
+    for table in tables:
+        column = table["c"]
+        assert (column.kind, [column.cell(row) for row in range(4)]) == (kind, texts)
+    if kind != "boolean":
+        return
+    for table in (
+        read_table(tmp_path / "t.parquet", text=["c"]),
+        as_table(frame.astype({"c": "category"})),
+    ):
+        assert table["c"].kind == "text"
+
+
+def test_a_model_that_has_learned_large_numbers_reads_numbers(tmp_path):
+    frame = pandas.DataFrame({"c": [2**60, 5, 7]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    for table in (
+        read_table(tmp_path / "t.parquet", numbers=["c"]),
+        as_table(frame, numbers=["c"]),
+        as_table({"c": [2**60, 5, 7]}, numbers=["c"]),
+    ):
+        assert table["c"].kind == "number"
+        assert table["c"].values.tolist() == [2.0**60, 5, 7]
+
+
+def two_formats(path):
+    """Write dates of two formats, and return them as days since 1970."""
+    days = np.arange(19_000, 19_040)
+    dates = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=int(day)) for day in days]
+    rows = [f"{d:%d/%m/%Y},{d:%m/%d/%Y},{d:%d/%m/%Y},{i}" for i, d in enumerate(dates)]
+    path.write_text("\n".join(["from,to,last,y", *rows]) + "\n")
+    return days
+
+
+FORMATS = {"from": "dd/mm/yyyy", "to": "mm/dd/yyyy", "last": "dd/mm/yyyy"}
+
+
+def test_columns_may_have_dates_of_formats_of_their_own(tmp_path, monkeypatch):
+    """Before, one format was for all columns, and the second one stayed text."""
+    days = two_formats(tmp_path / "dates.csv")
+    table = read_table(tmp_path / "dates.csv", date_format=FORMATS)
+    for name in FORMATS:
+        assert table[name].kind == "date"
+        np.testing.assert_array_equal(table[name].values, days * 86_400)
+    detected = detect(str(tmp_path / "dates.csv"))
+    assert detected.reading.date_format == FORMATS
+    assert [note.split(": ")[0] for note in detected.notes] == ["column 'from'", "column 'to'"]
+    assert all(detected.table[name].kind == "date" for name in FORMATS)
+    one = read_table(tmp_path / "dates.csv", date_format={"to": "mm/dd/yyyy"})
+    assert [one[name].kind for name in FORMATS] == ["text", "date", "text"]
+    rows = as_table([{"from": "13/01/2020", "to": "01/13/2020"}], date_format=FORMATS)
+    assert rows["from"].values == rows["to"].values == [18_274 * 86_400]
+    assert Reading.from_dict(json.loads(json.dumps(Reading(date_format=FORMATS).to_dict()))) == (
+        Reading(date_format=FORMATS)
+    )
+    with pytest.raises(DataError, match="date_format: needs yyyy"):
+        read_table("digits", date_format={"from": "dd/mm/yyyy", "to": "dd"})
+
+
 def test_unknown_dataset():
     with pytest.raises(DataError, match="diabetes, digits, penguins"):
         load_dataset("iris")
@@ -295,7 +395,6 @@ def test_parquet_without_the_extra(monkeypatch, tmp_path):
 
 def test_parquet(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-    from pyarrow import parquet
 
     moments = np.array(["2020-01-01T00:00:01", "2020-01-02", "NaT"], "datetime64[s]")
     columns = {
@@ -327,7 +426,6 @@ def test_parquet(tmp_path):
 def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
     """A text of a million characters in 2,000 rows: two gigabytes if each row had its own."""
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-    from pyarrow import parquet
 
     words = ["x" * 1_000_000, "y", "", None]
     codes = np.arange(2_000) % 4
@@ -352,7 +450,6 @@ def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
 
 def test_parquet_dates_of_any_unit(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-    from pyarrow import parquet
 
     moment = np.datetime64("2020-01-02T03:04:05.678901234", "ns")
     columns = {unit: pyarrow.array(np.array([moment]).astype(f"M8[{unit}]")) for unit in
@@ -370,7 +467,6 @@ def test_parquet_dates_of_any_unit(tmp_path):
 @pytest.mark.parametrize("fault", ["list", "empty", "damaged", "twice", "late"])
 def test_parquet_faults(fault, tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-    from pyarrow import parquet
 
     tables = {
         "list": pyarrow.table({"a": [[1], [2]]}),

@@ -231,7 +231,9 @@ def test_a_long_table_of_many_kinds_against_the_csv_module():
         "gaps": [str(generator.choice(["", "NA", "1", "2.25"])) for _ in range(rows)],
         "many texts": [f"customer number {i}" for i in generator.integers(0, 9_000, rows)],
         "few texts": list(map(str, generator.choice(["Ideal", "Very good", ""], rows))),
-        "days": list(map(str, np.datetime64("2015-01-01") + generator.integers(0, 900, rows))),
+        "days": list(
+            map(str, np.datetime64("2015-01-01") + generator.integers(0, 900, rows).astype("m8[D]"))
+        ),
     }
     buffer = io.StringIO()
     csv.writer(buffer).writerows([list(columns), *zip(*columns.values(), strict=True)])

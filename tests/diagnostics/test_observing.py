@@ -8,7 +8,6 @@ import pytest
 
 from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.diagnostics.rows import NoiseScale
 from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import ROWS, UnitWindow
@@ -203,16 +202,6 @@ def test_level_and_limit_are_those_of_decaying_means(at_once):
         assert spikes.mean == pytest.approx(mean, abs=1e-9)
         assert spikes.limit == pytest.approx(np.exp(mean + distance), rel=1e-9)
     assert spikes.steps == len(norms)
-
-
-def test_states_of_version_0_1_0_load():
-    """That version stored one array each: count, steps, limit, three sums, pending norms; means."""
-    spikes, noise = Spikes(), NoiseScale()
-    spikes.load_state_dict(np.array([3.0, 40.0, 2.5, 1.0, 0.5, 0.7, 1.1, 1.2]))
-    assert (spikes.count, spikes.steps, spikes.limit) == (3, 40, 2.5)
-    assert (spikes.mean, spikes.pending) == (0.5, [1.1, 1.2])
-    noise.load_state_dict(np.array([6.0, 2.0]))
-    assert noise.value == 3.0
 
 
 def test_the_row_behind_a_spike_is_named():

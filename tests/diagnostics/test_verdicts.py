@@ -1,11 +1,11 @@
 """Verdicts: a short form of the corpus, what they say, and the table."""
 
-import importlib
 import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import corpus
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -38,16 +38,6 @@ from mlpengine.settings import Fix, NetworkSettings
 from mlpengine.settings.fixes import by_key
 from mlpengine.settings.run import VERDICTS
 
-PATH = Path(__file__).parents[2] / "benchmarks"
-
-
-def load_corpus():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(PATH)
-        return importlib.import_module("diagnostics_corpus")
-
-
-corpus = load_corpus()
 FIRST = [setup for setup in corpus.SETUPS if setup.half == corpus.FIRST]
 SLOW = ("full batch, sgd", "100 epochs", "200 epochs", "dropout, adamw, cosine", "eps 1")
 SETUPS = [

@@ -22,8 +22,8 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.cache import load
-from mlpengine.backends.compiled.rules import find_rule
 from mlpengine.backends.numexpr import fused
+from mlpengine.backends.rules import find_rule
 from mlpengine.config.schema import ModelSection
 from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export

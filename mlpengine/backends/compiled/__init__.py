@@ -1,9 +1,11 @@
 """Programs as machine code: C for exactly these shapes, compiled once and replayed in one call.
 
-`lower` turns the instructions of a program into kernels on values, `kernels` fuses them, `layout`
-places every value in memory and `tiling` divides products into tiles; `products`, `packing`,
-`losses`, `updates` and `rules` generate the C functions of each kernel from `statements`, `emitter`
-collects them, and `source` prints the file.  Code that all programs share is in the headers.
+`kernel` says what a kernel is, and each kind of them has a file with its rules: `products` (with
+`tiling`, `packing` and `tiles`), `column_sum`, `maps`, `losses`, `softmax`, `dropout` and
+`embeddings`.  `lower` has their table, turns the instructions of a program into kernels on values,
+and fuses them; `layout` places every value in memory, `emitter` lets the kernels add C functions of
+`statements` to a `writer`, `updates` has those of the optimizer, and `source` prints the file.
+Code that all programs share is in the headers.
 `cache` compiles a program or loads it from disk, and `executor` calls it.  NumPy is the definition:
 an op without a compiled rule here runs its NumPy rules.
 """
@@ -17,9 +19,9 @@ from mlpengine.backends.compiled.executor import (
     chosen_target,
     compile_program,
 )
-from mlpengine.backends.compiled.lower import InstructionLike, LossInstruction
-from mlpengine.backends.compiled.values import UnsupportedError
+from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
 from mlpengine.backends.update import Update
+from mlpengine.backends.values import UnsupportedError
 
 __all__ = [
     "BAD_LABEL",

@@ -1,127 +1,176 @@
 """Periodic embeddings of numbers, row by row, and the sums that are their gradients."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import pi
 
-from mlpengine.backends.compiled.kernels import Embedding, EmbeddingSums
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.rows import columns
 from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
-from mlpengine.backends.compiled.values import Value, padded_length
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import UnsupportedError, Value, Values, padded_length
+from mlpengine.ops import PeriodicEmbedding
 
 
-def embedding_rows(kernel: Embedding, layout: Layout) -> Sequence[Statement]:
-    """Return the loop over rows `first` to `last`: the features, then the embedded numbers."""
-    features, waves = kernel.x.columns, kernel.frequency.columns
-    outputs = _outputs(kernel.weight, kernel.frequency)
-    vectors = padded_length(waves, layout.lanes) // layout.lanes
-    body: list[Statement] = [f"real *restrict to = y + {features} + j * {outputs};"]
-    angle = _angle(kernel.frequency, kernel.phase, "x[j]")
-    if kernel.weight is None or kernel.bias is None:
-        body += _vectors(waves, layout, [store("to + k", f"v_cos({angle})", "n")])
-    else:
-        weight, bias = kernel.weight.name, kernel.bias.name
-        row = f"{weight} + (j * {outputs} + q) * {waves} + k"
-        body += [
-            f"vec wave[{vectors}];",
-            *_vectors(waves, layout, [f"wave[k / LANES] = v_cos({angle});"]),
-            Loop(
-                "q",
-                0,
-                outputs,
-                [
-                    "vec sum = {0};",
-                    *_vectors(
-                        waves,
-                        layout,
-                        [f"sum = multiply_add(wave[k / LANES], {load(row, 'n')}, sum);"],
-                    ),
-                    f"to[q] = {bias}[j * {outputs} + q] + sum_lanes(sum);",
-                ],
-            ),
+@dataclass(eq=False, repr=False)
+class _Waves(Kernel):
+    """The operands of a `PeriodicEmbedding` in both directions; `weight` may be None."""
+
+    x: Value
+    frequency: Value
+    phase: Value
+    weight: Value | None
+
+    @property
+    def _outputs(self) -> int:
+        """Numbers for each feature."""
+        return self.frequency.columns if self.weight is None else int(self.weight.array.shape[1])
+
+    def _vector_count(self, layout: Layout) -> int:
+        return padded_length(self.frequency.columns, layout.lanes) // layout.lanes
+
+    def _angle(self, x: str) -> str:
+        """Return the angles of the vector `k` of feature `j` at `x`."""
+        place = f"j * {self.frequency.columns} + k"
+        period = f"splat({x}) * {load(f'{self.frequency.name} + {place}', 'n')}"
+        start = load(f"{self.phase.name} + {place}", "n")
+        return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
+
+    def _each_wave(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
+        """Return a loop over the vectors from ``k`` of a feature's waves, of ``n`` lanes each."""
+        return columns(self.frequency.columns, layout.lanes, body, "k")
+
+
+@dataclass(eq=False, repr=False)
+class Embedding(_Waves):
+    """The forward rule of `PeriodicEmbedding`."""
+
+    bias: Value | None
+    y: Value
+
+    def __post_init__(self) -> None:
+        self.text = f"{self.y.name} = {self.x.name} embedded"
+        self.reads = present(self.x, self.frequency, self.phase, self.weight, self.bias)
+        self.writes = [self.y]
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[Embedding] | None":
+        if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind == "backward":
+            return None
+        (out,) = instruction.writes
+        x, frequency, phase, weight, bias = values.read_each(instruction.reads)
+        return [cls(x, frequency, phase, weight, bias, values.write(out, "embedding_"))]
+
+    def emit(self, writer: Writer, name: str) -> None:
+        layout, waves, outputs = writer.layout, self.frequency.columns, self._outputs
+        features, angle = self.x.columns, self._angle("x[j]")
+        body: list[Statement] = [f"real *restrict to = y + {features} + j * {outputs};"]
+        if self.weight is None or self.bias is None:
+            body += self._each_wave(layout, [store("to + k", f"v_cos({angle})", "n")])
+        else:
+            row = load(f"{self.weight.name} + (j * {outputs} + q) * {waves} + k", "n")
+            mixed = [
+                "vec sum = {0};",
+                *self._each_wave(layout, [f"sum = multiply_add(wave[k / LANES], {row}, sum);"]),
+                f"to[q] = {self.bias.name}[j * {outputs} + q] + sum_lanes(sum);",
+            ]
+            body += [
+                f"vec wave[{self._vector_count(layout)}];",
+                *self._each_wave(layout, [f"wave[k / LANES] = v_cos({angle});"]),
+                Loop("q", 0, outputs, mixed),
+            ]
+        row_body: list[Statement] = [
+            f"const real *restrict x = {layout.at(self.x, 'i', '0')};",
+            f"real *restrict y = {layout.at(self.y, 'i', '0')};",
+            f"memcpy(y, x, {features} * sizeof(real));",
+            Loop("j", 0, self.frequency.rows, body),
         ]
-    copy = f"memcpy(y, x, {features} * sizeof(real));"
-    rows: list[Statement] = [
-        f"const real *restrict x = {layout.at(kernel.x, 'i', '0')};",
-        f"real *restrict y = {layout.at(kernel.y, 'i', '0')};",
-        copy,
-        Loop("j", 0, kernel.frequency.rows, body),
-    ]
-    return [Loop("i", "first", "last", rows)]
+        rows = [Loop("i", "first", "last", row_body)]
+        writer.add(name, "rows", self.y.rows, self.text, rows, self.reads, self.writes)
 
 
-def embedding_sums(kernel: EmbeddingSums, layout: Layout) -> Sequence[Statement]:
-    """Return the loop over features `first` to `last`; rows `begin` to `end` are added."""
-    features, waves = kernel.x.columns, kernel.frequency.columns
-    outputs = _outputs(kernel.weight, kernel.frequency)
-    vectors = padded_length(waves, layout.lanes) // layout.lanes
-    zeros: list[Statement] = [
-        f"vec by_frequency[{vectors}] = {{{{0}}}}, by_phase[{vectors}] = {{{{0}}}};"
-    ]
-    terms: list[Statement] = [
-        f"const vec angle = {_angle(kernel.frequency, kernel.phase, 'x')};",
-    ]
-    each_row: list[Statement] = []
-    ends: list[Statement] = []
-    if kernel.weight is None or kernel.d_weight is None or kernel.d_bias is None:
-        terms.append(f"const vec slope = -{load('dy + k', 'n')} * v_sin(angle);")
-    else:
-        row = f"(j * {outputs} + q) * {waves} + k"
-        weights = load(f"{kernel.weight.name} + {row}", "n")
-        mine = f"by_weight[q * {vectors} + k / LANES]"
-        zeros.append(
-            f"vec by_weight[{outputs * vectors}] = {{{{0}}}}; real by_bias[{outputs}] = {{0}};"
-        )
-        mixed: list[Statement] = [
-            f"{mine} = multiply_add(splat(dy[q]), wave, {mine});",
-            f"through = multiply_add(splat(dy[q]), {weights}, through);",
+@dataclass(eq=False, repr=False)
+class EmbeddingSums(_Waves):
+    """The gradients of the parameters of a `PeriodicEmbedding`, summed over the rows."""
+
+    dy: Value
+    d_frequency: Value
+    d_phase: Value
+    d_weight: Value | None
+    d_bias: Value | None
+
+    text = "embedding, summed"
+    sums_rows = True
+
+    def __post_init__(self) -> None:
+        self.reads = present(self.dy, self.x, self.frequency, self.phase, self.weight)
+        self.writes = present(self.d_frequency, self.d_phase, self.d_weight, self.d_bias)
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[EmbeddingSums] | None":
+        if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind != "backward":
+            return None
+        dy, x, frequency, phase, weight = values.read_each(instruction.reads)
+        mixes, writes = weight is not None, instruction.writes
+        if [w is not None for w in writes] != [False, True, True, mixes, mixes]:
+            raise UnsupportedError("the gradient of embedded numbers")
+        made = [values.write(w, "embedding_") for w in writes if w is not None]
+        by_weight, by_bias = made[2:] if mixes else (None, None)
+        return [cls(x, frequency, phase, weight, dy, made[0], made[1], by_weight, by_bias)]
+
+    def emit(self, writer: Writer, name: str) -> None:
+        layout, waves, outputs = writer.layout, self.frequency.columns, self._outputs
+        vectors, features = self._vector_count(layout), str(self.x.columns)
+        zeros: list[Statement] = [
+            f"vec by_frequency[{vectors}] = {{{{0}}}}, by_phase[{vectors}] = {{{{0}}}};"
         ]
-        terms += [
-            "const vec wave = v_cos(angle);",
-            "vec through = {0};",
-            Loop("q", 0, outputs, mixed),
-            "const vec slope = -through * v_sin(angle);",
-        ]
-        each_row.append(Loop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
-        added = _added(f"{kernel.d_weight.name} + {row}", mine)
-        bias = f"{kernel.d_bias.name}[j * {outputs} + q]"
-        ends = [
-            Loop(
-                "q",
-                0,
-                outputs,
-                [*_vectors(waves, layout, added), f"{bias} = by_bias[q] + (begin ? {bias} : 0);"],
+        terms: list[Statement] = [f"const vec angle = {self._angle('x')};"]
+        each_row: list[Statement] = []
+        ends: list[Statement] = []
+        if self.weight is None or self.d_weight is None or self.d_bias is None:
+            terms.append(f"const vec slope = -{load('dy + k', 'n')} * v_sin(angle);")
+        else:
+            row = f"(j * {outputs} + q) * {waves} + k"
+            weights = load(f"{self.weight.name} + {row}", "n")
+            mine = f"by_weight[q * {vectors} + k / LANES]"
+            zeros.append(
+                f"vec by_weight[{outputs * vectors}] = {{{{0}}}}; real by_bias[{outputs}] = {{0}};"
             )
+            mixed: list[Statement] = [
+                f"{mine} = multiply_add(splat(dy[q]), wave, {mine});",
+                f"through = multiply_add(splat(dy[q]), {weights}, through);",
+            ]
+            terms += [
+                "const vec wave = v_cos(angle);",
+                "vec through = {0};",
+                Loop("q", 0, outputs, mixed),
+                "const vec slope = -through * v_sin(angle);",
+            ]
+            each_row.append(Loop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
+            added = _added(f"{self.d_weight.name} + {row}", mine)
+            bias = f"{self.d_bias.name}[j * {outputs} + q]"
+            more = f"{bias} = by_bias[q] + (begin ? {bias} : 0);"
+            ends = [Loop("q", 0, outputs, [*self._each_wave(layout, added), more])]
+        terms += [
+            "by_phase[k / LANES] += slope;",
+            "by_frequency[k / LANES] = multiply_add(slope, splat(x), by_frequency[k / LANES]);",
         ]
-    terms += [
-        "by_phase[k / LANES] += slope;",
-        "by_frequency[k / LANES] = multiply_add(slope, splat(x), by_frequency[k / LANES]);",
-    ]
-    rows: list[Statement] = [
-        f"const real x = *({layout.at(kernel.x, 'i', 'j')});",
-        f"const real *restrict dy = {layout.at(kernel.dy, 'i', str(features))} + j * {outputs};",
-        *_vectors(waves, layout, terms),
-        *each_row,
-    ]
-    place = f"j * {waves} + k"
-    turns = f"by_frequency[k / LANES] * splat((real){2 * pi!r})"
-    stores = [
-        *_added(f"{kernel.d_phase.name} + {place}", "by_phase[k / LANES]"),
-        *_added(f"{kernel.d_frequency.name} + {place}", turns),
-    ]
-    body = [*zeros, Loop("i", "begin", "end", rows), *_vectors(waves, layout, stores), *ends]
-    return [Loop("j", "first", "last", body)]
-
-
-def _outputs(weight: Value | None, frequency: Value) -> int:
-    return frequency.columns if weight is None else int(weight.array.shape[1])
-
-
-def _angle(frequency: Value, phase: Value, x: str) -> str:
-    """Return the angles of the vector `k` of feature `j` at `x`."""
-    place = f"j * {frequency.columns} + k"
-    period = f"splat({x}) * {load(f'{frequency.name} + {place}', 'n')}"
-    start = load(f"{phase.name} + {place}", "n")
-    return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
+        rows: list[Statement] = [
+            f"const real x = *({layout.at(self.x, 'i', 'j')});",
+            f"const real *restrict dy = {layout.at(self.dy, 'i', features)} + j * {outputs};",
+            *self._each_wave(layout, terms),
+            *each_row,
+        ]
+        place = f"j * {waves} + k"
+        turns = f"by_frequency[k / LANES] * splat((real){2 * pi!r})"
+        stores = [
+            *_added(f"{self.d_phase.name} + {place}", "by_phase[k / LANES]"),
+            *_added(f"{self.d_frequency.name} + {place}", turns),
+        ]
+        body = [*zeros, Loop("i", "begin", "end", rows), *self._each_wave(layout, stores), *ends]
+        loop, count = [Loop("j", "first", "last", body)], self.frequency.rows
+        writer.add(name, "reduce", count, self.text, loop, self.reads, self.writes)
 
 
 def _added(place: str, value: str) -> list[Statement]:
@@ -135,14 +184,3 @@ def _added(place: str, value: str) -> list[Statement]:
             ]
         )
     ]
-
-
-def _vectors(count: int, layout: Layout, body: Sequence[Statement]) -> list[Statement]:
-    """Return a loop over the vectors from ``k`` of `count` numbers, of ``n`` lanes each."""
-    whole = count // layout.lanes * layout.lanes
-    parts: list[Statement] = []
-    if whole:
-        parts.append(Loop("k", 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
-    if count % layout.lanes:
-        parts.append(Block([f"const int64_t k = {whole}, n = {count % layout.lanes};", *body]))
-    return parts

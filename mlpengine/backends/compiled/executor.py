@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from mlpengine.backends.compiled.cache import known_target, load
-from mlpengine.backends.compiled.lower import InstructionLike
+from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import Source, make_source
 from mlpengine.backends.compiled.target import (
     LEVEL_NAMES,
@@ -70,7 +70,7 @@ def _compiler() -> tuple[str, ...]:
 
 
 class Call(ctypes.Structure):
-    """The arguments and results of a call: ``struct call`` of step_loop.h, which describes them."""
+    """The arguments and results of a call: ``struct call`` of call.h, which describes them."""
 
     _fields_ = (
         ("table", ctypes.c_void_p),

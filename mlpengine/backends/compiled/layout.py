@@ -1,15 +1,14 @@
 """The location of values and packed copies: the caller's arrays, or the program's workspace."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.backends.compiled.kernels import Kernel, read_by_vectors
 from mlpengine.backends.compiled.statements import PHASES, Function, Phase, load
 from mlpengine.backends.compiled.target import Target
-from mlpengine.backends.compiled.values import Value, padded_length
+from mlpengine.backends.values import Value, padded_length
 from mlpengine.buffers import address_of
 from mlpengine.ops import Dropout, Philox
 from mlpengine.ops.philox import padded_columns
@@ -47,12 +46,15 @@ class Layout:
         """Number of entries in a vector register."""
         return self.target.vector_bytes // self.itemsize
 
-    def place(self, kernels: Iterable[Kernel], values: Iterable[Value]) -> None:
-        """Assign every value to the workspace or to the caller's memory."""
-        imported = set(self._to_import(kernels))
+    def place(self, values: Iterable[Value], by_vectors: Container[Value]) -> None:
+        """Assign every value to the workspace or to the caller's memory.
+
+        Kernels read the values `by_vectors` by whole vectors.
+        """
         for value in values:
             if not value.written:
-                value.padded = value in imported
+                partial = value.columns % self.lanes > 0 and value.array.dtype.kind == "f"
+                value.padded = partial and value in by_vectors
             if value.padded:
                 if value.stored:
                     kind = "uint8_t" if value.mask else "real"
@@ -156,17 +158,6 @@ class Layout:
         if value.mask:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
         return load(at)
-
-    def _to_import(self, kernels: Iterable[Kernel]) -> Iterator[Value]:
-        """Yield the caller's arrays that kernels read by whole vectors but whose rows are not."""
-        for kernel in kernels:
-            for value in read_by_vectors(kernel, self.lanes):
-                if (
-                    not value.written
-                    and value.columns % self.lanes
-                    and value.array.dtype.kind == "f"
-                ):
-                    yield value
 
 
 def _limit(op: Dropout) -> Array:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.statements import If, Loop, Statement, load, store
 from mlpengine.backends.compiled.tiling import Tiling
 
@@ -12,14 +12,14 @@ FEW_ENTRIES = 4096
 of 4-32-32-1 on 32 rows, for 0.04 s of the compiler (two-core Intel Xeon, November 2026)."""
 
 
-def panel_count(product: Product, layout: Layout) -> int:
+def panel_count(product: MatrixProduct, layout: Layout) -> int:
     """Return the size of the packed panels of b, in numbers."""
     vectors = -(-product.columns // layout.lanes)
     return vectors * layout.lanes * product.depth
 
 
 def packing(
-    product: Product, name: str, layout: Layout, *, transposed: bool
+    product: MatrixProduct, name: str, layout: Layout, *, transposed: bool
 ) -> Sequence[Statement]:
     """Return the loop that fills panels `first` to `last` of b."""
     pack = "pack_transposed" if transposed else "pack_panel"
@@ -37,7 +37,7 @@ def packing(
     return [Loop("p", "first", "last", body)]
 
 
-def row_packing(product: Product, name: str, layout: Layout) -> Sequence[Statement]:
+def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[Statement]:
     """Return the loops that fill rows `first` to `last` of all panels of b."""
     b, depth, ld = product.b.name, product.depth, layout.stride(product.b)
     vectors = -(-product.columns // layout.lanes)
@@ -53,7 +53,9 @@ def row_packing(product: Product, name: str, layout: Layout) -> Sequence[Stateme
     return loops
 
 
-def pack_panel(product: Product, tiling: Tiling, layout: Layout, wide: int, panel: str) -> str:
+def pack_panel(
+    product: MatrixProduct, tiling: Tiling, layout: Layout, wide: int, panel: str
+) -> str:
     """Return the statement that packs the terms k0 to k1 of the panel of column j."""
     b, ld = product.b.name, layout.stride(product.b)
     size = f"{ld}, k1 - k0, {product.columns}, j, {wide} * LANES"

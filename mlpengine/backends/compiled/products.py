@@ -1,347 +1,214 @@
-"""Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
+"""Products: the linear op, and its gradients."""
 
-A tile is up to `Tiling.height` rows by two vectors of c, held in registers for `depth_block`
-terms.  All tiles read panels (two vectors wide, with the rows of b one after another), so that b is
-read sequentially for every leading dimension; a group of panels stays in the second-level cache.
-"""
+from collections.abc import Sequence
+from typing import Literal
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+import numpy as np
 
-from mlpengine.backends.compiled.kernels import Map, Product
-from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.packing import pack_panel
-from mlpengine.backends.compiled.statements import (
-    Claim,
-    Each,
-    Function,
-    If,
-    Loop,
-    Statement,
-    Switch,
-    load,
-    store,
+from mlpengine.backends.compiled.column_sum import ColumnSum
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
+from mlpengine.backends.compiled.matrix import MatrixProduct
+from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
+from mlpengine.backends.compiled.statements import Loop
+from mlpengine.backends.compiled.tiles import (
+    group_count,
+    group_size,
+    product_statements,
+    row_copy_size,
+    tile_function,
+    tile_tops,
 )
-from mlpengine.backends.compiled.tiling import Tiling
-from mlpengine.backends.compiled.values import Value, padded_length
-from mlpengine.formula import FUNCTIONS, c_number, order
+from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.scalar.functions import back_dense, dense, gradients
+from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.ops import Linear
 
-TILE_PARAMETERS = (
-    "const int rows, const int wide, const int part, const int64_t i, const int64_t j, "
-    "const int64_t k0, const int64_t k1, const int64_t depth, "
-    "const real *restrict a, const real *restrict b"
-)
+SMALL_PRODUCT = 4096
+"""Weights below which threads divide a product by rows in any case, as the loss before it is:
+reading few weights twice takes less than a barrier."""
 
-LONG_EPILOGUE = 20
-"""Operations on a vector above which an epilogue is a function, not a part of every tile.
+MIN_CLAIMABLE = 8
+"""Tiles or panels for each thread from which threads claim them one after another."""
 
-A tile repeats it for up to 28 vectors, once for each height.  Without the limit the program of the
-preset realmlp for 442 rows of 10 features compiles in 8.6 s of processor time, with it in 2.1 s,
-and a step of it takes as long (Xeon with AVX-512, GCC 12, float32, November 2026)."""
-
-OPERATIONS_OF_FUNCTION = 16
-"""Operations for which an elementary function such as exp counts."""
+MAX_THREADS_TO_PACK = 2
+"""Number of threads up to which each packs its own panels; more threads divide the work first."""
 
 
-def heights(rows: int, tallest: int) -> set[int]:
-    """Return the heights of the tiles that cover `rows` rows, as tile_height() chooses them."""
-    return {end - top for top, end in pairwise(tile_tops(rows, tallest))}
+class Product(MatrixProduct, Kernel):
+    """A matrix product, in tiles."""
 
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
+        op = instruction.op
+        if not isinstance(op, Linear):
+            return None
+        if instruction.kind != "backward":
+            (x, w, b), (out,) = values.read_each(instruction.reads), instruction.writes
+            y = values.write(out, "linear_")
+            return [cls("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T", op.factor)]
+        dy, x, w = values.read_each(instruction.reads)
+        dx, dw, db = instruction.writes
+        kernels: list[Kernel] = []
+        if dw is not None:
+            c = values.write(dw, "d_weight_")
+            text = f"{c.name} = {dy.name}^T {x.name}"
+            kernels.append(cls("weight_gradient", dy, x, c, None, text, op.factor))
+        if db is not None:
+            kernels.append(ColumnSum(dy, values.write(db, "d_bias_")))
+        if dx is not None:
+            c = values.write(dx, "d_x_")
+            text = f"{c.name} = {dy.name} {w.name}"
+            kernels.append(cls("input_gradient", dy, w, c, None, text, op.factor))
+        return kernels
 
-def tile_tops(rows: int, tallest: int) -> list[int]:
-    """Return the first rows of the tiles that cover `rows` rows, and at the end `rows`."""
-    tops = [0]
-    while tops[-1] < rows:
-        left = rows - tops[-1]
-        tops.append(tops[-1] + (tallest if left % tallest == 0 else min(left, tallest - 1)))
-    return tops
+    def _is_turned(self, lanes: int) -> bool:
+        """Return whether the transpose is computed instead, because it fills vectors of `lanes`."""
+        return self.sums_rows and self.columns <= lanes and self.rows >= 2 * lanes
 
+    def read_by_vectors(self, lanes: int) -> list[Value]:
+        vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
+        if self.sums_rows:
+            vectors.append(self.a if self._is_turned(lanes) else self.b)
+        return vectors
 
-def tile_function(product: Product, tiling: Tiling, name: str, layout: Layout) -> Function:
-    """Return the function that computes one tile of c."""
-    across = product.form == "weight_gradient"
-    a_row, a_term = (1, layout.stride(product.a)) if across else (layout.stride(product.a), 1)
-    a: str = f"a + k0 * {a_term}, {a_row}, {a_term}"
-    if tiling.pack_rows:
-        a = "a, 1, rows"
-    b = "b + k0 * wide * LANES, wide * LANES" if tiling.ahead else "b, wide * LANES"
-    if tiling.packing == "none":
-        ld = layout.stride(product.b)
-        b = f"b + k0 * {ld}, {ld}"
-    keep = _accumulator(product)
-    at = layout.at(keep, "r", "v * LANES")
-    lanes = "lanes" if _ends_within(keep, layout) else ""
-    finish = _finish(product, name, layout) if _is_long(product) else None
-    passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
-    kept = [keep] if passes else []
-    body: list[Statement] = [
-        *_moves(_tile_matrices(product) if finish is None else kept, layout),
-        "vec sum[TILE_ROWS][WIDE];",
-    ]
-    if tiling.dots:
-        shape = f"rows, {product.columns}, {product.depth}"
-        body.append(f"dot_products(sum, {shape}, a, {a_row}, b, {layout.stride(product.b)});")
-    else:
-        body += [
-            Each(["sum[r][v] = (vec){0};"]),
-            *([If("k0", [Each([f"__builtin_prefetch({at});"])])] if passes else []),
-            f"add_products(sum, rows, wide, k1 - k0, {a}, {b});",
-        ]
-    if passes:
-        waiting = Each(_vector([store(at, "sum[r][v]", lanes)], lanes))
-        body += [
-            If("k0", [Each(_vector([f"sum[r][v] += {load(at, lanes)};"], lanes))]),
-            If("k1 < depth", [waiting, "return;"]),
-        ]
-    if finish is None:
-        body.append(Each(_epilogue(product, layout, "sum[r][v]")))
-    else:
-        keeps = Each(["kept[r][v] = sum[r][v];"])  # of `sum`, an index would move it to memory
-        call = f"{finish.name}(table, workspace, kept, rows, wide, part, i, j);"
-        body += ["vec kept[TILE_ROWS][WIDE];", keeps, call]
-    return Function(
-        f"{name}_tile",
-        "reduce" if across else "rows",
-        [value.name for value in kept] if finish else _tile_buffers(product),
-        body,
-        parameters=TILE_PARAMETERS,
-        tile=finish,
-        qualifiers="INLINE",
-    )
-
-
-def _is_long(product: Product) -> bool:
-    """Return whether the epilogue is too long to be unrolled into the tiles of every height."""
-    outputs = [f for m in product.epilogue for f in m.rule.outputs.values()]
-    given = {v for m in product.epilogue for v in m.rule.given.values()}
-    nodes = [FUNCTIONS[node.name] for node in order(outputs, given) if node.args]
-    length = sum(OPERATIONS_OF_FUNCTION if node.expensive else 1 for node in nodes)
-    return length > LONG_EPILOGUE
-
-
-def _finish(product: Product, name: str, layout: Layout) -> Function:
-    """Return the function that applies the epilogue to the sums of a tile of any height."""
-    vector = _epilogue(product, layout, "kept[r][v]")
-    return Function(
-        f"{name}_finish",
-        "rows",
-        _tile_buffers(product),
-        [
-            *_moves(_tile_matrices(product), layout),
-            Loop("r", 0, "rows", [Loop("v", 0, "wide", vector)]),
-        ],
-        parameters=(
-            "vec kept[TILE_ROWS][WIDE], const int rows, const int wide, const int part, "
-            "const int64_t i, const int64_t j"
-        ),
-        qualifiers="SHARED",
-    )
-
-
-def product_statements(
-    product: Product,
-    tiling: Tiling,
-    name: str,
-    layout: Layout,
-    slices: list[int],
-    *,
-    by_columns: bool = False,
-    claims: int | None = None,
-) -> Sequence[Statement]:
-    """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
-
-    With `claims`, the number of a list, the threads claim the tiles of the first group of panels
-    from it, and those of further groups from the lists after it.
-
-    `slices` are the numbers of rows with which the program calls them.  Panels are packed and read
-    by groups; the tiles of some rows follow each other along c, so that rows of `a` stay in the
-    first-level cache and c is written sequentially.
-    """
-    used = set().union(*(heights(n, tiling.height) for n in slices))
-    across = product.form == "weight_gradient"
-    block, b = tiling.depth_block, product.b.name
-    spans = _spans(product, layout)
-    width = tiling.group * 2 * layout.lanes
-    grouped = width < product.columns
-    bounded = grouped or by_columns
-    start = "left" if bounded else "0"
-    body: list[Statement] = []
-
-    def loops(makes: Callable[[int, int], Statement]) -> list[Statement]:
-        """Return a loop over the panels of a group for each width."""
-        return [
-            Loop(
-                "j",
-                f"MAX({begin}, left)" if bounded else begin,
-                f"MIN({end}, right)" if bounded else end,
-                [makes(wide, part)],
-                step=wide * layout.lanes,
-            )
-            for wide, begin, end, part in spans
-        ]
-
-    if tiling.packing == "none":
-        columns_at = f"{b} + j"
-    elif tiling.ahead:
-        columns_at = f"{name}_panels + j * {product.depth}"
-    else:
-        own = f" + part.index * {group_size(product, tiling, layout)}"
-        columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
-        body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
-    depth = "part.rows" if across else product.depth
-    a, a_ld = product.a.name, layout.stride(product.a)
-    rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
-    below = "bottom" if claims is None else str(product.rows)
-    tiles: list[Statement] = [f"h = tile_height({below} - i, {tiling.height});"]
-    if tiling.pack_rows:
-        size = row_copy_size(product, tiling, layout, claimed=claims is not None)
-        own = f" + part.index * {size}" if by_columns or claims is not None else ""
-        if claims is None:
-            own += f" + i * {block}"
-        entries = f"{rows_at} + k0 * {a_ld}, 1, {a_ld}" if across else f"{rows_at} + k0, {a_ld}, 1"
-        rows_at = f"{name}_rows{own}"
-        pack = f"pack_tile({rows_at}, {entries}, h, k1 - k0);"
-        tiles.append(If("left == from", [pack]) if grouped and claims is None else pack)
-    tiles += loops(
-        lambda wide, part: Switch(
-            "h",
-            [
-                (
-                    h,
-                    f"{name}_tile(table, workspace, {h}, {wide}, {part}, "
-                    f"i, j, k0, k1, {depth}, {rows_at}, {columns_at});",
-                )
-                for h in sorted(used, reverse=True)
-            ],
+    def emit(self, writer: Writer, name: str) -> None:
+        layout, reduce = writer.layout, self.sums_rows
+        turned = self._turned(writer, name)
+        product = turned or self
+        panels = -(-product.columns // (2 * layout.lanes))
+        small = product.columns * product.depth < SMALL_PRODUCT
+        by_columns = writer.by_columns and not (reduce or small or panels < writer.threads)
+        each_packs = writer.threads <= MAX_THREADS_TO_PACK or by_columns
+        often = (writer.chunk < writer.batch and not reduce) or not each_packs
+        depth = min(product.depth, writer.chunk) if reduce else product.depth
+        slices = writer.slices(product.rows) if reduce else writer.row_slices()
+        share = -(-(product.rows if reduce else writer.chunk) // writer.threads)
+        if by_columns:
+            slices, share = [product.rows], product.rows
+        tiling = choose_tiling(product, layout, depth, share, often=often)
+        buffers = [product.a.name]
+        if tiling.packing != "none":
+            buffers.append(f"{name}_panels")
+            if tiling.ahead:
+                _pack_ahead(product, tiling, writer, name)
+            else:
+                size = group_size(product, tiling, layout)
+                layout.reserve(f"{name}_panels", size * writer.threads)
+        if tiling.packing == "none" or not tiling.ahead:
+            buffers.append(product.b.name)
+        claims: Literal["", "before", "within"] = ""
+        if writer.threads > 1 and turned is None:
+            claims = _claims(product, tiling, depth, panels if by_columns else 0, writer.threads)
+        claimed, number = claims == "within", len(writer.claimable)
+        if tiling.pack_rows:
+            copies = writer.threads if by_columns or claimed else 1
+            size = row_copy_size(product, tiling, layout, claimed=claimed)
+            layout.reserve(f"{name}_rows", size * copies)
+            buffers.append(f"{name}_rows")
+        if claimed:
+            slices = [product.rows]
+            count = len(tile_tops(product.rows, tiling.height)) - 1
+            writer.claimable += [count] * group_count(product, tiling, layout)
+        elif claims:
+            writer.claimable.append(panels)
+        list_number = number if claimed else None
+        body = product_statements(
+            product, tiling, name, layout, slices, by_columns=by_columns, claims=list_number
         )
-    )
-    over_tiles = Loop("i", "top, h", "stop", tiles, step="h")
-    if claims is None:
-        body.append(over_tiles)
-    else:
-        number = f"{claims} + (left - from) / {width}" if grouped else str(claims)
-        span = "const int64_t top = tops[first], bottom = tops[last], stop = bottom;"
-        body.append(Claim(number, [span, over_tiles]))
-    if grouped:
-        bound = f"const int64_t right = MIN(left + {width}, to);"
-        body = [Loop("left", "from", "to", [bound, *body], width)]
-    begin, end = ("begin", "end") if across else (0, product.depth)
-    passes = Loop(
-        "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
-    )
-    rows = f"top = 0, bottom = {product.rows}" if by_columns else "top = first, bottom = last"
-    rows += ", stop = bottom" if across else ", stop = MIN(bottom, part.rows)"
-    columns = "first * WIDE * LANES", f"MIN(last * WIDE * LANES, {spans[-1][2]})"
-    if not by_columns:
-        columns = "0", f"{spans[-1][2]}"
-    names = ("from", "to") if grouped else ("left", "right")
-    head = [f"const int64_t {rows};"]
-    if claims is not None:
-        tops = ", ".join(map(str, tile_tops(product.rows, tiling.height)))
-        head = [f"static const int64_t tops[] = {{{tops}}};"]
-    if bounded:
-        head.append(f"const int64_t {names[0]} = {columns[0]}, {names[1]} = {columns[1]};")
-    return [*head, passes]
+        if turned is not None:
+            ld = layout.stride(turned.c)
+            move = f"{self.c.name}[j * {self.columns} + i] = {turned.c.name}[i * {ld} + j];"
+            body = [*body, Loop("i", "first", "last", [Loop("j", 0, self.rows, [move])])]
+            buffers += [self.c.name, turned.c.name]
+        writer.add(
+            name,
+            "reduce" if reduce else "rows",
+            panels if by_columns else product.rows,
+            "; ".join([self.text, *(m.text for m in self.epilogue)]),
+            body,
+            buffers,
+            product.writes,
+            tile_function(product, tiling, name, layout),
+            by_columns=by_columns,
+            takes_part=True,
+            claims=claims,
+            number=number,
+        )
+
+    def _turned(self, writer: Writer, name: str) -> MatrixProduct | None:
+        """Return the product of a narrow weight gradient's transpose, whose vectors are full."""
+        if not self._is_turned(writer.layout.lanes):
+            return None
+        array = np.empty((self.columns, self.rows), self.c.array.dtype)
+        c = Value(f"{name}_turned", array, written=True, padded=True)
+        writer.layout.reserve(c.name, c.rows * writer.layout.stride(c))
+        return MatrixProduct(self.form, self.b, self.a, c, None, self.text, self.factor)
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+        if self.form == "forward":
+            return self._scalar_forward(writer)
+        if self.form == "input_gradient":
+            return self._scalar_input_gradient(writer)
+        dy, x = writer.places(self.a), writer.places(self.b)
+        writer.factors[self.c.address] = dy, x
+        if not writer.batched:
+            return []
+        sizes = writer.sizes(self.columns, self.rows)
+        return [f"{gradients(writer.functions)}({dy}, {x}, {writer.places(self.c)}, {sizes});"]
+
+    def _scalar_forward(self, writer: ScalarWriter) -> list[str]:
+        if len(self.epilogue) > 1 or self.bias is None:
+            raise UnsupportedError("a layer of several activations")
+        rule, named, about = None, {"x": self.c}, ""
+        for step in self.epilogue:
+            rule, named, about = step.rule, dict(step.names), step.op.name
+        stored = [name for name, value in named.items() if value.stored]
+        rule = rule.limited_to(stored) if rule else None
+        function = dense(writer.functions, rule, stored, batched=writer.batched, about=about)
+        places = writer.places(self.a, self.b, self.bias, *(named[name] for name in stored))
+        return [f"{function}({places}, {writer.sizes(self.depth, self.columns)});"]
+
+    def _scalar_input_gradient(self, writer: ScalarWriter) -> list[str]:
+        rule, out, read = None, self.c, dict[str, Value]()
+        about, later = "dx = dy w", list(self.epilogue)
+        if later and not self.c.stored:
+            step = later.pop(0)
+            rule, (out,) = step.rule, step.writes
+            read = {n: v for n in rule.reads if (v := step.names[n]) is not self.c}
+            about = f"dx = dy w, and the gradient of {step.op.name}"
+        function = back_dense(writer.functions, rule, [*read], batched=writer.batched, about=about)
+        places = writer.places(self.a, self.b, out, *read.values())
+        first = f"{function}({places}, {writer.sizes(self.columns, self.depth)});"
+        return [first, *(line for step in later for line in step.emit_scalar(writer))]
 
 
-def group_count(product: Product, tiling: Tiling, layout: Layout) -> int:
-    """Return the number of groups of panels."""
-    return -(-product.columns // (tiling.group * 2 * layout.lanes))
+def _claims(
+    product: MatrixProduct, tiling: Tiling, depth: int, panels: int, threads: int
+) -> Literal["", "before", "within"]:
+    """Return how threads claim tiles or, if there are any, `panels`, where there are many of them.
 
-
-def row_copy_size(product: Product, tiling: Tiling, layout: Layout, *, claimed: bool) -> int:
-    """Return the size of the packed rows of a: those of a tile if tiles are claimed, or all."""
-    rows = tiling.height if claimed else product.rows
-    return padded_length(rows * tiling.depth_block, layout.lanes)
-
-
-def group_size(product: Product, tiling: Tiling, layout: Layout) -> int:
-    """Return the size of the panels of one group for one pass, in numbers."""
-    vectors = min(2 * tiling.group, -(-product.columns // layout.lanes))
-    return vectors * layout.lanes * tiling.depth_block
-
-
-def _moves(matrices: Sequence[Value], layout: Layout) -> list[str]:
-    """Return the statements that move `matrices` to the first entries of a tile.
-
-    Constant offsets from there compile faster than sums of four numbers.
+    The passes of a long sum add to what the same thread has computed, and rows are packed once for
+    all panels, so that products of several passes or packed rows are divided statically.
     """
-    return [f"{v.name} += {f'i * {layout.stride(v)} + ' if v.rows > 1 else ''}j;" for v in matrices]
+    few = MIN_CLAIMABLE * threads
+    if panels:
+        return "before" if panels >= few and not tiling.pack_rows else ""
+    tiles = -(-product.rows // tiling.height)
+    whole = product.sums_rows and depth <= tiling.depth_block
+    return "within" if whole and tiles >= few else ""
 
 
-def _vector(body: Sequence[Statement], lanes: str) -> list[Statement]:
-    """Return the statements of a vector of a tile; ``lanes`` is the number of its valid lanes."""
-    count = ["const int64_t lanes = part && v == wide - 1 ? part : LANES;"] if lanes else []
-    return [*count, *body]
-
-
-def _spans(product: Product, layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Return the runs of panels of one width: vectors, first and last column, lanes of the last."""
-    lanes, vectors = layout.lanes, -(-product.columns // layout.lanes)
-    within = any(_ends_within(v, layout) for v in product.writes if v.stored)
-    part = product.columns % lanes if within else 0
-    pairs = vectors // 2 * 2
-    spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
-    if part:
-        wide = 2 - vectors % 2
-        cut = (vectors - wide) * lanes
-        index = 0 if wide == 2 else 1
-        spans[index] = (wide, spans[index][1], cut, 0)
-        spans.append((wide, cut, vectors * lanes, part))
-    return [span for span in spans if span[1] < span[2]]
-
-
-def _ends_within(value: Value, layout: Layout) -> bool:
-    """Return whether the value's rows end within a vector, as they may in the caller's memory."""
-    return layout.stride(value) % layout.lanes != 0
-
-
-def _accumulator(product: Product) -> Value:
-    """Return the value whose memory holds the sums between passes: one that is stored anyway."""
-    return next((v for v in product.writes if v.stored), product.c)
-
-
-def _tile_matrices(product: Product) -> list[Value]:
-    """Return the matrices of the shape of c that a tile reads or writes."""
-    written = [v for v in product.writes if v.stored]
-    read = [v for m in product.epilogue for v in m.reads if v not in product.writes]
-    return [*dict.fromkeys(written + read)]
-
-
-def _tile_buffers(product: Product) -> list[str]:
-    matrices = [value.name for value in _tile_matrices(product)]
-    return matrices + ([product.bias.name] if product.bias else [])
-
-
-def _epilogue(product: Product, layout: Layout, total: str) -> list[Statement]:
-    """Return the statements applied to each vector of c, the sums `total`, before it is stored."""
-    known = {product.c: f"at_{product.c.name}"}
-    bias = f" + {load(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
-    factor = c_number(product.factor, layout.itemsize)
-    scaled = total if product.factor == 1 else f"{total} * splat({factor})"
-    lines: list[Statement] = [f"const vec {known[product.c]} = {scaled}{bias};"]
-    for step in product.epilogue:
-        lines += map_statements(step, layout, "r", "v * LANES", known)
-    stored = [value for value in product.writes if value.stored]
-    for value in stored:
-        lanes = "lanes" if _ends_within(value, layout) else ""
-        place = layout.at(value, "r", "v * LANES")
-        lines.append(store(place, known[value], lanes))
-    return _vector(lines, "lanes" if any(_ends_within(v, layout) for v in stored) else "")
-
-
-def map_statements(
-    step: Map, layout: Layout, row: str, column: str, known: dict[Value, str]
-) -> Sequence[Statement]:
-    """Return the statements of a map for one vector; `known` names the values in registers."""
-    lines: list[Statement] = []
-    for name in step.rule.reads:
-        value = step.names[name]
-        if value not in known:
-            known[value] = f"at_{value.name}"
-            at = row if value.rows > 1 else "0"
-            lines.append(f"const vec {known[value]} = {layout.load(value, at, column)};")
-    for name in step.rule.writes:
-        known[step.names[name]] = f"at_{step.names[name].name}"
-    names = {name: known[value] for name, value in step.names.items()}
-    return [*lines, *step.rule.statements(names, layout.itemsize)]
+def _pack_ahead(product: MatrixProduct, tiling: Tiling, writer: Writer, name: str) -> None:
+    """Add the function that packs all panels."""
+    b, panel, layout = product.b, f"{name}_panels", writer.layout
+    layout.reserve(panel, panel_count(product, layout))
+    function, text = f"{name}_pack", f"{b.name} in panels"
+    if product.sums_rows:
+        body = row_packing(product, panel, layout)
+        writer.add(function, "rows", b.rows, text, body, [b.name], [panel])
+    else:
+        count = -(-product.columns // (2 * layout.lanes))
+        body = packing(product, panel, layout, transposed=tiling.packing == "transposed")
+        writer.add(function, "prepare", count, text, body, [b.name], [panel])

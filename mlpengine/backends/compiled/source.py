@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.backends.compiled.emitter import Emitter, useful_threads
-from mlpengine.backends.compiled.kernels import Draw, Kernel, LossRows, Product
+from mlpengine.backends.compiled.emitter import emit, useful_threads
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.lower import InstructionLike, lower
+from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import (
     Function,
     If,
@@ -24,8 +25,8 @@ from mlpengine.backends.compiled.statements import (
 )
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
-from mlpengine.backends.compiled.values import Value
 from mlpengine.backends.update import Clipping, Update, largest_update
+from mlpengine.backends.values import Value
 from mlpengine.buffers import address_of
 from mlpengine.spec import Array
 
@@ -90,13 +91,12 @@ def make_source(
     layout = Layout(target, dtype.itemsize)
     lowered = lower(instructions, layout.lanes, names or {})
     threads = useful_threads(lowered.kernels, threads)
-    emitter = Emitter(layout, lowered.kernels, lowered.values, batch, threads)
-    emitter.emit()
-    functions = [*emitter.functions]
-    chunked = emitter.chunk < batch
+    writer = emit(lowered, layout, batch, threads)
+    functions = [*writer.functions]
+    chunked = writer.chunk < batch
     in_turn = threads == 1 and not chunked
     phases: list[Phase] = [] if ranks else ["prepare", "rows", "reduce"]
-    functions += [_phase(emitter.functions, phase, in_turn=in_turn) for phase in phases]
+    functions += [_phase(writer.functions, phase, in_turn=in_turn) for phase in phases]
     for number, buffer in enumerate(gathered):
         if buffer is not None:
             layout.add_array(f"batch_{number}", buffer)
@@ -112,28 +112,27 @@ def make_source(
         *_defines(target, dtype),
         f"#define THREADS {threads}",
         f"#define BATCH INT64_C({batch})",
-        f"#define CHUNK_ROWS INT64_C({emitter.chunk})",
-        f"#define CLAIMS {len(emitter.claimable)}",
-        f"#define CLAIMABLE {{{', '.join(map(str, emitter.claimable))}}} /* units of each list */",
+        f"#define CHUNK_ROWS INT64_C({writer.chunk})",
+        f"#define CLAIMS {len(writer.claimable)}",
+        f"#define CLAIMABLE {{{', '.join(map(str, writer.claimable))}}} /* units of each list */",
         *(["#define RANKS"] if ranks else []),
         *_step_defines(layout, update, clipping, dtype, gathered, ranks=ranks),
-        *_output_defines(layout, emitter.output, gathered),
+        *_output_defines(layout, writer.output, gathered),
         *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
         *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
         *_in_first_unit(map(_header, ("norm", *(("update", "clip") if update else ())))),
         *_in_units(functions, layout, REST + POOL * (threads > 1)),
-        *_in_first_unit(map(_header, (*(("gather",) if gathered else ()), "step"))),
+        *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
     ]
-    means = [k.mean_rows for k in lowered.kernels if isinstance(k, LossRows)]
     return Source(
         "\n".join(parts),
         layout.arrays,
         layout.nbytes,
         bool(gathered),
         layout.limits,
-        emitter.output.columns if emitter.output and gathered else 0,
+        writer.output.columns if writer.output and gathered else 0,
         batch,
-        max(means, default=batch),
+        writer.mean_rows or batch,
         threads,
     )
 
@@ -192,7 +191,7 @@ def _step_defines(
 def _output_defines(
     layout: Layout, output: Value | None, gathered: Sequence[Array | None]
 ) -> Iterator[str]:
-    """Yield the definitions with which step.h computes outputs, of rows of the first buffer."""
+    """Yield the definitions with which entry.h computes outputs, of rows of the first buffer."""
     if output is not None and gathered:
         yield f"#define OUTPUT ({layout.pointer(output.name)})"
         yield f"#define OUTPUT_COLUMNS INT64_C({output.columns})"
@@ -211,7 +210,7 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
     weights = {
         (address_of(k.c.array) - address_of(grads)) // grads.itemsize: k.c
         for k in kernels
-        if threads > 1 and isinstance(k, Product) and k.form == "weight_gradient"
+        if threads > 1 and isinstance(k, Product) and k.sums_rows
     }
     for start, c in sorted(weights.items(), key=lambda item: item[0]):
         if end <= start <= grads.size - c.array.size:
@@ -223,21 +222,26 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
 
 
 def _headers(
-    layout: Layout,
-    threads: int,
-    kernels: Sequence[Kernel],
-    *,
-    ranks: bool,
+    layout: Layout, threads: int, kernels: Sequence[Kernel], *, ranks: bool
 ) -> Iterator[str]:
+    """Yield the headers below the functions."""
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
     yield from ("rules", "transpose", "product")
-    if any(isinstance(kernel, Draw) for kernel in kernels):
-        yield "philox"
-    pool = "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
-    yield "step_loop"
-    if pool != "single_thread":
+    yield from dict.fromkeys(kernel.header for kernel in kernels if kernel.header)
+    yield "call"
+    if ranks or threads > 1:
         yield "system"
-    yield pool
+    yield "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
+
+
+def _last_headers(threads: int, *, gathers: bool, ranks: bool) -> Iterator[str]:
+    """Yield the headers above the functions."""
+    if gathers:
+        yield "gather"
+    yield from ("step", "step_loop")
+    if ranks or threads > 1:
+        yield "rank_steps" if ranks else "thread_steps"
+    yield "entry"
 
 
 @cache

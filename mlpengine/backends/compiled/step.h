@@ -1,8 +1,7 @@
-/* A step, made of the program's functions, and the entry that Python calls.  Defined before this:
-   GATHERS if rows are gathered; OUTPUT, OUTPUT_COLUMNS and OUTPUT_STRIDE if outputs of gathered rows
-   can be computed without training; ROW_LOSS and LOSS_VALUE if there is a loss, LABEL_ERROR if it has
-   labels; PARAMETERS, RANGES, GRADS, CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if
-   there is an update, and RANKS and what ranks.h defines if ranks share it out. */
+/* A step, made of the program's functions.  Defined before this: GATHERS if rows are gathered;
+   ROW_LOSS and LOSS_VALUE if there is a loss, LABEL_ERROR if it has labels; PARAMETERS, RANGES, GRADS,
+   CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if there is an update, and RANKS and what
+   ranks.h defines if ranks share it out. */
 
 #ifdef RANKS
 /* Add the gradients of all ranks in a chunk, first to last, and measure the sum.  Denormal numbers
@@ -146,40 +145,4 @@ static int64_t step(struct call *call, const int64_t *order, const int64_t numbe
   (void)loss;
   return FINISHED;
 #endif
-}
-
-#ifdef OUTPUT
-/* Compute the outputs of `count` consecutive rows, a batch at a time, on the caller alone.  With the
-   limits of dropout in the table at 0 nothing is dropped. */
-void mlpengine_forward(void *const *table, char *workspace, const char *inputs, const int64_t count,
-                       real *outputs) {
-  enter();
-  const uint64_t old = flush_denormals();
-  for (int64_t done = 0; done < count; done += BATCH) {
-    const struct part part = {.count = 1, .rows = MIN(BATCH, count - done)};
-    memcpy((char *)BUFFER_0, inputs + done * ROW_BYTES_0, (size_t)(part.rows * ROW_BYTES_0));
-    prepare(table, workspace, part);
-    for (int64_t begin = 0; begin < part.rows; begin += CHUNK_ROWS) {
-      const int64_t end = MIN(begin + CHUNK_ROWS, BATCH);
-      rows(table, workspace, part, begin, end);
-      for (int64_t i = begin; i < MIN(end, part.rows); i++)
-        memcpy(outputs + (done + i) * OUTPUT_COLUMNS, OUTPUT + i * OUTPUT_STRIDE,
-               OUTPUT_COLUMNS * sizeof(real));
-    }
-  }
-  restore_denormals(old);
-  leave();
-}
-#endif
-
-/* Run the steps of a call; return the status of the last one. */
-int64_t mlpengine_run(struct call *call) {
-  enter();
-  const uint64_t old = flush_denormals();
-  call->done = call->clips = call->together = 0;
-  call->status = FINISHED;
-  run(call);
-  restore_denormals(old);
-  leave();
-  return call->status;
 }

@@ -3,8 +3,8 @@
 from math import gcd
 from typing import Literal, NamedTuple
 
-from mlpengine.backends.compiled.kernels import Product
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.matrix import MatrixProduct
 
 LONGEST_DEPTH = 400
 """Maximum number of terms of one pass: a tile's rows stay in the first-level cache while panels of
@@ -55,7 +55,7 @@ class Tiling(NamedTuple):
 
 
 def choose_tiling(
-    product: Product, layout: Layout, depth: int, share: int, *, often: bool
+    product: MatrixProduct, layout: Layout, depth: int, share: int, *, often: bool
 ) -> Tiling:
     """Return the tiling of sums over `depth` terms at a time; `often` if by many slices of rows.
 
@@ -68,7 +68,7 @@ def choose_tiling(
     size = layout.itemsize
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
-    across = product.form == "weight_gradient"
+    across = product.sums_rows
     height = layout.target.tile_rows(share, depth * product.columns)
     packing: Packing = "none"
     if product.form == "forward":
@@ -91,7 +91,7 @@ def choose_tiling(
     return Tiling(height, packing, often or thin, pack_rows, block, group)
 
 
-def _has_few_columns(product: Product, layout: Layout) -> bool:
+def _has_few_columns(product: MatrixProduct, layout: Layout) -> bool:
     """Return whether dot products take fewer operations than vectors of which few lanes are used.
 
     The step of 64-128-10 with a batch of 64 takes 4 % less time by it (EPYC of Zen 5, November
@@ -102,18 +102,18 @@ def _has_few_columns(product: Product, layout: Layout) -> bool:
     return product.columns * (product.depth // layout.lanes + SUM_COST) < product.depth
 
 
-def _is_panel(product: Product, layout: Layout) -> bool:
+def _is_panel(product: MatrixProduct, layout: Layout) -> bool:
     """Return whether b has the memory layout that its only panel would have."""
     stride = layout.stride(product.b)
     return stride % layout.lanes == 0 and stride <= 2 * layout.lanes
 
 
-def _pays(product: Product, layout: Layout, depth: int, reads: int) -> bool:
+def _pays(product: MatrixProduct, layout: Layout, depth: int, reads: int) -> bool:
     """Return whether to pack b, which is not transposed, into panels for so many tiles each."""
     row_bytes = layout.stride(product.b) * layout.itemsize
     pays = reads >= MIN_READS
     if layout.target.reads_columns:
-        across = product.form == "weight_gradient"
+        across = product.sums_rows
         pays = across and reads > 1 and row_bytes % PAGE_BYTES == 0
     return pays and _reads_badly(depth, row_bytes)
 

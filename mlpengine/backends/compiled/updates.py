@@ -42,7 +42,7 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
         Function(
             "flush",
             "update",
-            [*vectors[2:], *(["params"] if _decays(update) else [])],
+            [*vectors[2:], *(["params"] if update.decayed else [])],
             _flush(update, itemsize),
             "What is nearly zero becomes zero, or the floor",
             "const int64_t first, const int64_t last",
@@ -129,15 +129,11 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
             lines.append(f"raise_to(moment_{name}, {lowest}, first, last);")
         else:
             lines.append(f"zero_small(moment_{name}, {limit}, first, last);")
-    if _decays(update):
+    if update.decayed:
         for run in update.runs:
             span = f"MAX({run.start}, first), MIN({run.stop}, last)"
             lines.append(f"zero_small(params, {limit}, {span});")
     return lines
-
-
-def _decays(update: Update) -> bool:
-    return bool(update.decayed)
 
 
 def _vector(

@@ -6,11 +6,11 @@ Sizes are arguments, so that layers of one kind share a function; its name comes
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 
-from mlpengine.backends.compiled.rules import Rule
-from mlpengine.backends.compiled.values import UnsupportedError
+from mlpengine.backends.rules import Rule
 from mlpengine.backends.scalar.text import Functions, constant, constants, indented
+from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import Expr, c_statements, where
-from mlpengine.ops import EntryLoss, GradOp
+from mlpengine.ops import EntryLoss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 
 REAL = 8
@@ -51,13 +51,6 @@ def _rows(body: Sequence[str], advanced: Mapping[str, str], *, batched: bool) ->
     return f"  for (size_t row = 0; row < rows; row++) {{\n{lines}  }}\n"
 
 
-def _map_lines(rule: Rule, names: Mapping[str, str]) -> list[str]:
-    """Return the statements of an element-wise rule; `names` are those of its values in C."""
-    given = {rule.given[name]: names[name] for name in rule.reads}
-    outputs = {names[name]: formula for name, formula in rule.outputs.items()}
-    return c_statements(outputs, given, REAL, "real", "t")
-
-
 def dense(
     functions: Functions,
     rule: Rule | None,
@@ -83,7 +76,7 @@ def dense(
     ]
     if rule is not None:
         names = {name: name for name in (*rule.given, *rule.outputs)}
-        lines += [f"  {line}" for line in _map_lines(rule, names)]
+        lines += [f"  {line}" for line in rule.statements(names, REAL, "real", "t")]
     lines += [f"  {name}_at[i] = {name};" for name in stored]
     advanced = {"input": "in", **{f"{name}_at": "out" for name in stored}}
     value = "factor w x + b" if scaled else "w x + b"
@@ -133,7 +126,7 @@ def back_dense(
             "for (size_t j = 0; j < in; j++) {",
             *(["  const real dy = dx[j];"] if "dy" in rule.reads else []),
             *(f"  const real {name} = {name}_at[j];" for name in reads),
-            *(f"  {line}" for line in _map_lines(rule, names)),
+            *(f"  {line}" for line in rule.statements(names, REAL, "real", "t")),
             "  dx[j] = slope;",
             "}",
         ]
@@ -154,7 +147,7 @@ def each(functions: Functions, rule: Rule, *, about: str) -> str:
     body = [
         "for (size_t i = 0; i < n; i++) {",
         *(f"  const real {name} = {name}_at[i];" for name in rule.reads),
-        *(f"  {line}" for line in _map_lines(rule, names)),
+        *(f"  {line}" for line in rule.statements(names, REAL, "real", "t")),
         *(f"  {name}_at[i] = {name};" for name in rule.writes),
         "}",
     ]
@@ -188,30 +181,17 @@ def gradients(functions: Functions) -> str:
 
 
 # ---------------------------------------------------------------- losses
-def loss_function(functions: Functions, op: GradOp, rows: int, columns: int) -> str:
+def loss_function(functions: Functions, about: str, body: str) -> str:
     """Return ``real f(output, target, slope)``: the mean loss, and its gradient by the output.
 
     A target of a class is its number; one that is no class, or out of range, makes the loss NaN.
-    Raises: UnsupportedError for a loss without C.
     """
-    if isinstance(op, EntryLoss):
-        body = _entries(op, rows * columns // op.columns)
-    elif isinstance(op, SoftmaxCrossEntropy) and op.ignore_index is None:
-        functions.text += _class_weights(op, rows)
-        body = _cross_entropy(op, rows, columns)
-    else:
-        raise UnsupportedError(op.name)
-    return functions.add(
-        "loss",
-        "const real *output, const real *target, real *slope_at",
-        body,
-        about=f"{op.name}, and its gradient",
-        result="real",
-    )
+    parameters = "const real *output, const real *target, real *slope_at"
+    return functions.add("loss", parameters, body, about=about, result="real")
 
 
-def _entries(op: EntryLoss, entries: int) -> str:
-    """Return the body for `entries` numbers of the target, of one or more outputs each."""
+def entry_loss(op: EntryLoss, entries: int) -> str:
+    """Return the body of a loss over `entries` numbers, of one or more outputs each."""
     f, count = op.formulas, op.columns
     value: Expr = f.entry
     if isfinite(op.target_range[0]):
@@ -234,14 +214,15 @@ def _entries(op: EntryLoss, entries: int) -> str:
     return indented(lines)
 
 
-def _class_weights(op: SoftmaxCrossEntropy, rows: int) -> str:
-    if op.class_weights is None:
-        return ""
-    return constants("class_weights", (w / rows for w in op.class_weights)) + "\n"
+def cross_entropy(functions: Functions, op: SoftmaxCrossEntropy, rows: int, columns: int) -> str:
+    """Return the body: with q the target's row, sum(q) log(sum(exp(o))) - sum(q o).
 
-
-def _cross_entropy(op: SoftmaxCrossEntropy, rows: int, columns: int) -> str:
-    """Return the body: with q the target's row, sum(q) log(sum(exp(o))) - sum(q o)."""
+    Raises: UnsupportedError if classes are ignored.
+    """
+    if op.ignore_index is not None:
+        raise UnsupportedError(op.name)
+    if op.class_weights is not None:
+        functions.text += constants("class_weights", (w / rows for w in op.class_weights)) + "\n"
     smoothing = float(op.label_smoothing)
     weight = "class_weights[j]" if op.class_weights else constant(1 / rows)
     hot = f"(j == label ? {constant(1 - smoothing + smoothing / columns)} : "

@@ -18,7 +18,7 @@ def identifier(text: str, *, upper: bool = False) -> str:
     return name.upper() if upper else name
 
 
-@dataclass
+@dataclass(eq=False)
 class Names:
     """Names that differ from each other and from those `taken`."""
 
@@ -84,7 +84,7 @@ def definitions(buffers: Mapping[str, int]) -> list[str]:
     return [f"real {name}[{length}];" for name, length in buffers.items()]
 
 
-@dataclass
+@dataclass(eq=False)
 class Functions:
     """Functions of a file; equal bodies are one function."""
 

@@ -1,0 +1,58 @@
+/* A call into the program, of one step or many, and the part of one thread or rank in it. */
+
+/* The arguments and results of a call; `Call` in executor.py mirrors it. */
+struct call {
+  void *const *table;   /* addresses of the caller's arrays */
+  char *workspace;
+  const int64_t *order; /* rows of the data for each step, or NULL if the buffers are filled */
+  const char *data[3];
+  const double *rates;  /* a learning rate for each step, or NULL for `lr` */
+  const double *decays; /* a weight decay for each step, or NULL for `weight_decay` */
+  double *losses, *norms; /* of each step, or NULL */
+  int64_t rows;         /* of a batch, up to BATCH */
+  int64_t missing;      /* rows of a batch that the last step has not */
+  int64_t count;        /* steps to make */
+  int64_t done;         /* steps that were finished */
+  int64_t steps;        /* updates that the optimizer has made */
+  int64_t status;       /* of the last step */
+  int64_t clips;        /* finished steps whose gradients were clipped */
+  int64_t threads;      /* 1 for steps of the caller alone, more for all threads, 0 to choose */
+  int64_t together;     /* finished steps of all threads */
+  double mean_rows;     /* rows of the mean that the loss is, of which these may be a part */
+  double lr, weight_decay;
+  double clip[2];       /* settings of the clipping */
+  double limit;         /* of the percentile clipping in this step */
+  double max_norm;      /* a step whose norm exceeds it is not finished */
+  double loss, norm;    /* of the last step */
+  double clipped;       /* norm after clipping, of the last finished step */
+  double hyper[8];      /* of the optimizer */
+  void *ranks;          /* what a rank knows of those that share out the update, or NULL */
+};
+
+/* Status of a step.  FAILED: the step of another rank could not begin; LOST: a rank has ended. */
+enum { FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST };
+
+/* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it.  Threads
+   divide the rows of a whole batch, of which a short one has the first `rows`, so that the tiles are
+   the same. */
+struct part {
+  int64_t index, count, rows;
+  double mean_rows;
+  int trains; /* or computes outputs only */
+#ifdef RANKS
+  struct ranks *ranks;
+#endif
+};
+
+/* Whether `part` writes the results of a call: one of the threads does, but each rank. */
+#ifdef RANKS
+#define LEADS 1
+#else
+#define LEADS (part.index == 0)
+#endif
+
+#if !defined(RANKS) && IN_UNIT(0)
+static struct part thread_part(const struct call *call, const int64_t index, const int64_t count) {
+  return (struct part){index, count, call->rows, call->mean_rows, .trains = 1};
+}
+#endif

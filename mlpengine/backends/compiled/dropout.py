@@ -1,0 +1,46 @@
+"""The random bytes of dropout."""
+
+from dataclasses import dataclass
+
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.maps import Map
+from mlpengine.backends.compiled.statements import Loop
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import Value, Values
+from mlpengine.ops import Dropout
+
+
+@dataclass(eq=False, repr=False)
+class Draw(Kernel):
+    """The random bytes of a dropout, of which `out` is the mask."""
+
+    op: Dropout
+    out: Value
+
+    header = "philox"
+
+    def __post_init__(self) -> None:
+        self.text = f"{self.out.name} of dropout"
+        self.reads, self.writes = [], [self.out]
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
+        op = instruction.op
+        if not isinstance(op, Dropout) or instruction.kind == "backward":
+            return None
+        draw = cls(op, values.write(instruction.work["mask"], "mask_"))
+        draw.out.mask = op
+        return [draw, *(Map.lower(instruction, values) or ())]
+
+    def emit(self, writer: Writer, name: str) -> None:
+        op, out = self.op, self.out
+        rng, width = writer.layout.add_generator(op.rng), writer.layout.stride(out)
+        if op.layer == 0:
+            text, step = "The generator's next step", Loop("i", "first", "last", [f"{rng}[1]++;"])
+            writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)
+        span = f"before + first * {width}, before + last * {width}"
+        body = [
+            f"const int64_t before = {rng}[2] * {width}; // bytes of the batch's rows before these",
+            f"draw_bytes({out.name} - before, {rng}, {op.layer}, {span});",
+        ]
+        writer.add(name, "rows", out.rows, self.text, body, [rng], [out.name], trains=True)

@@ -1,0 +1,98 @@
+"""What a kernel is, and the instructions that kernels are made of."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.ops._op import GradOp
+from mlpengine.spec import Array
+
+
+class InstructionLike(Protocol):
+    """The attributes read from an instruction (see `mlpengine.tape.binding.Instruction`)."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def op(self) -> GradOp | None: ...
+    @property
+    def reads(self) -> Sequence[Any]: ...
+    @property
+    def writes(self) -> Sequence[Array | None]: ...
+    @property
+    def work(self) -> Mapping[str, Array]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class LossInstruction:
+    """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
+
+    The value is a sum over rows divided by `mean_rows`, by default the rows of the output.
+    """
+
+    op: GradOp
+    reads: tuple[Array | None, ...]
+    writes: tuple[Array | None, ...]
+    kind: str = "loss"
+    work: Mapping[str, Array] = field(default_factory=dict)
+    mean_rows: int | None = None
+
+
+class Kernel(ABC):
+    """A part of a program: the values that it reads and writes, and its C.
+
+    A subclass has all rules of one kind of kernel; `KERNELS` in lower.py is the table of them.
+
+    Attributes:
+        text: what it computes, for comments and messages.
+        reads: the values that it reads.
+        writes: those that it computes, stored or not.
+        header: the header, without ``.h``, whose functions it calls beside those of all programs.
+        whole_vectors: whether it writes whole vectors, beyond the end of a row.
+    """
+
+    text: str
+    reads: list[Value]
+    writes: list[Value]
+    header: ClassVar[str] = ""
+    whole_vectors: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> "Sequence[Kernel] | None":
+        """Return the kernels of an instruction, or None if others may take it.
+
+        Raises: UnsupportedError if there is no compiled rule for these operands.
+        """
+
+    @property
+    def sums_rows(self) -> bool:
+        """Whether it sums over the rows of a batch, into the gradient of a parameter."""
+        return False
+
+    @abstractmethod
+    def emit(self, writer: Writer, name: str) -> None:
+        """Add its C functions, called `name`, and reserve their workspace."""
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+        """Return its statements in scalar C.
+
+        Raises: UnsupportedError if it has none.
+        """
+        raise UnsupportedError(self.text)
+
+    def read_by_vectors(self, lanes: int) -> list[Value]:
+        """Return the values that it reads by whole vectors, for every length of the rows."""
+        return []
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def present(*values: Value | None) -> list[Value]:
+    """Return the values that are not None."""
+    return [value for value in values if value is not None]

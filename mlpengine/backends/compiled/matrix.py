@@ -1,0 +1,57 @@
+"""A matrix product as data."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mlpengine.backends.compiled.kernel import present
+from mlpengine.backends.compiled.maps import Map
+from mlpengine.backends.values import Value
+
+Form = Literal["forward", "input_gradient", "weight_gradient"]
+
+
+@dataclass(eq=False, repr=False)
+class MatrixProduct:
+    """A matrix product c = a b of one of three forms, and the maps fused into its last pass.
+
+    forward: y = x w^T (+ bias); input_gradient: dx = dy w; weight_gradient: dw = dy^T x.
+    Each product is multiplied by `factor`, before the bias is added.
+    """
+
+    form: Form
+    a: Value
+    b: Value
+    c: Value
+    bias: Value | None
+    text: str
+    factor: float
+    epilogue: list[Map] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reads, self.writes = present(self.a, self.b, self.bias), [self.c]
+
+    @property
+    def sums_rows(self) -> bool:
+        """Whether it is the gradient of a weight."""
+        return self.form == "weight_gradient"
+
+    @property
+    def rows(self) -> int:
+        """Rows of c."""
+        return self.a.columns if self.sums_rows else self.a.rows
+
+    @property
+    def columns(self) -> int:
+        """Columns of c."""
+        return self.b.rows if self.form == "forward" else self.b.columns
+
+    @property
+    def depth(self) -> int:
+        """Terms of each sum."""
+        return self.a.rows if self.sums_rows else self.a.columns
+
+    def fuse(self, step: Map) -> None:
+        """Apply a map in the last pass."""
+        self.epilogue.append(step)
+        self.reads += [v for v in step.reads if v not in self.writes]
+        self.writes += step.writes

@@ -1,0 +1,81 @@
+"""Softmax and its logarithm, row by row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.rows import columns, masked
+from mlpengine.backends.compiled.statements import Loop, Statement, load, store
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.ops import LogSoftmax, Softmax
+
+
+@dataclass(eq=False, repr=False)
+class SoftmaxRows(Kernel):
+    """Softmax of each row of x or its `logarithm`; with `dy` the gradient, and x is the value."""
+
+    x: Value
+    dy: Value | None
+    out: Value
+    logarithm: bool
+    text: str
+
+    def __post_init__(self) -> None:
+        self.reads, self.writes = present(self.x, self.dy), [self.out]
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[SoftmaxRows] | None":
+        op = instruction.op
+        if not isinstance(op, Softmax | LogSoftmax):
+            return None
+        *dy, x = values.read_each(instruction.reads)
+        if op.axis % x.array.ndim != x.array.ndim - 1:
+            raise UnsupportedError(f"{op.name} along axis {op.axis}")
+        y = values.write(instruction.writes[0], f"{'d_' if dy else ''}{op.name}_")
+        text = f"{y.name} = {op.name} {'backward' if dy else 'forward'}"
+        return [cls(x, dy[0] if dy else None, y, isinstance(op, LogSoftmax), text)]
+
+    def emit(self, writer: Writer, name: str) -> None:
+        row = self._gradient(writer.layout, self.dy) if self.dy else self._value(writer.layout)
+        body = [Loop("i", "first", "last", row)]
+        writer.add(name, "rows", self.out.rows, self.text, body, self.reads, self.writes)
+
+    def _value(self, layout: Layout) -> Sequence[Statement]:
+        x, y = (layout.at(value, "i", "j") for value in (self.x, self.out))
+        entry: list[Statement] = [f"vec x = {load(x, 'n')};", masked("x", "-INFINITY")]
+        power = ["const vec e = v_exp(x - splat(top));", "sum += e;"]
+        if self.logarithm:
+            power.append(store(y, "x - splat(top)", "n"))
+            last = [store(y, f"{load(y, 'n')} - splat(shift)", "n")]
+            shift = "const real shift = v_log(splat(sum_lanes(sum)))[0];"
+        else:
+            power.append(store(y, "e", "n"))
+            last = [store(y, f"{load(y, 'n')} / splat(total)", "n")]
+            shift = "const real total = sum_lanes(sum);"
+        return [
+            "vec highest = splat(-INFINITY), sum = {0};",
+            *self._loop(layout, [*entry, "highest = vmax(x, highest);"]),
+            "const real top = max_lanes(highest);",
+            *self._loop(layout, [*entry, *power]),
+            shift,
+            *self._loop(layout, last),
+        ]
+
+    def _gradient(self, layout: Layout, slope: Value) -> Sequence[Statement]:
+        y, dy, dx = (layout.at(value, "i", "j") for value in (self.x, slope, self.out))
+        entry = [f"const vec y = {load(y, 'n')}, dy = {load(dy, 'n')};"]
+        if self.logarithm:
+            add, product = [f"sum += {load(dy, 'n')};"], "dy - v_exp(y) * splat(total)"
+        else:
+            add, product = [*entry, "sum = multiply_add(dy, y, sum);"], "(dy - splat(total)) * y"
+        return [
+            "vec sum = {0};",
+            *self._loop(layout, add),
+            "const real total = sum_lanes(sum);",
+            *self._loop(layout, [*entry, store(dx, product, "n")]),
+        ]
+
+    def _loop(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
+        return columns(self.out.columns, layout.lanes, body)

@@ -1,0 +1,183 @@
+/* The steps of a pool of threads.  On a busy machine each barrier may wait for a thread that has no
+   core, so the pool measures its steps, and makes them on the caller alone unless all threads are
+   clearly faster. */
+
+/* Duration of the steps between two choices of the threads, a burst, which may be those of several
+   calls.  A call of few steps would be measured by how long it takes to wake the workers. */
+#define BURST_NANOSECONDS 1000000
+
+/* A trial is two bursts: the first one, in which workers wake and fetch data, is not measured. */
+#define TRIAL 2
+
+/* The weight of a burst in the mean of its way: one that the system interrupts for some milliseconds
+   must not end what is faster in all others. */
+#define RECENT (1.0 / 16)
+
+/* All threads are tried again after so many times the duration of their last trial.  The number
+   doubles whenever the caller alone is faster: beside other programs every other trial of all
+   threads is fast by chance.  It halves whenever a trial of the caller alone is in vain, which
+   follows after the largest number of bursts, or a slow one.  The largest number bounds what trials
+   cost beside other programs, 1/32 of the time, and how long the caller goes on alone once they have
+   ended: the last trial, which they slow down, may have taken 20 ms. */
+#define MIN_PATIENCE 8
+#define MAX_PATIENCE 32
+
+/* How often a trial of all threads that is due is put off, by MIN_PATIENCE bursts each time, while
+   other programs use the cores: for some four seconds.  Then it takes place, because the system may
+   count programs that use other cores than these. */
+#define MAX_POSTPONED 512
+
+/* How much faster all threads must be than the caller alone.  Beside other programs the two are
+   about equal, and measured with errors of as much. */
+#define WORTH 1.2
+
+static thread_end worker_main(void *number) {
+  flush_denormals();
+  for (;;) {
+    wait_at_barrier();
+    if (atomic_load(&pool.stopping)) return 0;
+    work(pool.call, pool.end, thread_part(pool.call, (int64_t)(intptr_t)number, THREADS));
+  }
+}
+
+/* Stop and join the workers that run; none may be inside a step. */
+static void stop_workers(void) {
+  acquire(&pool.round_lock);
+  atomic_store(&pool.stopping, 1);
+  wake_all(&pool.moved);
+  release(&pool.round_lock);
+  for (; pool.started; pool.started--) join_thread(pool.workers[pool.started]);
+  atomic_store(&pool.arrived, 0);
+  atomic_store(&pool.stopping, 0);
+}
+
+/* Start all workers or none; return whether they run. */
+static int start_workers(void) {
+  if (pool.started == THREADS - 1) return 1;
+  if (!pool.forkable) return 0;
+  int all = 1;
+  while (pool.started < THREADS - 1 && all) {
+    const int64_t next = pool.started + 1;
+    all = start_thread(&pool.workers[next], worker_main, (void *)(intptr_t)next);
+    pool.started += all;
+  }
+  pool.core = -1;
+  if (!all) stop_workers();
+  return all;
+}
+
+/* Reset the pool, at first and in a forked child, which has no workers and may inherit locks that
+   are held. */
+static void reset(void) {
+  make_lock(&pool.busy);
+  make_lock(&pool.round_lock);
+  make_condition(&pool.moved);
+  atomic_store(&pool.arrived, 0);
+  atomic_store(&pool.sleepers, 0);
+  atomic_store(&pool.stopping, 0);
+  pool.started = 0;
+}
+
+__attribute__((constructor)) static void make_pool(void) {
+  reset();
+  pool.patience = MIN_PATIENCE;
+  pool.forkable = call_in_forks(reset);
+}
+
+/* Exclude the caller's core from the workers' affinity.  Schedulers often wake a thread on the core
+   of its waker; two threads that alternate there sleep half of the time and are never separated. */
+static void set_affinity(void) {
+  const int here = this_core();
+  if (here != pool.core && exclude_core(here, pool.workers + 1, THREADS - 1)) pool.core = here;
+}
+
+/* Whether the other way is to be tried now: all threads only if there are cores for more than half
+   of them.  With fewer they are no faster, and a trial of them, which waits at each barrier for time
+   slices to pass, takes tens of milliseconds to find that out. */
+static int is_due(void) {
+  if (now() < pool.retry) return 0;
+  const int due = !pool.alone || pool.postponed == MAX_POSTPONED || free_cores() > THREADS / 2;
+  pool.postponed = due ? 0 : pool.postponed + 1;
+  if (!due) pool.retry = now() + MIN_PATIENCE * BURST_NANOSECONDS;
+  return due;
+}
+
+/* After `some` more steps in `nanoseconds`, at the end of a burst, choose whether the next ones are
+   the caller's alone.  A slow burst of the caller does not start a trial: on a busy machine, all
+   threads are no faster. */
+static void choose(const int64_t some, const int64_t nanoseconds) {
+  const int64_t steps = pool.steps + some, spent = pool.spent + nanoseconds;
+  const int is_over = spent >= BURST_NANOSECONDS;
+  pool.steps = is_over ? 0 : steps;
+  pool.spent = is_over ? 0 : spent;
+  if (!is_over) return;
+  const int alone = pool.alone, was_trial = pool.trial > 0;
+  if (pool.trial == TRIAL) {
+    pool.bursts[alone] = spent;
+    pool.trial--;
+    return;
+  }
+  double *mine = &pool.nanoseconds[alone];
+  const double other = pool.nanoseconds[!alone], factor = alone ? 1 : WORTH;
+  const double each = factor * (double)spent / (double)steps;
+  *mine = was_trial || !*mine ? each : *mine + (each - *mine) * RECENT;
+  pool.bursts[alone] = spent + (was_trial ? pool.bursts[alone] : 0);
+  pool.trial = 0;
+  const int is_slower = other > 0 && *mine > other;
+  if (was_trial) {
+    pool.alone = is_slower ? !alone : alone;
+    if (pool.alone) pool.patience = MIN(2 * pool.patience, MAX_PATIENCE);
+    else if (alone) pool.patience = MAX(pool.patience / 2, MIN_PATIENCE);
+    pool.retry = now() + (pool.alone ? pool.patience : MAX_PATIENCE) * pool.bursts[!pool.alone];
+  } else if ((is_slower && !alone) || is_due()) {
+    pool.alone = !alone;
+    pool.trial = TRIAL;
+  }
+}
+
+/* Whether all threads make the next steps.  Where the system starts none, the caller makes them
+   alone, and asks again later. */
+static int works_together(const struct call *call) {
+  if (call->threads ? call->threads == 1 : pool.alone) return 0;
+  if (start_workers()) return 1;
+  pool.alone = 1;
+  pool.trial = 0;
+  pool.steps = pool.spent = 0;
+  pool.retry = now() + MAX_PATIENCE * BURST_NANOSECONDS;
+  return 0;
+}
+
+/* Run a call in bursts of steps, on all threads or on the caller alone.  Each step of all threads
+   ends with a barrier, after which no worker uses the call; without steps no worker wakes. */
+static void run(struct call *call) {
+  while (call->done < call->count && !call->status) {
+    const int together = works_together(call);
+    const int64_t start = now(), before = call->done;
+    const double left = (double)(BURST_NANOSECONDS - pool.spent), mean = pool.nanoseconds[!together];
+    const double each = mean > 0 || !pool.steps ? mean : (double)pool.spent / (double)pool.steps;
+    const int64_t burst = each > 0 ? MAX(1, (int64_t)(left / each)) : 1;
+    const int64_t end = call->threads ? call->count : MIN(before + burst, call->count);
+    if (together) {
+      set_affinity();
+      for (int64_t t = 0; t < THREADS; t++) offer(t);
+      pool.call = call;
+      pool.end = end;
+      wait_at_barrier();
+    }
+    work(call, end, thread_part(call, 0, together ? THREADS : 1));
+    if (!call->threads && call->done > before) choose(call->done - before, now() - start);
+  }
+}
+
+static void enter(void) { acquire(&pool.busy); }
+static void leave(void) { release(&pool.busy); }
+
+/* Every user opens the program once and closes it after use. */
+void mlpengine_open(void) { atomic_fetch_add(&pool.users, 1); }
+
+void mlpengine_close(void) {
+  if (atomic_fetch_sub(&pool.users, 1) > 1) return;
+  enter();
+  if (atomic_load(&pool.users) < 1) stop_workers();
+  leave();
+}

@@ -1,0 +1,96 @@
+"""The C functions of a program, which its kernels add."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.statements import Function, Phase, Statement
+from mlpengine.backends.values import UnsupportedError, Value
+
+
+@dataclass(eq=False)
+class Writer:
+    """Collects the functions of one program over `batch` rows and `threads` threads.
+
+    Attributes:
+        chunk: number of rows that are processed together.
+        by_columns: whether threads divide the columns of wide products.
+        functions: in the order of their calls within a phase.
+        claimable: the number of units of each list from which threads claim what they do.
+        output: what the loss reads, if there is one.
+        mean_rows: number of rows over which the loss is a mean.
+    """
+
+    layout: Layout
+    batch: int
+    threads: int
+    chunk: int
+    by_columns: bool
+    functions: list[Function] = field(default_factory=list)
+    claimable: list[int] = field(default_factory=list)
+    output: Value | None = None
+    mean_rows: int | None = None
+
+    def slices(self, count: int) -> list[int]:
+        """Return the different lengths of the shares of `count` things, of one thread or of all."""
+        bounds = [count * t // self.threads for t in range(self.threads + 1)]
+        return sorted({count, *(b - a for a, b in pairwise(bounds))})
+
+    def row_slices(self) -> list[int]:
+        """Return the different numbers of rows of one call."""
+        last = self.batch % self.chunk
+        return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
+
+    def add(
+        self,
+        name: str,
+        phase: Phase,
+        count: int,
+        text: str,
+        body: Sequence[Statement],
+        reads: Sequence[Value | str],
+        writes: Sequence[Value | str],
+        tile: Function | None = None,
+        *,
+        by_columns: bool = False,
+        takes_part: bool = False,
+        claims: Literal["", "before", "within"] = "",
+        number: int = 0,
+        trains: bool = False,
+    ) -> None:
+        """Add a function that does `count` things (see `Function`).
+
+        Of the values that it reads and writes, those in memory become its buffers.
+        Raises: UnsupportedError if it has other rows than the batch.
+        """
+        if phase == "rows" and count != self.batch and not by_columns:
+            raise UnsupportedError(f"row count {count} in a program over {self.batch}")
+        parameters = ["const struct part part"] if takes_part else []
+        parameters += ["const int64_t first, const int64_t last"] if claims != "within" else []
+        parameters += ["const int64_t begin, const int64_t end"] if phase == "reduce" else []
+        written = _in_memory(writes)
+        self.functions.append(
+            Function(
+                name,
+                phase,
+                [*_in_memory(reads), *(() if tile else written)],  # a tile declares what it writes
+                body,
+                text,
+                ", ".join(parameters),
+                count=count,
+                tile=tile,
+                by_columns=by_columns,
+                writes=written,
+                takes_part=takes_part,
+                claims=claims,
+                number=number,
+                trains=trains or self.output is not None,
+            )
+        )
+
+
+def _in_memory(buffers: Sequence[Value | str]) -> list[str]:
+    """Return the names of buffers and of those values that are in memory."""
+    return [b if isinstance(b, str) else b.name for b in buffers if isinstance(b, str) or b.stored]

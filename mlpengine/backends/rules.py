@@ -1,0 +1,56 @@
+"""Compiled element-wise rules, derived from the formulas of the ops."""
+
+from collections.abc import Collection, Mapping
+
+from mlpengine.formula import Expr, c_statements, order, variable
+from mlpengine.locks import cached_property
+from mlpengine.ops import Dropout, Elementwise, GradOp
+from mlpengine.ops._op import Direction
+
+
+class Rule:
+    """Formulas on vectors, by the names that an op's rules use for their buffers.
+
+    ``y`` is the value and ``dx`` the gradient of an operand ``x``.
+    """
+
+    def __init__(self, given: Mapping[str, Expr], outputs: Mapping[str, Expr]) -> None:
+        self.given, self.outputs = given, outputs
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the buffers that the outputs depend on."""
+        nodes = set(order(self.outputs.values(), self.given.values()))
+        return tuple(name for name, node in self.given.items() if node in nodes)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The names of the outputs."""
+        return tuple(self.outputs)
+
+    def limited_to(self, names: Collection[str]) -> "Rule":
+        """Return the rule with only the outputs `names`."""
+        return Rule(self.given, {n: f for n, f in self.outputs.items() if n in names})
+
+    def statements(
+        self, names: Mapping[str, str], itemsize: int, kind: str = "vec", prefix: str | None = None
+    ) -> list[str]:
+        """Return the C statements that define the outputs; `names` are those of values in C."""
+        given = {self.given[name]: names[name] for name in self.reads}
+        outputs = {names[name]: formula for name, formula in self.outputs.items()}
+        return c_statements(outputs, given, itemsize, kind, prefix or f"{next(iter(outputs))}_t")
+
+
+def find_rule(op: GradOp, direction: Direction) -> Rule | None:
+    """Return the compiled rule of `op`, or None."""
+    if isinstance(op, Dropout):
+        given, out = ("dy", "dx") if direction == "backward" else ("x", "y")
+        values = {given: variable(given), "mask": variable("mask")}
+        return Rule(values, {out: values[given] * values["mask"]})
+    if not isinstance(op, Elementwise):
+        return None
+    f = op.formulas
+    if direction == "forward":
+        return Rule(f.operands, {"y": f.y, **f.kept})
+    slopes = {f"d{name}": slope for name, slope in zip(f.operands, f.gradients, strict=True)}
+    return Rule({**f.residuals, **f.kept}, slopes)

@@ -1,0 +1,325 @@
+"""A chart as data: its axes and what is drawn on them.
+
+`svg` renders it for pages, and `pictures` for files.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlpengine.spec import Array
+
+from .markup import MINUS, by_power, number, shortened
+
+POINTS = 300
+"""Maximum number of points of a curve on a page."""
+
+LEVELS = 8
+"""Shades of a heat map."""
+
+DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
+"""Dashes and gaps of curves by color, in line widths, which tell them apart where they coincide."""
+
+NAME_LENGTH = 14
+"""Characters of a name beside an axis."""
+
+
+class Axis(NamedTuple):
+    """A range of values, linear or by powers of ten, and its labeled ticks."""
+
+    low: float
+    high: float
+    log: bool
+    ticks: tuple[tuple[float, str], ...]
+
+    def share(self, values: Array | Sequence[float] | float) -> Array:
+        """Return where values lie between the ends, 0 to 1, beyond which they are cut off."""
+        numbers = np.asarray(values, np.float64)
+        low, high = self.low, self.high
+        if self.log:
+            numbers = np.log10(np.maximum(numbers, low / 10))
+            low, high = log10(low), log10(high)
+        return np.clip((numbers - low) / (high - low), -0.02, 1.02)
+
+
+def axis(
+    *values: Array | Sequence[float] | float,
+    log: bool | None = False,
+    zero: bool = False,
+    whole: bool = False,
+    margin: float = 0.04,
+) -> Axis:
+    """Return the axis of some values; `log` None chooses powers if they span nearly one.
+
+    With `zero` it begins at 0, with `whole` its ticks are whole numbers.
+    """
+    known = np.concatenate([np.ravel(np.asarray(one, np.float64)) for one in values])
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return Axis(0.0, 1.0, False, ((0.0, "0"), (1.0, "1")))
+    low, high = float(known.min()), float(known.max())
+    positive = known[known > 0]
+    if (log is None and high > 8 * low > 0) or (log and high > 2 * positive.min(initial=high)):
+        return _powers(float(positive.min()), high)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    space = margin * (high - low)
+    if high - low <= 1e-12 * max(abs(low), abs(high)):
+        space = abs(high) / 2 or 1.0
+    low, high = low if zero and low == 0 else low - space, high + space
+    step = _step((high - low) / 5)
+    step = max(1.0, round(step)) if whole else step
+    first = ceil(low / step)
+    ticks = [k * step for k in range(first, floor(high / step + 1e-9) + 1)]
+    return Axis(low, high, False, tuple((tick, _label(tick, step)) for tick in ticks))
+
+
+_SPANS = {"Y": 31_556_952, "M": 2_629_746, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""Mean length in seconds of the units of NumPy's dates."""
+
+_COUNTS = {
+    "Y": tuple(c * 10**k for k in range(5) for c in (1, 2, 5)),
+    "M": (1, 2, 3, 6),
+    "D": (1, 2, 5, 10),
+    "h": (1, 2, 3, 6, 12),
+    "m": (1, 2, 5, 10, 30),
+    "s": (1, 2, 5, 10, 30),
+}
+"""How many of a unit may lie between two ticks."""
+
+
+def date_axis(seconds: Array) -> Axis:
+    """Return the axis of dates, given in seconds since 1970, with ticks where a unit begins."""
+    low, high = float(seconds.min()), float(seconds.max())
+    space = 0.04 * (high - low) or _SPANS["D"]
+    low, high = low - space, high + space
+    steps = [(count * _SPANS[unit], unit, count) for unit in _SPANS for count in _COUNTS[unit]]
+    _, unit, count = min((s for s in steps if 5 * s[0] >= high - low), default=max(steps))
+    ends = np.array([low, high]).astype("datetime64[s]").astype(f"datetime64[{unit}]")
+    first, last = ends.astype(np.int64).tolist()
+    shift = 1970 if unit == "Y" else 0  # units count from 1970
+    numbers = range(first - (first + shift) % count, last + 1, count)
+    dates = np.array(numbers, np.int64).astype(f"datetime64[{unit}]")
+    places = dates.astype("datetime64[s]").astype(np.float64).tolist()
+    ticks = zip(places, map(_date_label, map(str, dates)), strict=True)
+    return Axis(low, high, False, tuple(tick for tick in ticks if tick[0] >= low))
+
+
+def name_axis(names: Sequence[object]) -> Axis:
+    """Return the axis of names from the top; the k-th of n has the value n - k - 0.5."""
+    count = len(names)
+    ticks = ((count - k - 0.5, shortened(name, NAME_LENGTH)) for k, name in enumerate(names))
+    return Axis(0.0, float(count), False, tuple(ticks))
+
+
+def _date_label(date: str) -> str:
+    """Return 2024, 2024-05, 2024-05-31, and within a day 13:00, 13:05 or 13:05:30."""
+    day, _, clock = date.partition("T")
+    if clock in ("00", "00:00", "00:00:00"):
+        return day
+    return f"{clock}:00" if len(clock) == 2 else clock or day
+
+
+def _powers(low: float, high: float) -> Axis:
+    low, high = low / 1.15, high * 1.15
+    decades = log10(high / low)
+    steps: tuple[float, ...] = (1, 2, 5) if decades > 0.8 else (1, 1.5, 2, 3, 4, 5, 7)
+    every = 1
+    if decades >= 2.5:
+        steps, every = (1,), max(1, round(decades / 5))
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    values = [s * 10.0**p for p in powers if p % every == 0 for s in steps]
+    return Axis(low, high, True, tuple((v, _plain(v)) for v in values if low <= v <= high))
+
+
+def _plain(value: float) -> str:
+    """Return a number without zeros at its end."""
+    return by_power(value) if value and not 1e-3 <= abs(value) < 1e6 else f"{value:,.6g}"
+
+
+def _step(rough: float) -> float:
+    """Return the step of 1, 2, 5 times a power of ten that is nearest."""
+    power = 10.0 ** floor(log10(rough))
+    return min((s * power for s in (1, 2, 5, 10)), key=lambda step: abs(log10(step / rough)))
+
+
+def _label(value: float, step: float) -> str:
+    power = floor(log10(step) + 1e-9)
+    if value and not -5 < power < 7:
+        exponent = floor(log10(abs(value)) + 1e-9)
+        return by_power(value, 1 + max(0, exponent - power))
+    text = f"{value:,.{max(0, -power)}f}"
+    return text.replace("-", MINUS) if float(text.replace(",", "")) else "0"
+
+
+def thinned(x: Array, y: Array, points: int = POINTS) -> Array:
+    """Return the numbers of the points that a screen shows: ends and extremes of each column."""
+    known = np.flatnonzero(np.isfinite(y))
+    if len(known) <= points:
+        return known
+    edges = np.linspace(0, len(known), points // 2 + 1).astype(int)
+    kept = {0, len(known) - 1}
+    for start, stop in pairwise(edges.tolist()):
+        values = y[known[start:stop]]
+        kept |= {start + int(values.argmin()), start + int(values.argmax())}
+    chosen: Array = known[sorted(kept)]
+    return chosen
+
+
+def array_of(values: Iterable[Any]) -> Array:
+    """Return numbers of the data; NaN where they are None."""
+    return np.array([np.nan if v is None else v for v in values], np.float64)
+
+
+class Key(NamedTuple):
+    """An entry of a legend: a line, dots, a rule, a band or a shade, and its color or level."""
+
+    name: str
+    kind: str
+    number: int = 0
+
+
+class Line(NamedTuple):
+    """A curve; it is broken where y is not finite, and has `dots` if there are few."""
+
+    x: Array
+    y: Array
+    color: int = 1
+    name: str = ""
+    dots: bool = False
+
+
+class Points(NamedTuple):
+    """A cloud of points."""
+
+    x: Array
+    y: Array
+    color: int = 1
+    name: str = ""
+
+
+class Bars(NamedTuple):
+    """A histogram: `counts` between `edges`, of which there is one more."""
+
+    edges: Array
+    counts: Array
+
+
+class Spans(NamedTuple):
+    """Upright lines from `low` to `high` at each x."""
+
+    x: Array
+    low: Array
+    high: Array
+
+
+class Cells(NamedTuple):
+    """A heat map: rows of levels, from the bottom, 0 (blank) to LEVELS, between the edges `x`.
+
+    Row k lies between k and k + 1 on the axis of y; `texts` (rows, columns) stand in the cells of
+    a picture: a page has a table.
+    """
+
+    x: Array
+    levels: Array
+    names: Sequence[tuple[int, str]] = ()
+    texts: Sequence[Sequence[str]] = ()
+
+
+class Rule(NamedTuple):
+    """A dotted line at a value of y, drawn if it lies within the axis."""
+
+    value: float
+    name: str = ""
+
+
+class Mark(NamedTuple):
+    """An upright dotted line at a value of x; its name is in the legend, beside no curve."""
+
+    value: float
+    name: str = ""
+
+
+class Band(NamedTuple):
+    """A shade over the values of y between two."""
+
+    low: float
+    high: float
+    name: str
+
+
+class Diagonal(NamedTuple):
+    """The dotted line of equal x and y."""
+
+
+Shape = Line | Points | Bars | Spans | Cells | Rule | Mark | Band | Diagonal
+
+
+class Chart(NamedTuple):
+    """Axes, what is drawn on them in that order, and words.
+
+    Args:
+        below: what x is, and its unit.
+        note: a sentence below the chart.
+        words: what those who do not see the chart are told of it, beside what the shapes tell.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    shapes: Sequence[Shape]
+    below: str = ""
+    note: str = ""
+    words: Sequence[str] = ()
+
+    def shows(self, rule: Rule) -> bool:
+        """Return whether a rule lies within the axis."""
+        return bool(np.isfinite(rule.value)) and self.y.low <= rule.value <= self.y.high
+
+    @property
+    def legend(self) -> list[Key]:
+        """The legend; empty if it would only name one line."""
+        keys: list[Key] = []
+        for shape in self.shapes:
+            match shape:
+                case Line(y=y) if np.isfinite(y).any():
+                    keys.append(Key(shape.name, "line", shape.color))
+                case Points():
+                    keys.append(Key(shape.name, "dots", shape.color))
+                case Band():
+                    keys.append(Key(shape.name, "band"))
+                case Rule(value, name) if name and self.shows(shape):
+                    keys.append(Key(f"{name} {_plain(value)}", "rule"))
+                case Mark(name=name):
+                    keys.append(Key(name, "rule"))
+                case Cells():
+                    keys += [Key(name, "shade", level) for level, name in shape.names]
+        named = list(dict.fromkeys(k._replace(name=shortened(k.name)) for k in keys if k.name))
+        return [] if [key[1:] for key in named] == [("line", 1)] else named
+
+    @property
+    def description(self) -> str:
+        """The chart in words."""
+        words = [self.title]
+        for shape in self.shapes:
+            match shape:
+                case Line(y=y) if np.isfinite(y).any():
+                    y = y[np.isfinite(y)]
+                    words.append(
+                        f"{shape.name or self.title}: from {number(y[0], 3)} to "
+                        f"{number(y[-1], 3)}, lowest {number(y.min(), 3)}, "
+                        f"highest {number(y.max(), 3)}"
+                    )
+                case Rule(value, name) if name and self.shows(shape):
+                    words.append(f"{name} at {_plain(value)}")
+                case Mark(name=name) if name:
+                    words.append(name)
+        return ". ".join([*words, *self.words])
+
+
+def opacity(level: int) -> float:
+    """Return the opacity of a level of a heat map."""
+    return 0.05 + 0.95 * level / LEVELS

@@ -1,0 +1,393 @@
+"""The charts of runs and sweeps, made from the data of a report."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlpengine.palette import LIGHT, shown_name
+from mlpengine.spec import Array
+from mlpengine.train.metrics import higher_is_better
+from mlpengine.wording import plural
+
+from .chart import (
+    LEVELS,
+    NAME_LENGTH,
+    Axis,
+    Band,
+    Bars,
+    Cells,
+    Chart,
+    Diagonal,
+    Line,
+    Mark,
+    Points,
+    Rule,
+    Shape,
+    Spans,
+    array_of,
+    axis,
+    date_axis,
+    name_axis,
+)
+from .markup import number, shortened
+
+Data = Mapping[str, Any]
+
+FEW = 30
+"""Up to so many points, each of a curve has a dot."""
+
+HEAT_DECADES = 6.0
+SHOWN_KEYS, SHOWN_CHOICES = 9, 12
+NUMBERED_CLASSES, NAMED_CLASSES = 20, 60
+
+
+def training_charts(epochs: Data) -> list[Chart]:
+    """Return losses, metrics and learning rate by epoch."""
+    curves, best = epochs["curves"], epochs.get("best")
+    prefix = "validation_"
+    measured = [n.removeprefix(prefix) for n in curves if n.startswith(prefix)]
+    panels: list[tuple[str, list[tuple[str, str]]]] = [
+        ("Loss", [("train_loss", "training"), ("validation_loss", "validation")])
+    ]
+    shares = [n for n in measured if n in ("accuracy", "macro_f1", "r2")]
+    if shares:
+        names = [(prefix + n, shown_name(n)) for n in shares]
+        panels.append(("Validation " + (names[0][1] if len(names) == 1 else "scores"), names))
+    errors = [n for n in measured if n in ("mae", "rmse")]
+    if errors:
+        panels.append(("Validation errors", [(prefix + n, shown_name(n)) for n in errors]))
+    other = [n for n in measured if n not in (*shares, *errors, "loss")]
+    panels += [(f"Validation {shown_name(n)}", [(prefix + n, shown_name(n))]) for n in other[:3]]
+    rates = [value for value in curves.get("lr", {}).get("value", ()) if value]
+    if rates and max(rates) > min(rates):
+        panels.append(("Learning rate", [("lr", "learning rate")]))
+    charts = []
+    for title, lines in panels:
+        marks = [Mark(best, f"best: {best}")] if isinstance(best, int) else []
+        marks = [] if title == "Learning rate" else marks
+        known = [(name, curves[key]) for key, name in lines if key in curves]
+        charts += by_epoch(title, known, marks, powers=title == "Loss")
+    return charts
+
+
+def by_epoch(
+    title: str,
+    curves: Iterable[tuple[str, Data]],
+    marks: Sequence[Mark] = (),
+    *,
+    powers: bool = False,
+) -> list[Chart]:
+    """Return a chart of named curves by epoch, if there is one that has values."""
+    known = [
+        (name, array_of(curve["epoch"]), array_of(curve["value"]))
+        for name, curve in curves
+        if len(curve["value"])
+    ]
+    if not known:
+        return []
+    values = np.concatenate([y for *_, y in known])
+    if any(name == "R²" for name, *_ in known):
+        values = np.maximum(values, -1.0)  # below, it says no more than that
+    lines = [
+        Line(x, y, color, name, dots=len(x) <= FEW)
+        for color, (name, x, y) in enumerate(known, start=1)
+    ]
+    across = axis(*(x for _, x, _ in known), whole=True, margin=0.01)
+    up = axis(values, log=None if powers else False)
+    return [Chart(title, across, up, [*lines, *marks], below="epoch")]
+
+
+def prediction_charts(predictions: Data) -> list[Chart]:
+    """Return predictions against the truth, and how far probabilities and intervals hold."""
+    charts = [chart for one in predictions.get("targets", ()) for chart in _target(one)]
+    if known := predictions.get("calibration"):
+        values = (array_of(known[key]) for key in ("probability", "share", "rows"))
+        charts.append(
+            _shares(
+                f"Calibration, {known['of']}", 0.0, "observed share", *values,
+                below="mean probability of a bin",
+                note="The observed share of each bin, with two standard errors. "
+                "On the dotted line it equals the mean probability.",
+            )
+        )  # fmt: skip
+    if rows := predictions.get("intervals"):
+        values = (array_of([one[key] for one in rows]) for key in ("level", "share", "rows"))
+        charts.append(
+            _shares(
+                "Prediction intervals", 0.4, "share inside", *values,
+                below="share that an interval should hold",
+                note="The share of true values inside, with two standard errors.",
+            )
+        )  # fmt: skip
+    return charts
+
+
+def _target(one: Data) -> list[Chart]:
+    true, predicted, off = array_of(one["true"]), array_of(one["predicted"]), one["residuals"]
+    both, name = axis(true, predicted), shortened(one["name"])
+    edges, counts = array_of(off["edges"]), array_of(off["counts"])
+    middle, deviation = off["quantiles"]["50 %"], off["deviation"]
+    zero = [Mark(0.0)] if edges[0] < 0 < edges[-1] else []
+    return [
+        Chart(
+            f"Predicted {name} against true", both, both, [Diagonal(), Points(true, predicted)],
+            below="true",
+            words=[f"{plural(len(true), 'row')}; the dotted line is a perfect prediction"],
+        ),
+        Chart(
+            f"Predicted - true {name}", axis(edges, margin=0), axis(counts, zero=True),
+            [Bars(edges, counts), *zero],
+            below=f"median {number(middle, 3)}, standard deviation {number(deviation, 3)}",
+            words=[f"mean {number(off['mean'])}, largest {number(off['largest'])}"],
+        ),
+        Chart(
+            f"Errors by prediction, {name}", axis(predicted), axis(predicted - true),
+            [Points(predicted, predicted - true), Rule(0.0)],
+            below="predicted",
+        ),
+    ]  # fmt: skip
+
+
+def _shares(
+    title: str, low: float, name: str, wanted: Array, share: Array, rows: Array, **words: str
+) -> Chart:
+    """Return shares of rows, with two standard errors, against those that are wanted."""
+    error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
+    spans = Spans(wanted, np.maximum(share - error, 0), np.minimum(share + error, 1))
+    unit = axis([low, 1.0], margin=0)
+    return Chart(title, unit, unit, [Diagonal(), spans, Line(wanted, share, 1, name, dots=True)],
+                 **words)  # fmt: skip
+
+
+def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
+    """Return how many rows of each class were predicted as which (classes, classes)."""
+    count = len(classes)
+    numbers = [[f"{n:,}" if n else "" for n in row] for row in counts[::-1].tolist()]
+    every = -(-count // NAMED_CLASSES)
+    up = name_axis(classes)
+    across = tuple((count - value, text) for value, text in up.ticks)
+    right = np.trace(counts) / max(counts.sum(), 1)
+    keys = [(LEVELS // 4, "25 %"), (LEVELS // 2, "50 %"), (LEVELS, "100 %")]
+    texts = numbers if count <= NUMBERED_CLASSES else ()
+    return Chart(
+        "Confusion matrix",
+        up._replace(ticks=across[::every]),
+        up._replace(ticks=up.ticks[::every]),
+        [Cells(np.arange(count + 1.0), shades(counts)[::-1], keys, texts)],
+        below="predicted class; up, the true class",
+        note=f"{100 * right:.3g} % of {plural(int(counts.sum()), 'row')} are right. "
+        "Shades are shares of the true class.",
+    )
+
+
+def shades(counts: Array) -> Array:
+    """Return levels of the share of each true class, 0 where there is no row."""
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    levels: Array = np.ceil(shares * LEVELS * 0.999).astype(int)
+    return levels
+
+
+def dependence_charts(curves: Iterable[Data], outputs: Sequence[object]) -> list[Chart]:
+    """Return how the mean prediction depends on each column (partial dependence)."""
+    return [chart for curve in curves for chart in _dependence(curve, outputs)]
+
+
+def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
+    lines = [array_of(values) for values in curve["predictions"]]
+    if not lines or not len(lines[0]):
+        return []
+    spans = [float(np.ptp(values)) for values in lines]
+    shown = sorted(np.argsort(spans, kind="stable")[::-1][:5].tolist())
+    if len(lines) == 2 and len(outputs) == 2:
+        shown = [1]
+    values, name = curve["values"], shortened(curve["column"])
+    if any(isinstance(value, str) for value in values):
+        k = shown[-1] if len(shown) == 1 else int(np.argmax(spans))
+        return [by_name(name, values, lines[k], f"mean prediction of {shortened(outputs[k], 24)}")]
+    x = array_of(values)
+    what = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
+    drawn = [
+        Line(x, lines[k], color, shortened(outputs[k], 24), dots=True)
+        for color, k in enumerate(shown, start=1)
+    ]
+    across = date_axis(x) if curve.get("kind") == "date" else axis(x)
+    below = f"value of the column; up, the mean prediction{what}"
+    return [Chart(name, across, axis(*(line.y for line in drawn)), drawn, below=below)]
+
+
+def by_name(
+    title: str, names: Sequence[object], values: Array, below: str, *, zero: bool = False
+) -> Chart:
+    """Return a value for each name, from the top."""
+    up = name_axis(names)
+    words = [f"{name}: {number(x)}" for name, x in zip(names, values.tolist(), strict=True)]
+    dots = Points(values, array_of(place for place, _ in up.ticks))
+    return Chart(title, axis(values, zero=zero), up, [dots], below=below, words=words)
+
+
+def gradient_charts(samples: Data) -> list[Chart]:
+    """Return norms, update ratios, gradients by layer, units and the noise scale."""
+    panels = (_norms, _updates, _heat, _units, _noise)
+    return [chart for chart in (panel(samples) for panel in panels) if chart is not None]
+
+
+def _by_step(title: str, steps: Array, up: Axis, shapes: Sequence[Shape], note: str = "") -> Chart:
+    across = axis(steps, whole=True, margin=0)
+    return Chart(title, across, up, shapes, below="step", note=note)
+
+
+def loss_by_step(samples: Data) -> Chart:
+    """Return the losses of batches and of epochs by step, against a constant prediction's."""
+    steps, losses = array_of(samples["steps"]), array_of(samples["net"]["loss"])
+    epochs = np.array(samples["epochs"], np.float64).reshape(-1, 2)
+    ends = np.arange(1, len(epochs) + 1) * max(steps[-1], 1) / max(1, len(epochs))
+    baseline = float(f"{samples['baseline']:.4g}")
+    shapes: list[Shape] = [
+        Line(steps, losses, 3, "batches"),
+        Line(ends, epochs[:, 0], 1, "training", dots=len(ends) <= FEW),
+        Line(ends, epochs[:, 1], 2, "validation", dots=len(ends) <= FEW),
+        Rule(baseline, "constant prediction"),
+    ]
+    return _by_step("Loss", np.append(steps, 0), axis(losses, epochs, [baseline], log=None), shapes)
+
+
+def _norms(known: Data) -> Chart:
+    steps, net = array_of(known["steps"]), known["net"]
+    norms, clip = array_of(net["gradient_norm"]), known["clip"]
+    shapes: list[Shape] = [Line(steps, norms, 1, "before clipping" if clip else "norm")]
+    if clip:
+        shapes += [Line(steps, array_of(net["clipped_norm"]), 2, "after clipping")]
+        shapes += [Rule(clip, "clip")]
+    if spikes := known.get("noted"):
+        at, norm = np.array(spikes, np.float64).T
+        shapes.append(Points(at, norm, 4, "spike"))
+        norms = np.append(norms, norm)
+    return _by_step("Gradient norm", steps, axis(norms, log=None), shapes)
+
+
+def _updates(known: Data) -> Chart | None:
+    steps, guide = array_of(known["layer_steps"]), known["guide"]
+    lines = {layer: array_of(v) for layer, v in known["by_layer"]["update_ratio"].items()}
+    ratios = np.concatenate([*lines.values()])
+    if not np.isfinite(ratios).any():
+        return None
+    shapes: list[Shape] = [
+        Band(guide / 10, guide * 10, "usual"),
+        Rule(guide, "guide"),
+        *(
+            Line(steps, np.where(values > 0, values, np.nan), color, f"layer {layer}")
+            for color, (layer, values) in enumerate(lines.items(), start=1)
+        ),
+    ]
+    up = axis(ratios, [guide / 10, guide * 10], log=True)
+    note = "Norm of a step over the norm of the weights, by layer."
+    return _by_step("Update ratio", steps, up, shapes, note)
+
+
+def _heat(known: Data) -> Chart | None:
+    rms = np.stack([array_of(values) for values in known["heat"].values()])
+    with np.errstate(all="ignore"):
+        logs = np.log10(np.where(rms > 0, rms, np.nan))
+    finite = logs[np.isfinite(logs)]
+    if not finite.size:
+        return None
+    high = float(finite.max())
+    low = max(float(finite.min()), high - HEAT_DECADES)
+    shares = np.nan_to_num((logs - low) / max(high - low, 0.1))
+    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * LEVELS, 0, LEVELS - 1), 0).astype(int)
+    names = list(known["heat"])
+    edges = np.append(0.0, array_of(known["layer_steps"]))
+    every = max(1, -(-len(names) // 8))
+    ticks = tuple((k + 0.5, names[k]) for k in range(0, len(names), every))
+    values = ((1, low), (LEVELS // 2, (low + high) / 2), (LEVELS, high))
+    cells = Cells(edges, levels, [(level, number(10.0**value, 2)) for level, value in values])
+    up = Axis(0.0, float(len(names)), False, ticks)
+    note = "Layers from the input (bottom) to the output (top); blank: no gradient."
+    return _by_step("Gradient RMS by layer", edges, up, [cells], note)
+
+
+def _units(known: Data) -> Chart | None:
+    steps = array_of(known["layer_steps"])
+    curves = [
+        (f"layer {layer}, {title}", array_of(values))
+        for key, title in (("dead_share", "dead"), ("saturated_share", "saturated"))
+        for layer, values in known["by_layer"][key].items()
+    ]
+    curves = [(name, values) for name, values in curves if np.isfinite(values).any()]
+    if not curves:
+        return None
+    lines = [
+        Line(steps, 100 * values, color, name)
+        for color, (name, values) in enumerate(curves[: len(LIGHT)], start=1)
+    ]
+    shapes: list[Shape] = [Rule(100 * known["too_many"], "too many"), *lines]
+    return _by_step("Dead and saturated units, %", steps, axis([0.0, 100.0], margin=0.02), shapes)
+
+
+def _noise(known: Data) -> Chart | None:
+    steps, scale = array_of(known["steps"]), array_of(known["net"]["noise_scale"])
+    scale = np.where(scale > 0, scale, np.nan)
+    if not np.isfinite(scale).any():
+        return None
+    batch = known["batch_size"] or np.nan
+    shapes: list[Shape] = [Line(steps, scale, 1, "noise scale"), Rule(float(batch), "batch size")]
+    note = "The batch size at which noise equals signal."
+    up = axis(scale, [batch], log=None)
+    return _by_step("Gradient noise scale, rows", steps, up, shapes, note)
+
+
+def sweep_charts(sweep: Data) -> list[Chart]:
+    """Return the metric of each trial, and against each setting, the important ones first."""
+    done = _complete(sweep)
+    keys = list(dict.fromkeys(key for one in done for key in one["values"]))
+    ranked = sorted(keys, key=lambda key: -sweep["importance"].get(key, 0.0))
+    return [*trial_charts(sweep), *(_against(sweep, key, done) for key in ranked[:SHOWN_KEYS])]
+
+
+def trial_charts(sweep: Data) -> list[Chart]:
+    """Return the metric of each trial by number, and the best so far."""
+    done = sorted(_complete(sweep), key=lambda one: one["number"])
+    if not done:
+        return []
+    numbers, values = array_of(t["number"] for t in done), array_of(t["value"] for t in done)
+    best = np.maximum if higher_is_better(sweep["metric"]) else np.minimum
+    shapes: list[Shape] = [
+        Points(numbers, values, 1, "trial"),
+        Line(numbers, best.accumulate(values), 2, "best so far"),
+    ]
+    title = f"Trials: {shown_name(sweep['metric'])}"
+    up = _metric_axis(sweep, values)
+    return [Chart(title, axis(numbers, whole=True), up, shapes, below="trial")]
+
+
+def _complete(sweep: Data) -> list[Data]:
+    return [one for one in sweep["trials"] if one["value"] is not None]
+
+
+def _metric_axis(sweep: Data, values: Array) -> Axis:
+    return axis(values, log=False if higher_is_better(sweep["metric"]) else None)
+
+
+def _against(sweep: Data, key: str, done: Sequence[Data]) -> Chart:
+    pairs = [(one["values"][key], one["value"]) for one in done if key in one["values"]]
+    y = array_of(value for _, value in pairs)
+    title, metric = shortened(key), shown_name(sweep["metric"])
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in pairs):
+        x = array_of(value for value, _ in pairs)
+        across = axis(x, log=float(x.max()) > 50 * float(x.min()) > 0)
+        below = f"value; up, the {metric}"
+        return Chart(title, across, _metric_axis(sweep, y), [Points(x, y)], below=below)
+    by_choice: dict[str, list[float]] = {}
+    for value, measured in pairs:
+        by_choice.setdefault(shortened(value, NAME_LENGTH), []).append(measured)
+    names = list(by_choice)[:SHOWN_CHOICES]
+    means = array_of(float(np.mean(by_choice[name])) for name in names)
+    return by_name(title, names, means, f"mean {metric}")
+
+
+def importance_chart(shares: Mapping[str, float], metric: str) -> Chart:
+    """Return the share of each setting of a sweep in the spread of the metric."""
+    names = sorted(shares, key=lambda name: -shares[name])
+    title, values = f"Importance for {shown_name(metric)}", array_of(shares[n] for n in names)
+    return by_name(title, names, values, "share", zero=True)

@@ -1,0 +1,205 @@
+"""Charts as inline SVG, in the colors of the page that holds them.
+
+A chart is 360 units wide, so that its text has the size of the page's at the width of a phone.
+Colors are classes that the style sheet defines for light and dark screens and for print.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlpengine.spec import Array
+
+from .chart import (
+    NAME_LENGTH,
+    Band,
+    Bars,
+    Cells,
+    Chart,
+    Diagonal,
+    Key,
+    Line,
+    Mark,
+    Points,
+    Rule,
+    Shape,
+    Spans,
+    thinned,
+)
+from .markup import Markup, joined, shortened, tag
+
+WIDTH, HEIGHT = 360, 216
+RIGHT, TOP, BOTTOM = 350, 10, 180
+LEFT, NAMED = 52, 100
+"""Left end of a chart with numbers and with names beside it."""
+
+LONG = 8
+"""Characters beside an axis that need the wider margin."""
+
+
+def figure(chart: Chart) -> Markup:
+    """Return a chart with its title, legend and note."""
+    frame = _Frame(chart)
+    shapes = sorted(chart.shapes, key=lambda shape: not isinstance(shape, Band))
+    picture = tag(
+        "svg",
+        tag("g", *frame.grid(), class_="axes"),
+        *map(frame.shape, shapes),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        aria_label=shortened(chart.description, 1000),
+    )
+    keys = [tag("li", _swatch(key), key.name) for key in chart.legend]
+    legend = tag("ul", *keys, class_="legend") if keys else ""
+    note = tag("p", chart.note, class_="note") if chart.note else ""
+    return tag("figure", tag("figcaption", chart.title), picture, legend, note)
+
+
+def strip(value: float, error: float, highest: float, look: str = "f1") -> Markup:
+    """Return a bar from 0 to a value with its spread, as wide as a cell of a table allows."""
+    width = 120.0
+    scale = width / highest if highest > 0 else 0.0
+    end = max(0.0, min(width, value * scale))
+    low, high = ((min(width, max(0.0, (value + s * error) * scale))) for s in (-1, 1))
+    return tag(
+        "svg",
+        tag("rect", x=0, y=3, width=f"{end:.1f}", height=8, class_=f"bar {look}"),
+        tag("path", d=f"M{low:.1f} 7H{high:.1f}", class_="whisker"),
+        viewBox=f"0 0 {width:.0f} 14",
+        class_="strip",
+        aria_hidden="true",
+    )
+
+
+def grid(charts: Sequence[Chart]) -> Markup:
+    """Return charts side by side, as many as fit."""
+    return tag("div", joined(map(figure, charts)), class_="charts")
+
+
+class _Frame:
+    """Where a chart lies, and what is drawn there."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.chart = chart
+        long = any(len(text) > LONG for _, text in chart.y.ticks)
+        self.left = NAMED if long else LEFT
+
+    def x(self, values: Array | Sequence[float] | float) -> Array:
+        """Return the places of values of x."""
+        return self.left + (RIGHT - self.left) * self.chart.x.share(values)
+
+    def y(self, values: Array | Sequence[float] | float) -> Array:
+        """Return the places of values of y."""
+        return BOTTOM - (BOTTOM - TOP) * self.chart.y.share(values)
+
+    def grid(self) -> list[Markup]:
+        """Return the axes with their ticks."""
+        shapes, (x, y) = [], (self.chart.x, self.chart.y)
+        for place, (_, text) in zip(self.y([v for v, _ in y.ticks]), y.ticks, strict=True):
+            shapes.append(tag("path", d=f"M{self.left} {place:.1f}H{RIGHT}", class_="grid"))
+            label = tag("text", shortened(text, NAME_LENGTH), x=self.left - 6,
+                        y=f"{place + 4:.1f}", text_anchor="end")  # fmt: skip
+            shapes.append(label)
+        shapes.append(tag("path", d=f"M{self.left} {BOTTOM}H{RIGHT}", class_="base"))
+        for place, (_, text) in zip(self.x([v for v, _ in x.ticks]), x.ticks, strict=True):
+            anchor = "end" if place > RIGHT - 14 else "middle"
+            shapes.append(tag("path", d=f"M{place:.1f} {BOTTOM}v4", class_="base"))
+            shapes.append(tag("text", text, x=f"{place:.1f}", y=BOTTOM + 17, text_anchor=anchor))
+        if self.chart.below:
+            middle = (self.left + RIGHT) / 2
+            shapes.append(
+                tag("text", self.chart.below, x=middle, y=HEIGHT - 3, text_anchor="middle",
+                    class_="unit")
+            )  # fmt: skip
+        return shapes
+
+    def shape(self, shape: Shape) -> Markup:
+        """Return one shape."""
+        match shape:
+            case Line():
+                return self._line(shape)
+            case Points():
+                count = len(shape.x)
+                size = " many" if count > 400 else " few" if count <= 100 else ""
+                return self._dots(shape.x, shape.y, f"cloud{size} c{shape.color}")
+            case Bars():
+                return self._bars(shape)
+            case Spans():
+                places = zip(self.x(shape.x), self.y(shape.low), self.y(shape.high), strict=True)
+                moves = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in places)
+                return tag("path", d=moves, class_="span c1")
+            case Cells():
+                return self._cells(shape)
+            case Rule():
+                moves = f"M{self.left} {self.y(shape.value):.1f}H{RIGHT}"
+                return tag("path", d=moves, class_="rule") if self.chart.shows(shape) else joined()
+            case Mark():
+                return tag("path", d=f"M{self.x(shape.value):.1f} {TOP}V{BOTTOM}", class_="rule")
+            case Band():
+                bottom, top = self.y([shape.low, shape.high])
+                return tag("rect", x=self.left, y=f"{top:.1f}", width=RIGHT - self.left,
+                           height=f"{max(0.0, bottom - top):.1f}", class_="band")  # fmt: skip
+            case Diagonal():
+                ends = [self.chart.x.low, self.chart.x.high]
+                (a, c), (b, d) = self.x(ends), self.y(ends)
+                return tag("path", d=f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}", class_="rule")
+
+    def _line(self, line: Line) -> Markup:
+        kept = thinned(line.x, line.y)
+        if not len(kept):
+            return joined()
+        gaps = np.zeros(len(kept), bool)
+        if len(kept) == np.isfinite(line.y).sum():
+            gaps[1:] = np.diff(kept) > 1
+        x, y = line.x[kept], line.y[kept]
+        moves = "".join(
+            f"{'M' if k == 0 or gap else 'L'}{a:.1f} {b:.1f}"
+            for k, (a, b, gap) in enumerate(zip(self.x(x), self.y(y), gaps, strict=True))
+        )
+        path = tag("path", d=moves, class_=f"line c{line.color}")
+        dotted = line.dots or len(kept) == 1
+        return joined(path, self._dots(x, y, f"dots c{line.color}") if dotted else None)
+
+    def _dots(self, x: Array, y: Array, look: str) -> Markup:
+        places = zip(self.x(x), self.y(y), strict=True)
+        return tag("path", d="".join(f"M{a:.1f} {b:.1f}h0" for a, b in places), class_=look)
+
+    def _bars(self, bars: Bars) -> Markup:
+        ends = self.x(bars.edges)
+        return joined(
+            tag("rect", x=f"{a:.1f}", y=f"{top:.1f}", width=f"{max(0.5, b - a - 0.8):.1f}",
+                height=f"{max(0.0, BOTTOM - top):.1f}", class_="bar f1")
+            for a, b, top in zip(ends[:-1], ends[1:], self.y(bars.counts), strict=True)
+            if top < BOTTOM
+        )  # fmt: skip
+
+    def _cells(self, cells: Cells) -> Markup:
+        ends, tall = self.x(cells.x), (BOTTOM - TOP) / len(cells.levels)
+        shapes = []
+        for row, line in enumerate(cells.levels):
+            top = BOTTOM - (row + 1) * tall
+            changes = np.flatnonzero(np.diff(line)) + 1  # runs of one shade are one rectangle
+            for start, stop in zip([0, *changes], [*changes, len(line)], strict=True):
+                if line[start]:
+                    shapes.append(
+                        tag("rect", x=f"{ends[start]:.1f}", y=f"{top + 0.5:.1f}",
+                            width=f"{ends[stop] - ends[start]:.1f}", height=f"{tall - 1:.1f}",
+                            class_=f"h{line[start]}")
+                    )  # fmt: skip
+        return joined(shapes)
+
+
+def _swatch(key: Key) -> Markup:
+    """Return the sign of an entry of a legend."""
+    match key.kind:
+        case "rule":
+            shape = tag("path", d="M1 6H21", class_="rule")
+        case "band":
+            shape = tag("rect", x=1, y=2, width=20, height=8, class_="band")
+        case "dots":
+            shape = tag("path", d="M11 6h0", class_=f"dots c{key.number}")
+        case "shade":
+            shape = tag("rect", x=1, y=1, width=20, height=10, class_=f"h{key.number}")
+        case _:
+            shape = tag("path", d="M1 6H21", class_=f"line c{key.number}")
+    return tag("svg", shape, viewBox="0 0 22 12", width=22, height=12, aria_hidden="true")

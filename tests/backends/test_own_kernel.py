@@ -1,0 +1,155 @@
+"""An op with its own C kernel, added from outside: two classes and a row of a table."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from mlpengine import Adam, MeanSquaredError, Mlp, Program, Tape, TrainingStep
+from mlpengine.backends.compiled import UnsupportedError, cache, chosen_target
+from mlpengine.backends.compiled.kernel import Kernel
+from mlpengine.backends.compiled.lower import KERNELS
+from mlpengine.backends.compiled.rows import columns
+from mlpengine.backends.compiled.statements import Loop, load, store
+from mlpengine.backends.scalar.math import mathematics
+from mlpengine.backends.scalar.program import write_step
+from mlpengine.backends.scalar.text import Functions
+from mlpengine.buffers import address_of
+from mlpengine.errors import UsageError
+from mlpengine.export.device import export_training
+from mlpengine.ops import REGISTRY, GradOp
+from mlpengine.spec import Spec, call
+
+
+class Centered(GradOp, name="centered_in_test"):
+    """Deviations from the mean of a row, y = x - mean(x); backward: dx = dy - mean(dy)."""
+
+    def infer(self, x):
+        return x
+
+    def work(self, x):
+        return {"means": Spec((x.shape[0], 1), x.dtype)}
+
+    def forward(self, x, *, out, means):
+        yield call(np.add.reduce, x, 1, None, means, True)
+        yield call(np.divide, means, x.dtype.type(x.shape[1]), means)
+        yield call(np.subtract, x, means, out)
+
+    def backward(self, dy, *, out, means):
+        yield from self.forward(dy, out=out[0], means=means)
+
+
+del REGISTRY["centered_in_test"]  # whose names are compared with the op table
+
+
+class CenteredRows(Kernel):
+    """Both directions of `Centered`."""
+
+    def __init__(self, op, x, y):
+        self.text, self.reads, self.writes = f"{y.name} = {op.name}", [x], [y]
+
+    @classmethod
+    def lower(cls, instruction, values):
+        if not isinstance(instruction.op, Centered):
+            return None
+        (x,), (y,) = instruction.reads, instruction.writes
+        return [cls(instruction.op, values.read(x), values.write(y, "centered_"))]
+
+    def emit(self, writer, name):
+        layout, (x,), (y,) = writer.layout, self.reads, self.writes
+        at = load(layout.at(x, "i", "j"), "n")
+        centered = store(layout.at(y, "i", "j"), f"{at} - splat(mean)", "n")
+        row = [
+            "vec sum = {0};",
+            *columns(x.columns, layout.lanes, [f"sum += {at};"]),
+            f"const real mean = sum_lanes(sum) / {x.columns};",
+            *columns(x.columns, layout.lanes, [centered]),
+        ]
+        body = [Loop("i", "first", "last", row)]
+        writer.add(name, "rows", y.rows, self.text, body, self.reads, self.writes)
+
+
+class ScalarCenteredRows(CenteredRows):
+    """The same, for devices too."""
+
+    def emit_scalar(self, writer):
+        (x,), (y,) = self.reads, self.writes
+        function = writer.functions.add(
+            "center",
+            "const real *x, real *y, size_t rows, size_t n",
+            "  for (; rows-- > 0; x += n, y += n) {\n"
+            "    real sum = 0;\n"
+            "    for (size_t i = 0; i < n; i++) sum += x[i];\n"
+            "    for (size_t i = 0; i < n; i++) y[i] = x[i] - sum / R(n);\n"
+            "  }\n",
+            about="y = x - mean(x), row by row",
+        )
+        return [f"{function}({writer.places(x, y)}, {x.rows}, {x.columns});"]
+
+
+@pytest.fixture
+def add(monkeypatch):
+    """Return a function that adds a kernel to the table for a test; the op is registered."""
+    monkeypatch.setitem(REGISTRY, Centered.name, Centered)
+    monkeypatch.setattr("mlpengine.backends.compiled.lower.KERNELS", kernels := [*KERNELS])
+    return kernels.append
+
+
+def trained(backend, threads=1):
+    mlp = Mlp([5, 19, 3], activation=Centered(), seed=0)
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 24, backend=backend, threads=threads)
+    rng = np.random.default_rng(0)
+    for rows in (24, 24, 7):
+        step(*(rng.standard_normal((rows, n)).astype("f4") for n in (5, 3)))
+    return step
+
+
+def test_a_step_with_an_op_of_ones_own_is_one_program(add, monkeypatch):
+    add(CenteredRows)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    one, two = trained("compiled"), trained("compiled", threads=2)
+    assert one.fused
+    assert "centered_in_test" in one.emit_c()
+    np.testing.assert_allclose(one.mlp.params.flat, trained("numpy").mlp.params.flat, rtol=1e-4)
+    assert one.mlp.params.flat.tobytes() == two.mlp.params.flat.tobytes()
+
+
+def recorded():
+    """Return the instructions of the op alone, its input and its output."""
+    tape = Tape()
+    x = tape.input((4, 6), name="x")
+    program = Program(tape, tape.apply(Centered(), x), backend="numpy")
+    values = np.random.default_rng(1).standard_normal((4, 6)).astype("f4")
+    return program.instructions, values, program.forward(x=values)
+
+
+def written(functions):
+    instructions, values, y = recorded()
+    (first,) = instructions
+    fixed = {address_of(first.reads[0]): "x", address_of(first.writes[0]): "y"}
+    return write_step(instructions, 4, functions, fixed, ()).statements, values, y
+
+
+def test_a_kernel_without_scalar_c_is_refused_by_name(add, tmp_path):
+    with pytest.raises(UnsupportedError, match=r"^centered_in_test forward$"):
+        written(Functions())
+    add(CenteredRows)
+    with pytest.raises(UnsupportedError, match=r"^centered_\d = centered_in_test$"):
+        written(Functions())
+    mlp = Mlp([2, 3, 1], activation=Centered(), seed=0)
+    with pytest.raises(UsageError, match=r"^export: .*centered_in_test"):
+        export_training(mlp, tmp_path / "net.c", optimizer=Adam, loss=MeanSquaredError())
+
+
+def test_a_kernel_with_scalar_c_runs(add):
+    add(ScalarCenteredRows)
+    functions = Functions()
+    statements, values, expected = written(functions)
+    body = f"{functions.text}void step(const real *x, real *y) {{ {' '.join(statements)} }}\n"
+    head = (
+        "#include <math.h>\n#include <stddef.h>\n#define STEP_REAL float\n#define STEP_DOUBLE 0\n"
+    )
+    library = cache.load(head + mathematics(body, "STEP", libm=True) + body, chosen_target())
+    y = np.empty_like(values)
+    library.step(*(ctypes.c_void_p(address_of(a)) for a in (values, y)))
+    np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,123 @@
+"""Axes, thinned curves and numbers of a report."""
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from mlpengine.report.chart import Chart, Line, Mark, axis, date_axis, thinned
+from mlpengine.report.markup import number, shortened, tag, with_error
+from mlpengine.report.svg import figure
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 37.0, 1e6, 1e15])
+@pytest.mark.parametrize("log", [False, True, None])
+def test_axes_hold_their_values_and_a_few_ticks(scale, log):
+    for values in ([1.0, 2.0], [0.3, 90.0], [1.0, 1e9], [5.0]):
+        one = axis(np.array(values) * scale, log=log)
+        shares = one.share(np.array(values) * scale)
+        assert (shares >= 0).all()
+        assert (shares <= 1).all()
+        assert 2 <= len(one.ticks) <= 10
+        places = [value for value, _ in one.ticks]
+        assert places == sorted(places)
+        assert one.low <= places[0] <= places[-1] <= one.high
+        assert len({text for _, text in one.ticks}) == len(one.ticks)
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [0.0], [-1.0, 1.0], [math.inf, 1.0]])
+def test_axes_of_odd_values_exist(values):
+    for log in (False, True, None):
+        one = axis(values, log=log)
+        assert np.isfinite(one.share([0.0, 1.0])).all()
+
+
+DATES = {
+    "years": ("1985-02-03", "2019-11-12", "%Y"),
+    "two years": ("2014-05-02", "2016-05-27", "%Y-%m"),
+    "a year": ("2014-05-02", "2015-05-27", "%Y-%m"),
+    "a month": ("2024-05-02", "2024-06-03", "%Y-%m-%d"),
+    "a week": ("1969-12-28", "1970-01-05", "%Y-%m-%d"),
+    "a day": ("1970-01-01T05:20", "1970-01-01T23:10", "%H:%M"),
+    "minutes": ("2024-05-01T10:00:10", "2024-05-01T10:03:40", "%H:%M"),
+    "seconds": ("2024-05-01T10:00:03", "2024-05-01T10:00:41", "%H:%M:%S"),
+}
+
+
+@pytest.mark.parametrize("name", DATES)
+def test_axes_of_dates_have_dates_for_ticks(name):
+    first, last, form = DATES[name]
+    ends = [datetime.fromisoformat(end).replace(tzinfo=UTC).timestamp() for end in (first, last)]
+    one = date_axis(np.array(ends))
+    assert one.low < ends[0] < ends[1] < one.high
+    assert 3 <= len(one.ticks) <= 7
+    assert all(one.low <= place <= one.high for place, _ in one.ticks)
+    for place, text in one.ticks:
+        moment = datetime.fromtimestamp(place, UTC)
+        assert text == (f"{moment:{form}}")
+    steps = np.diff([place for place, _ in one.ticks])
+    assert steps.max() < 1.2 * steps.min()
+
+
+def test_axes_of_odd_dates_exist():
+    for values in ([0.0], [5e9, 5e9], [-6e12, 6e12], [0.1, 0.2]):
+        one = date_axis(np.array(values))
+        assert np.isfinite(one.share(values)).all()
+        assert len(one.ticks) < 12
+
+
+def test_thinned_curves_keep_ends_and_extremes():
+    y = np.random.default_rng(0).standard_normal(100_000)
+    y[777], y[50_001], y[3] = 9.0, -9.0, math.nan
+    kept = thinned(np.arange(len(y)), y)
+    assert len(kept) <= 302
+    assert {0, 777, 50_001, len(y) - 1} <= set(kept.tolist())
+    assert 3 not in kept
+
+
+def test_a_chart_describes_its_curve():
+    line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
+    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line])
+    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4"' in figure(chart)
+
+
+def test_the_name_of_a_mark_is_beside_no_curve():
+    line = Line(np.array([1, 2, 3]), np.array([4, 0.5, 1]), 1, "training")
+    chart = Chart("Loss", axis([1, 3]), axis([0.5, 4]), [line, Mark(2, "best: 2")])
+    picture, _, legend = figure(chart).partition("</svg>")
+    assert ">best: 2<" not in picture
+    assert legend.count(">best: 2<") == 1
+    assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4. best: 2"' in picture
+
+
+NUMBERS = [
+    (None, "–"),  # noqa: RUF001
+    (float("nan"), "–"),  # noqa: RUF001
+    (0, "0"),
+    (-0.5, "−0.5000"),  # noqa: RUF001
+    (1234567, "1,234,567"),
+    (0.123456, "0.1235"),
+    (1234.5678, "1,235"),
+    (3.2e-9, "3.2·10⁻⁹"),
+    (2.5e20, "2.5·10²⁰"),
+    (float("inf"), "∞"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), NUMBERS)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+def test_errors_have_two_digits():
+    assert with_error(0.97312, 0.0101) == "0.973 ± 0.010"
+    assert with_error(1534.7, 23.4) == "1,535 ± 23"
+    assert with_error(0.5, None) == "0.5000"
+    assert with_error(0.5, 0.0) == "0.5000"
+
+
+def test_text_is_escaped_and_short():
+    assert tag("p", "<b>\x1b", title='"') == '<p title="&quot;">&lt;b&gt;\\x1b</p>'
+    assert tag("p", tag("b", "x"), [" ", 3]) == "<p><b>x</b> 3</p>"
+    assert shortened("a  b\n" + "c" * 90) == "a b " + "c" * 35 + "…"
