@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import yaml
 
-import mlpengine
 from mlpengine import Mlp
 from mlpengine.errors import DataError, MissingExtraError, NumericalError, UsageError
 from mlpengine.ops import Quantile

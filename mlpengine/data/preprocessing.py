@@ -23,7 +23,7 @@ from mlpengine.data.numbers import Numbers
 from mlpengine.data.options import Options
 from mlpengine.data.prepared import prepared_rows
 from mlpengine.data.reading import Reading
-from mlpengine.data.saved import VERSION, check_state
+from mlpengine.data.saved import VERSION, checked_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
 from mlpengine.data.stored import stored_file
 from mlpengine.data.summary import SummaryState, describe
@@ -461,11 +461,9 @@ class Preprocessor:
         Raises: CheckpointError if the state is not one that `state_dict` wrote; DataError for
             options that are wrong.
         """
-        check_state(state)
-        options = dict(state["options"])
-        options["features"] = dict(options.get("features", ()))
-        options["reading"] = Reading.from_dict(options.get("reading", {}))
-        preprocessor = cls(**options)
+        state = checked_state(state)
+        options = state["options"]
+        preprocessor = cls(**{**options, "reading": Reading.from_dict(options.get("reading", {}))})
         preprocessor.kinds = dict(state["kinds"])
         preprocessor.numbers = Numbers.from_state(state["numbers"])
         preprocessor.categories = [Category.from_state(one) for one in state["categories"]]

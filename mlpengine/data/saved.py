@@ -81,8 +81,10 @@ class PreprocessorState(TypedDict):
     summary: SummaryState
 
 
-def check_state(state: Mapping[str, Any]) -> None:
-    """Check the structure of a preprocessor's state, and that its parts agree with each other.
+def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a preprocessor's state, whose structure is right and whose parts agree.
+
+    Its `features` are a list of pairs in files, which do not keep the order of mappings.
 
     Raises: CheckpointError naming the first place that is wrong.
     """
@@ -90,6 +92,13 @@ def check_state(state: Mapping[str, Any]) -> None:
         raise CheckpointError(
             f"preprocessing: must be of version {VERSION} (got {state.get('version')!r:.60})"
         )
+    if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
+        features = options.get("features")
+        if isinstance(features, list) and all(
+            isinstance(f, list) and len(f) == 2 for f in features
+        ):
+            features = {str(name): text for name, text in features}
+        state = {**state, "options": {**options, "features": features}}
     conform(state, PreprocessorState, "preprocessing")
     kinds, target = state["kinds"], state["target"]
     _check_numbers(state["numbers"], kinds)
@@ -104,11 +113,12 @@ def check_state(state: Mapping[str, Any]) -> None:
         _check_target(target, kinds)
     levels = {category["column"]: len(category["levels"]) for category in state["categories"]}
     check_summary(state["summary"], levels, list(kinds))
-    computed = dict(state["options"].get("features", ()))
+    computed = state["options"]["features"]
     _demand(
         all(kinds.get(name, "number") in ("number", "integer", "empty") for name in computed),
         "options.features must be columns of numbers",
     )
+    return state
 
 
 def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:

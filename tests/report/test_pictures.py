@@ -10,7 +10,7 @@ import pytest
 
 from mlpengine import Mlp
 from mlpengine.config import load_config
-from mlpengine.config.build import build
+from mlpengine.config.build import load_data, trainer_of
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import UsageError
 from mlpengine.report import Run, charts
@@ -186,13 +186,15 @@ def test_each_task_gets_its_pictures(tmp_path, name):
     config = tmp_path / "c.yaml"
     config.write_text(f"data: {{source: rows.csv, {target}}}\n", encoding="utf-8")
     (tmp_path / "metrics.csv").write_text("epoch,lr,gradient_norm,train_loss\n1,0.1,2,3\n")
-    run = Run(tmp_path, {"best_epoch": 1}, build(load_config(config)))
+    data = load_data(load_config(config))
+    model = trainer_of(data).model(data.tables.preprocessor)
+    run = Run(tmp_path, {"best_epoch": 1}, data, model)
     paths = pictures.save_pictures(tmp_path / "made" / "plots", run)
     assert [path.name for path in paths] == ["training.png", *names]
     assert sorted((tmp_path / "made" / "plots").iterdir()) == sorted(paths)
     assert all(min(imread(path).shape[:2]) > 500 for path in paths)
     with pytest.raises(UsageError, match="holds no epochs"):
-        pictures.save_pictures(tmp_path / "other", Run(tmp_path / "made", {}, run.experiment))
+        pictures.save_pictures(tmp_path / "other", Run(tmp_path / "made", {}, data, model))
     assert not (tmp_path / "other").exists()
 
 
