@@ -14,8 +14,8 @@ import time
 from tempfile import TemporaryDirectory
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.settings.recipes import network_options, recipe
 from mlpengine.train.executors import seconds_to_compile
-from mlpengine.train.recipes import network_options, recipe
 
 
 def network(name: str) -> tuple[Mlp, int]:

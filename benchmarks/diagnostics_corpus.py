@@ -59,7 +59,7 @@ from diagnostics_setups import (
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Callback, Mlp, NumericalError
-from mlpengine.config.build import Experiment, build
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
 from mlpengine.config.reader import Document
@@ -72,6 +72,7 @@ from mlpengine.diagnostics import Verdict, combined_fix
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop
+from mlpengine.train.trainer import Trainer
 
 
 def waves() -> Table:
@@ -595,10 +596,10 @@ def sections(setup: SetUp, seed: int, settings: Mapping[str, Any]) -> dict[str, 
     return config
 
 
-def experiment_of(
+def trainer_for(
     setup: SetUp, seed: int, fix: Mapping[str, Any] | None = None, *, is_broken: bool
-) -> Experiment:
-    """Return a set-up, with the settings of a fix, or its healthy counterpart."""
+) -> tuple[LoadedData, Trainer]:
+    """Return data and trainer of a set-up, with a fix, or of its healthy counterpart."""
     settings = {**setup.settings, **(setup.broken if is_broken else {}), **(fix or {})}
     document = Document(setup.name, data=sections(setup, seed, settings))
     document.places[()] = (setup.name, 0)
@@ -606,8 +607,9 @@ def experiment_of(
     changes = [setup.table, setup.alter if is_broken else None]
     table = table_of(setup.data, *(change for change in changes if change))
     output = setup.output if is_broken else None
-    with patch("mlpengine.config.build.Mlp", partial(Mlp, output_activation=output)):
-        return build(file, tables=read_tables(file, read_source(file, table=table)))
+    data = load_data(file, tables=read_tables(file, read_source(file, table=table)))
+    with patch("mlpengine.train.trainer.Mlp", partial(Mlp, output_activation=output)):
+        return data, trainer_of(data)
 
 
 def error_of(setup: SetUp, predicted: Array, truth: Array) -> float:
@@ -620,15 +622,15 @@ def error_of(setup: SetUp, predicted: Array, truth: Array) -> float:
     return float(wrong.mean())
 
 
-def trained(setup: SetUp, experiment: Experiment, *watchers: Callback, is_broken: bool) -> float:
+def trained(setup: SetUp, trainer: Trainer, *watchers: Callback, is_broken: bool) -> float:
     """Train a set-up and return its error on the validation rows."""
     spoilers = [Spoiler(setup.spoil)] if setup.spoil and is_broken else []
-    loop = experiment.loop(spoilers, of_first=watchers)
+    loop = trainer.loop(spoilers, first_member_callbacks=watchers)
     assert isinstance(loop, Loop)
     with suppress(NumericalError):  # the verdicts have it
         loop.run()
-        part = experiment.parts.get("validation", experiment.parts["train"])
-        predicted = experiment.task.predict(experiment.model.mlp.predict(part.x))
+        part = trainer.validation or trainer.train
+        predicted = trainer.task.predict(trainer.networks[0].predict(part.x))
         return error_of(setup, predicted, part.truth)
     return float("nan")
 
@@ -641,14 +643,13 @@ def run(
     is_broken: bool = True,
 ) -> Outcome:
     """Train a set-up, with the settings of a fix, or its healthy counterpart."""
-    experiment = experiment_of(setup, seed, fix, is_broken=is_broken)
+    data, trainer = trainer_for(setup, seed, fix, is_broken=is_broken)
     watcher = LoopDiagnostics()
-    error = trained(setup, experiment, watcher, is_broken=is_broken)
-    file, tables = experiment.file, experiment.tables
-    columns = [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
-    held = held_out_rows(experiment)
+    error = trained(setup, trainer, watcher, is_broken=is_broken)
+    columns = [*cell_verdicts(data.file, data.tables), *column_verdicts(data.file, data.tables)]
+    held = held_out_rows(data, trainer.mean)
     if np.isfinite(held.output).all():
-        watcher.core.standing = standing_of(experiment, score_of(experiment, held))
+        watcher.core.standing = standing_of(data, score_of(data, held))
     return Outcome([*columns, *watcher.verdicts(measure=True)], error, watcher)
 
 
@@ -738,7 +739,7 @@ def boosted_trees(setup: SetUp, seed: int) -> float:
     """Return the error of boosted trees on the healthy rows, as the network gets them."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    parts = experiment_of(setup, seed, is_broken=False).parts
+    parts = trainer_for(setup, seed, is_broken=False)[0].parts
     train, validation = parts["train"], parts["validation"]
     if setup.data in NUMBERS:
         trees = HistGradientBoostingRegressor(random_state=0)
@@ -762,8 +763,8 @@ def compare_scores(task: tuple[int, int]) -> tuple[bool, str]:
     with threadpool_limits(1):
         for is_broken in (True, False) if setup.reasons else (False,):
             for seed in range(1, seeds + 1):
-                experiment = experiment_of(setup, seed, is_broken=is_broken)
-                errors[is_broken].append(trained(setup, experiment, is_broken=is_broken))
+                _, trainer = trainer_for(setup, seed, is_broken=is_broken)
+                errors[is_broken].append(trained(setup, trainer, is_broken=is_broken))
         trees = None if setup.reasons else boosted_trees(setup, 1)
     sound, spoiled = errors[False], errors[True]
     text = f"{fmean(sound):.3g} ({min(sound):.3g} to {max(sound):.3g})"

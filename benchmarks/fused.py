@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.config import load_config, parse_override
-from mlpengine.config.build import build
+from mlpengine.config.build import load_data, trainer_of
 from mlpengine.errors import NumericalError
 from mlpengine.nn import ACTIVATIONS
 from mlpengine.train.step import TrainingStep
@@ -71,8 +71,8 @@ SCHEDULES = ["constant", "cosine", {"name": "step", "every_epochs": 1, "warmup_e
 CLIPS: list[dict[str, Any]] = [
     {},
     {"clip_norm": 0.5},
-    {"clip": {"percentile": 60, "history": 7}},
-    {"clip": {"agc": 0.05}},
+    {"clip_norm": {"name": "percentile", "percentile": 60, "history": 7}},
+    {"clip_norm": {"name": "adaptive", "ratio": 0.05}},
 ]
 
 
@@ -154,8 +154,10 @@ def draw(rng: np.random.Generator, source: Path) -> dict[str, Any]:
 
 def trained(path: Path, backend: str) -> TrainingStep:
     """Return the step of a config after `STEPS` full batches and the short ones."""
-    experiment = build(load_config(path, [parse_override(f"training.backend={backend}")]))
-    step, part = experiment.step, experiment.parts["train"]
+    trainer = trainer_of(
+        load_data(load_config(path, [parse_override(f"training.backend={backend}")]))
+    )
+    step, part = trainer.step, trainer.train
     x, y = (np.ascontiguousarray(values) for values in (part.x, part.y))
     order = np.random.default_rng(1).integers(0, len(x), STEPS * step.batch_size)
     step.run_many(x, y, order, part.weights)

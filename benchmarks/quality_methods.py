@@ -315,7 +315,7 @@ def _without(
 ) -> np.ndarray:
     """Fit one network of the recipe without an ingredient, in this process; predict."""
     from mlpengine.config import load_config, parse_override
-    from mlpengine.config.build import build
+    from mlpengine.config.build import load_data, trainer_of
     from mlpengine.config.proposal import propose
     from mlpengine.data import profile, read_table
     from mlpengine.train.threads import pinned
@@ -330,13 +330,12 @@ def _without(
         table = profile(read_table(rows), [problem.target])
         text = propose(table, [problem.target], source=str(rows), schema="none", preset="realmlp")
         config.write_text(text, encoding="utf-8")
-        experiment = build(load_config(config, [parse_override(one) for one in given]))
+        data = load_data(load_config(config, [parse_override(one) for one in given]))
         with pinned(1):
-            experiment.loop().run()
-            experiment = experiment.calibrated()
+            fitted = trainer_of(data).fit()
         new = Path(folder) / "test.csv"
         test.drop(columns=problem.target).to_csv(new, index=False)
-        model = experiment.model
+        model = fitted.model(data.tables.preprocessor)
         if not problem.is_classification:
             return model.predict(new)
         chances = dict(zip(map(str, model.classes), model.predict_proba(new).T, strict=True))

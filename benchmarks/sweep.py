@@ -35,7 +35,7 @@ import numpy as np
 from machine import describe, restart_clean
 
 from mlpengine.config import load_config
-from mlpengine.config.build import build
+from mlpengine.config.build import load_data
 
 CONFIG = """\
 data: {data}
@@ -128,7 +128,7 @@ def timed(command: list[str]) -> tuple[str, Spent]:
 
 def prepared(config: Path, path: Path) -> None:
     """Write the arrays of a config for scikit-learn."""
-    parts = build(load_config(config)).parts
+    parts = load_data(load_config(config)).parts
     train, validation = parts["train"], parts["validation"]
     np.savez(path, x=train.x, y=train.y.squeeze(), vx=validation.x, vy=validation.y.squeeze())
 

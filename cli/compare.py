@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 import click
 
 from mlpengine.config.load import differing, load_config
-from mlpengine.config.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.structure import conform
+from mlpengine.train.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.train.metrics import higher_is_better
 from mlpengine.train.run_directory import RESULT_FILE
 from mlpengine.wording import printable

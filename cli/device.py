@@ -11,7 +11,7 @@ import click
 from mlpengine.config import load_config
 from mlpengine.errors import UsageError
 from mlpengine.export.device import MakeOptimizer, Real, export_training
-from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
+from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd
 from mlpengine.train.model import Model
 from mlpengine.train.run_directory import RESOLVED
 
@@ -85,24 +85,23 @@ def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimize
     settings: dict[str, Any] = {}
     clip_norm = options.clip_norm
     if config is not None:
-        given = load_config(config).config
+        given = load_config(config).config.settings.training
+        optimizer = given.optimizer
         if options.optimizer is None and (
-            given.optimizer.groups or given.optimizer.decay_schedule != "constant"
+            optimizer.groups or optimizer.decay_schedule != "constant"
         ):
             raise UsageError(
                 "export: c-train has no parameter groups and no decay schedule, which the run's "
                 "optimizer has; give --optimizer"
             )
-        settings = given.optimizer.options("name", "groups", "decay_schedule")
-        kind = OPTIMIZERS[given.optimizer.name]
-        if clip_norm is None:
-            clip_norm = given.training.clip_norm
-            clip = given.training.clip
-            if clip is not None and clip.norm is None:
+        settings, kind = vars(optimizer).copy(), optimizer.kind
+        del settings["groups"], settings["decay_schedule"]
+        if clip_norm is None and (clip := given.clip) is not None:
+            if not isinstance(clip, NormClip):
                 raise UsageError(
                     "export: c-train clips by the global norm alone; give --clip-norm, 0 for none"
                 )
-            clip_norm = clip.norm if clip is not None else clip_norm
+            clip_norm = clip.max_norm
     if options.optimizer is not None:
         momentum = options.optimizer == "momentum"
         kind = Sgd if momentum else OPTIMIZERS[options.optimizer]

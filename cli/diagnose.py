@@ -1,7 +1,6 @@
 """`mlpengine diagnose`: check a config before a long run, or explain how a run went."""
 
 import json
-from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import click
 import numpy as np
 
 from mlpengine.config import Override, load_config, parse_override
-from mlpengine.config.build import Experiment, build
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.fixing import fixed_config
 from mlpengine.config.standing import held_out, score_of, standing_of
@@ -130,21 +129,22 @@ def _before(
     path: Path, overrides: list[Override], probe_steps: int
 ) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     """Check a config; return everything as data and as lines, and the verdicts."""
-    experiment = build(load_config(path, overrides))
-    step, part = experiment.step, experiment.parts["train"]
-    rows, silenced = Rows(part.x, part.y, part.weights), experiment.file.silenced
-    with experiment.pinned():
+    data = load_data(load_config(path, overrides))
+    trainer = trainer_of(data)
+    step, part = trainer.step, data.parts["train"]
+    rows, silenced = Rows(part.x, part.y, part.weights), data.file.silenced
+    with trainer.pinned():
         with restored(step):
-            estimate = dry_run(experiment)
+            estimate = dry_run(data, trainer)
         checks = list(preflight(step.mlp, step.loss, rows))
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
-        known = facts(step, part, experiment.parts.get("validation"))
+        known = facts(step, part, data.parts.get("validation"))
         diagnostics = probe(step, rows, step.batch_size, probe_steps, **known)
-    reported = without(_columns(experiment), silenced)
+    reported = without(_columns(data), silenced)
     reported += without(verdicts(diagnostics), silenced)
     names = {verdict.name for verdict in reported}
-    members = len(experiment.members)
+    members = len(trainer.members)
     expected = certain(diagnostics, estimate["steps"] // members)
     reported += [v for v in without(expected, silenced) if v.name not in names]
     sure = [v.name for v in reported if v.name in CERTAIN]
@@ -176,9 +176,9 @@ def _before(
     return report, lines, reported
 
 
-def _columns(experiment: Experiment) -> list[Verdict]:
+def _columns(data: LoadedData) -> list[Verdict]:
     """Return what is odd about the cells and columns of the data."""
-    file, tables = experiment.file, experiment.tables
+    file, tables = data.file, data.tables
     return [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
 
 
@@ -188,27 +188,28 @@ def _after(
     """Read a run; return everything as data and as lines, and the verdicts."""
     config = resolved_config(run)
     model = load(run)
-    experiment = build(load_config(config), model.preprocessor)
-    mlp, loss, part = model.mlp, experiment.step.loss, experiment.parts["train"]
-    validation = experiment.parts.get("validation")
-    shape, trained = ([w.shape for w in net.weights] for net in (experiment.model.mlp, mlp))
+    data = load_data(load_config(config), model.preprocessor)
+    trainer = trainer_of(data)
+    mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
+    loss, validation = trainer.loss, data.parts.get("validation")
+    shape, trained = ([w.shape for w in net.weights] for net in (start, mlp))
     if shape != trained:
-        sizes = " and ".join("-".join(map(str, n.sizes)) for n in (experiment.model.mlp, mlp))
+        sizes = " and ".join("-".join(map(str, n.sizes)) for n in (start, mlp))
         raise RunError(
             f"{config}: must be as it was when the run began (its network and the model's: {sizes})"
         )
-    known = facts(experiment.step, part, validation)
+    known = facts(trainer.step, part, validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
-    diagnostics.batch_size = experiment.step.batch_size
-    shapes = spectra(mlp, experiment.model.mlp)
+    diagnostics.batch_size = trainer.batch_size
+    shapes = spectra(mlp, start)
     with np.errstate(all="ignore"):  # a run that failed may have any weights
-        measure_recalls(diagnostics, experiment.task, part, validation)
-        measure_yardsticks(diagnostics, experiment.task, part, validation)
-        diagnostics.standing = _standing(replace(experiment, model=model))
-        hardest = _hardest(experiment, model, count)
+        measure_recalls(diagnostics, task, part, validation)
+        measure_yardsticks(diagnostics, task, part, validation)
+        diagnostics.standing = _standing(data, model)
+        hardest = _hardest(data, model, count)
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
-    reported = [*_columns(experiment), *verdicts(diagnostics)]
-    reported = without(reported, experiment.file.silenced)
+    reported = [*_columns(data), *verdicts(diagnostics)]
+    reported = without(reported, data.file.silenced)
     if plot is not None:
         from mlpengine.report.pictures import save_dashboard
 
@@ -225,11 +226,11 @@ def _after(
     return report, lines, reported
 
 
-def _standing(experiment: Experiment) -> Standing | None:
+def _standing(data: LoadedData, model: Model) -> Standing | None:
     """Compare the model with a linear one, unless its predictions are not finite."""
-    held = held_out(experiment)
+    held = held_out(data, model.mean)
     known = np.isfinite(held.output).all()
-    return standing_of(experiment, score_of(experiment, held)) if known else None
+    return standing_of(data, score_of(data, held)) if known else None
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:
@@ -241,15 +242,15 @@ def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: lis
     return f"wrote {path}, with {', '.join(settings)}"
 
 
-def _hardest(experiment: Experiment, model: Model, count: int) -> list[dict[str, Any]]:
+def _hardest(data: LoadedData, model: Model, count: int) -> list[dict[str, Any]]:
     """Return the training rows with the largest gradients, with labels and predictions."""
-    part, (table, rows) = experiment.parts["train"], experiment.tables.parts["train"]
+    part, (table, rows) = data.parts["train"], data.tables.parts["train"]
     numbers = table.row_numbers()
-    loss = experiment.step.loss
+    loss = data.loss
     norms = example_norms(model.mlp, loss, part.x, part.y)
     hardest = np.argsort(-norms, kind="stable")[:count]
     losses = row_losses(model.mlp, loss, part.x[hardest], part.y[hardest])
-    predicted = experiment.task.predict(model.mlp.predict(part.x[hardest]))
+    predicted = data.task.predict(model.mlp.predict(part.x[hardest]))
     classes = model.preprocessor.classes if part.truth.ndim == 1 else None
 
     def named(value: Any) -> Any:

@@ -12,18 +12,20 @@ from typing import Any, NamedTuple
 
 import click
 
-from mlpengine.config.measure import outputs
+from mlpengine.config import load_config
+from mlpengine.config.build import load_data
 from mlpengine.data import Table, read_table
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.unlike import NewRows
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
+from mlpengine.train.measure import outputs
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import Model, load
 from mlpengine.train.task import Classification, Split, Task, part_of
 
 from .outcome import NOT_MET, metrics_table, mistakes, title
-from .session import experiment_of, finite, resolved_config
+from .session import finite, resolved_config
 from .streams import say
 
 EPILOG = """\b
@@ -110,9 +112,9 @@ def command(
     task = model.task_with(names)
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine evaluate {run} FILE")
-        experiment = experiment_of(config, model)
-        task = model.task_with([*experiment.file.config.training.metrics, *names])
-        parts = [*outputs(experiment)]
+        loaded = load_data(load_config(config), model.preprocessor)
+        task = model.task_with([*loaded.file.config.training.metrics, *names])
+        parts = [*outputs(model.mean, loaded.parts, loaded.folds)]
     else:
         part = read_part(model, file)
         parts = [("data", part, model.forward(part.x))]

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from mlpengine.config.measure import OUT_OF_FOLD, explained_rows
+from mlpengine.config import load_config
+from mlpengine.config.build import load_data
 from mlpengine.quantiles import evenly_spaced
 from mlpengine.train.explain import (
     Dependence,
@@ -16,12 +17,13 @@ from mlpengine.train.explain import (
     feature_columns,
     importances,
 )
+from mlpengine.train.measure import OUT_OF_FOLD, explained_rows
 from mlpengine.train.model import Model, load
 from mlpengine.train.task import Split, part_of
 from mlpengine.wording import plural, printable
 
 from .evaluate import read_rows
-from .session import experiment_of, resolved_config, uses_extra
+from .session import resolved_config, uses_extra
 from .streams import say
 
 MAX_ROWS = 5_000
@@ -80,9 +82,9 @@ def command(
         config = resolved_config(run, *advice)
     model = load(run)
     if data is None:
-        experiment = experiment_of(config, model)
-        name, part, forward = explained_rows(experiment, MAX_ROWS)
-        table = experiment.tables.parts["train"][0]
+        own = load_data(load_config(config), model.preprocessor)
+        name, part, forward = explained_rows(model.mean, own.parts, own.folds, MAX_ROWS)
+        table = own.tables.parts["train"][0]
     else:
         table = read_rows(model, data)
         chosen = evenly_spaced(table.n_rows, MAX_ROWS)

@@ -14,7 +14,7 @@ from mlpengine.data.detect import detect
 from mlpengine.data.targets import fit_target
 from mlpengine.errors import DataError, UsageError
 from mlpengine.files import similar_file, write_atomically
-from mlpengine.train.recipes import PRESETS
+from mlpengine.settings.recipes import PRESETS
 from mlpengine.wording import plural
 
 from .progress import Meter

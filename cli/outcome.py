@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlpengine.config.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 from mlpengine.spec import Array
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.loop import Loop, Result
+from mlpengine.train.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 from mlpengine.train.metrics import confusion_matrix
 from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.task import Classification, Regression, Split, Task
@@ -33,25 +33,25 @@ ROW_OF_METRICS = 5
 
 def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
     """Return the metrics of every part, the confusion of classes, and the path of the model."""
-    experiment = session.experiment
-    sizes = {name: len(part) for name, part in experiment.parts.items()}
+    data, fitted = session.data, session.fitted
+    sizes = {name: len(part) for name, part in data.parts.items()}
     for name in (OUT_OF_FOLD, "validation"):
         sizes.setdefault(name, sizes["train"])
     measured = {name: outcome[name] for name in SHOWN_PARTS if outcome.get(name)}
-    lines = metrics_table(measured, sizes, experiment.task, session.measured.spreads)
-    if experiment.shares:
-        kinds = ", ".join(f"{kind} {share:.2f}" for kind, share in experiment.shares.items())
+    lines = metrics_table(measured, sizes, data.task, session.measured.spreads)
+    if fitted and fitted.shares:
+        kinds = ", ".join(f"{kind} {share:.2f}" for kind, share in fitted.shares.items())
         lines.append(f"shares of networks in the mean, by their kind: {kinds}")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
-    if experiment.temperature != 1:
-        divided = f"logits divided by {experiment.temperature:.2f}"
+    if fitted and fitted.temperature != 1:
+        divided = f"logits divided by {fitted.temperature:.2f}"
         lines.append(f"{divided} (training.calibration); the loss is that of the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
-        labels = experiment.model.preprocessor.classes
-        lines += ["", *mistakes(experiment.task, part, output, labels, title(name))]
+        labels = session.model.preprocessor.classes
+        lines += ["", *mistakes(data.task, part, output, labels, title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""

@@ -24,7 +24,7 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
 
     The run is complete without: if the page cannot be written, a warning says so.
     """
-    if not session.experiment.file.config.report.html:
+    if not session.data.file.config.report.html:
         return []
     from mlpengine.report import QUICK, REPORT_FILE, save_report
 
@@ -55,7 +55,8 @@ def _run(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> "
     return Run(
         shortest(session.directory.path),
         outcome,
-        session.experiment,
+        session.data,
+        session.model,
         trained=not failure,
         series=core.series if core else None,
         known=session.measured.last,

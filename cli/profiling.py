@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlpengine.config.build import Experiment
+from mlpengine.config.build import LoadedData
+from mlpengine.train.trainer import Trainer
 
 if TYPE_CHECKING:
     from .session import Session
@@ -64,18 +65,18 @@ class Profiler:
         return "\n".join([*lines, f"{'pictures, after that':<30}{drawing:>9.3f} s"])
 
 
-def dry_run(experiment: Experiment) -> dict[str, Any]:
+def dry_run(data: LoadedData, trainer: Trainer) -> dict[str, Any]:
     """Make a few steps and return the memory and time that the whole run would need.
 
     Raises: NumericalError if a step fails.
     """
-    members = len(experiment.members)
-    loop = experiment.loop().members[0]
+    members = len(trainer.members)
+    loop = trainer.loop().members[0]
     step = loop.step
     spent = float("inf")
     bound = step.bound(step.batch_size)
     indices = loop.batches.order[: step.batch_size]
-    with experiment.pinned(), np.errstate(over="ignore", invalid="ignore"):
+    with trainer.pinned(), np.errstate(over="ignore", invalid="ignore"):
         for _ in range(DRY_RUN_STEPS):
             began = perf_counter()
             loop.fill(bound, indices)
@@ -83,16 +84,16 @@ def dry_run(experiment: Experiment) -> dict[str, Any]:
             spent = min(spent, perf_counter() - began)
     steps = len(loop.batches)
     return {
-        "parameters": experiment.model.params.size,
+        "parameters": sum(len(mlp.params) for mlp in trainer.networks),
         "members": members,
-        "rows": experiment.tables.rows,
-        "features": experiment.model.mlp.sizes[0],
+        "rows": data.tables.rows,
+        "features": trainer.networks[0].sizes[0],
         "batch_size": step.batch_size,
         "steps_per_epoch": steps,
         "epochs": loop.epochs,
         "steps": steps * loop.epochs * members,
         "bytes": bound.scratch.planned_bytes,
         "seconds_per_step": spent,
-        "seconds": spent * steps * loop.epochs * -(-members // experiment.threads),
-        "threads": experiment.threads,
+        "seconds": spent * steps * loop.epochs * -(-members // trainer.threads),
+        "threads": trainer.threads,
     }

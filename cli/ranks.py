@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
-from mlpengine.config.build import Experiment
-from mlpengine.config.measure import measure
+from mlpengine.config.build import LoadedData
 from mlpengine.errors import (
     MlpEngineError,
     NumericalError,
@@ -20,8 +19,10 @@ from mlpengine.errors import (
 from mlpengine.system import ends_within
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.loop import Loop
+from mlpengine.train.measure import measure
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import environment
+from mlpengine.train.trainer import Trainer
 
 from .launcher import LAUNCHED, START_SECONDS
 from .session import DECIDES_BITS, fingerprints
@@ -148,19 +149,20 @@ def _abort(ranks: Ranks, error: Exception) -> NoReturn:
     raise SystemExit(code)
 
 
-def compare(ranks: Ranks, experiment: Experiment) -> None:
+def compare(ranks: Ranks, data: LoadedData, trainer: Trainer) -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
-    executors = " ".join(member.step.executor for member in experiment.members)
+    executors = " ".join(step.executor for step in trainer.steps)
     surroundings = environment(1, executors)
     values = {name: surroundings[name] for name in DECIDES_BITS}
-    values["config"] = experiment.file.flat
-    values["data"] = fingerprints(experiment.parts)
+    values["config"] = data.file.flat
+    values["data"] = fingerprints(data.parts)
     if difference := ranks.difference(values):
         raise UsageError(f"ranks: {difference}")
 
 
 def follow(
-    experiment: Experiment,
+    data: LoadedData,
+    trainer: Trainer,
     ranks: Ranks,
     checkpoint: Checkpoint | None,
     state: Stopping,
@@ -171,14 +173,14 @@ def follow(
 
     With `waits_anew` early stopping forgets how long it has waited.
     """
-    loop = experiment.loop()
+    loop = trainer.loop()
     if checkpoint:
         loop.load_state_dict(checkpoint.state)
     for member in loop.members if waits_anew else ():
         member.best.waited = 0
     state.attach(loop.stop)
-    with experiment.pinned():
+    with trainer.pinned():
         result = loop.run()
         state.share_code(ranks)
         if result.ending != "interrupted" and isinstance(loop, Loop):  # others measure alone
-            measure(experiment.calibrated(), loop)
+            measure(trainer.finish(result), data.parts)

@@ -6,7 +6,6 @@ import sys
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib import import_module
@@ -15,10 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
-from mlpengine.config import load_config
-from mlpengine.config.build import Experiment, build
+from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
-from mlpengine.config.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure, recorded
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import digests
 from mlpengine.data import Preprocessor
@@ -43,6 +40,7 @@ from mlpengine.train.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.train.loop import Callback, Loop, Result
+from mlpengine.train.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
 from mlpengine.train.model import MODEL_FILE, Model, restored_model
 from mlpengine.train.run_directory import (
     ENVIRONMENT,
@@ -53,6 +51,7 @@ from mlpengine.train.run_directory import (
     environment,
 )
 from mlpengine.train.task import Split
+from mlpengine.train.trainer import Fitted, Trainer
 from mlpengine.wording import differing, redacted
 
 from .progress import Progress
@@ -138,9 +137,11 @@ MAX_THREADS = 1_024
 
 
 class Session:
-    """An experiment in its run directory.
+    """A training in its run directory.
 
     Attributes:
+        model: that of the networks as they are, after `finish` with all that is known about it.
+        fitted: what came of the training, after `finish` unless it was interrupted.
         loop: the training loop, before `run`.
         resumed: the checkpoint that it was loaded from, if any.
         start: the model whose weights training starts from, if any.
@@ -151,7 +152,8 @@ class Session:
 
     def __init__(
         self,
-        experiment: Experiment,
+        data: LoadedData,
+        trainer: Trainer,
         directory: RunDirectory,
         progress: list[Progress],
         checkpoint: Checkpoint | None = None,
@@ -159,37 +161,35 @@ class Session:
     ) -> None:
         self.start = start
         self.directory, self.resumed, self.progress = directory, checkpoint, progress
+        self.data, self.trainer = data, trainer
+        self.model = trainer.model(data.tables.preprocessor)
+        self.fitted: Fitted | None = None
         self.measured = Measured()
         self.score: dict[str, Any] | None = None
-        self.column_verdicts = without(
-            cell_verdicts(experiment.file, experiment.tables), experiment.file.silenced
-        )
+        self.column_verdicts = without(cell_verdicts(data.file, data.tables), data.file.silenced)
         if checkpoint:
             threads = checkpoint.header["environment"]["threads"]
-            if experiment.ranks is not None:
-                threads = min(threads, experiment.threads)
-            experiment = replace(experiment, threads=threads)
-        self.experiment = experiment
+            if trainer.ranks is not None:
+                threads = min(threads, trainer.threads)
+            trainer.threads = threads
         resolved = directory.path / RESOLVED
-        self._config = (
-            read_file(resolved) if resolved.is_file() else experiment.file.resolved().encode()
-        )
-        self.environment = environment(experiment.threads, experiment.step.executor)
-        drawn = experiment.file.config.report.run_plots
+        self._config = read_file(resolved) if resolved.is_file() else data.file.resolved().encode()
+        self.environment = environment(trainer.threads, trainer.step.executor)
+        drawn = data.file.config.report.run_plots
         self.draws = uses_extra(drawn, "plots", told=bool(progress))
-        self.diagnostics = experiment.diagnostics(directory.path / DIAGNOSTICS_FILE)
+        self.diagnostics = trainer.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
-        self.loop = experiment.loop(
+        self.loop = trainer.loop(
             [self.logs, *progress, *self._tensorboard(), *self.checkpointers],
-            of_first=[self.diagnostics] if self.diagnostics else [],
+            first_member_callbacks=[self.diagnostics] if self.diagnostics else [],
         )
         if checkpoint:
             self._load(checkpoint)
 
     def write_inputs(self) -> None:
         """Write config and environment; the resolved config is last, since resuming requires it."""
-        file = self.experiment.file
+        file = self.data.file
         if self.start is not None:
             self.start.save(self.directory.path / START)
         raw = file.document.raw
@@ -226,25 +226,25 @@ class Session:
 
         An interrupted run ends at once, with the validation metrics of its best epoch.
         """
-        if result.ending != "interrupted":
-            self.experiment = self.experiment.calibrated()
-        experiment, directory = self.experiment, self.directory
+        data, directory = self.data, self.directory
+        preprocessor = data.tables.preprocessor
         if result.ending == "interrupted":
             measured = self._best_epoch()
+            self.model = self.trainer.model(preprocessor)
         else:
-            self.measured = measure(experiment, self.loop)
+            self.fitted = self.trainer.finish(result)
+            self.measured = measure(self.fitted, data.parts, data.folds, blocks=data.blocks)
             measured = self.measured.metrics
-            experiment = replace(experiment, model=recorded(experiment, self.measured))
-            self.experiment = experiment
-        experiment.model.save(directory.path / MODEL_FILE)
-        if result.ending != "interrupted":
-            self._compare(result)
+            self.model = data.recorded(self.fitted.model(preprocessor), self.measured)
+        self.model.save(directory.path / MODEL_FILE)
+        if self.fitted:
+            self._compare(self.fitted)
             self.column_verdicts += without(
-                column_verdicts(experiment.file, experiment.tables), experiment.file.silenced
+                column_verdicts(data.file, data.tables), data.file.silenced
             )
         outcome = {
             "run_dir": str(directory.path),
-            "parameters": experiment.model.params.size,
+            "parameters": self.model.params.size,
             "epochs": result.epochs,
             **(
                 {
@@ -261,7 +261,7 @@ class Session:
             **{name: finite(values) for name, values in measured.items()},
             **self._spread(),
             **self._calibration(),
-            **({"shares": self.experiment.shares} if self.experiment.shares else {}),
+            **({"shares": self.fitted.shares} if self.fitted and self.fitted.shares else {}),
             "ending": result.ending,
             "ended": _now(),
             "skipped_steps": self.loop.skipped,
@@ -271,17 +271,17 @@ class Session:
         directory.write_json(RESULT_FILE, outcome)
         return outcome
 
-    def _compare(self, result: Result) -> None:
+    def _compare(self, fitted: Fitted) -> None:
         """Compare the model with a linear one, which takes some 0.1 s, for page and verdicts."""
-        experiment = self.experiment
-        if experiment.file.config.report.html or result.seconds >= YARDSTICK_SECONDS:
-            self.score = score_of(experiment, held_out(experiment, self.measured.last))
+        data = self.data
+        if data.file.config.report.html or fitted.result.seconds >= YARDSTICK_SECONDS:
+            self.score = score_of(data, held_out(data, fitted.mean, self.measured.last))
             if self.diagnostics:
-                self.diagnostics.core.standing = standing_of(experiment, self.score)
+                self.diagnostics.core.standing = standing_of(data, self.score)
 
     def _calibration(self) -> dict[str, Any]:
         error = self.measured.calibration_error
-        temperature = self.experiment.temperature
+        temperature = self.fitted.temperature if self.fitted else 1.0
         known = {"expected_calibration_error": error, "temperature": temperature}
         return {"calibration": known} if error is not None or temperature != 1 else {}
 
@@ -301,7 +301,7 @@ class Session:
         return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}
 
     def _tensorboard(self) -> list[Callback]:
-        setting = self.experiment.file.config.report.tensorboard
+        setting = self.data.file.config.report.tensorboard
         if not uses_extra(setting, "tensorboard"):
             return []
         from mlpengine.tensorboard import TensorBoard
@@ -315,21 +315,21 @@ class Session:
             return []
 
     def _checkpointer(self) -> list[Checkpointer]:
-        settings = self.experiment.file.config.training.checkpoint
+        settings = self.data.file.config.training.checkpoint
         if settings is None:
             return []
         header = {
-            "model": self.experiment.model.to_dict(),
+            "model": self.model.to_dict(),
             CONFIG_DIGEST: sha256(self._config).hexdigest(),
             "environment": self.environment,
-            "data": fingerprints(self.experiment.parts),
-            "epochs": self.experiment.file.config.training.epochs,
+            "data": fingerprints(self.data.parts),
+            "epochs": self.trainer.settings.training.epochs,
         }
         store = Checkpoints(self.directory.path / CHECKPOINTS)
         return [Checkpointer(store, header, **settings.options())]
 
     def _load(self, checkpoint: Checkpoint) -> None:
-        here, there = fingerprints(self.experiment.parts), checkpoint.header["data"]
+        here, there = fingerprints(self.data.parts), checkpoint.header["data"]
         changed = [name for name in here.keys() | there if here.get(name) != there.get(name)]
         if changed:
             raise RunError(
@@ -360,11 +360,6 @@ def resolved_config(run: Path, advice: str = ", so it is no run directory") -> P
     if not (run / RESOLVED).is_file():
         raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
     return run / RESOLVED
-
-
-def experiment_of(config: Path, model: Model) -> Experiment:
-    """Return the experiment of a run with its trained model: the parts that it was measured on."""
-    return replace(build(load_config(config), model.preprocessor), model=model)
 
 
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:

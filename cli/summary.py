@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from mlpengine.config import load_config, parse_override
-from mlpengine.config.build import Experiment, build
+from mlpengine.config.build import load_data, trainer_of
 from mlpengine.errors import UsageError
 from mlpengine.nn import Mlp
 from mlpengine.train.card import card
 from mlpengine.train.model import load
 from mlpengine.train.run_directory import RESOLVED
+from mlpengine.train.trainer import Trainer
 from mlpengine.wording import plural, printable
 
 from .outcome import SHOWN_PARTS, title
@@ -56,11 +57,11 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
     path = config / RESOLVED if config.is_dir() else config
     compiled = ["training.backend=compiled"] if emit_c else []
     overrides = [parse_override(text) for text in (*settings, *compiled)]
-    experiment = build(load_config(path, overrides))
+    trainer = trainer_of(load_data(load_config(path, overrides)))
     if emit_c:
-        write_file(experiment.step.emit_c())
+        write_file(trainer.step.emit_c())
         return
-    facts = summarize(experiment)
+    facts = summarize(trainer)
     say(json.dumps(facts) if as_json else table(facts))
 
 
@@ -95,27 +96,24 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     return lines
 
 
-def summarize(experiment: Experiment) -> dict[str, Any]:
+def summarize(trainer: Trainer) -> dict[str, Any]:
     """Return what there is to know about a network before it learns."""
-    mlp, step = experiment.model.mlp, experiment.step
-    rows = experiment.members[0].rows
-    rows_per_epoch = len(experiment.parts["train"] if rows is None else rows)
-    batch = step.batch_size
+    mlp, step, batch = trainer.networks[0], trainer.step, trainer.batch_size
     layers = [layer_facts(mlp, number, batch) for number in range(len(mlp.layers))]
     forward = sum(2 * weight.size + len(weight) for weight in mlp.weights)
     moments = sum(moment.nbytes for moment in step.optimizer.moments.values())
     return {
         "features": mlp.sizes[0],
         "outputs": mlp.sizes[-1],
-        "loss": experiment.model.loss,
+        "loss": trainer.loss.name,
         "batch_size": batch,
         "dropout": mlp.to_dict()["dropout"],
         "dtype": mlp.dtype.name,
         "executor": step.executor,
-        "threads": experiment.threads,
+        "threads": trainer.threads,
         **({"front": front_facts(mlp)} if mlp.front else {}),
         "layers": layers,
-        "members": len(experiment.members),
+        "members": len(trainer.members),
         "parameters": len(mlp.params),
         "bytes": {
             "parameters": mlp.params.flat.nbytes,
@@ -125,7 +123,7 @@ def summarize(experiment: Experiment) -> dict[str, Any]:
         },
         "flops_per_step": sum(layer["flops_per_step"] for layer in layers),
         "flops_per_prediction": forward,
-        "steps_per_epoch": -(-rows_per_epoch // batch),
+        "steps_per_epoch": -(-trainer.row_count(0) // batch),
     }
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mlpengine.config import ConfigFile, parse_override
-from mlpengine.config.build import build
+from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.load import load_config
 from mlpengine.config.space import load_sweep
 from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
@@ -214,8 +214,8 @@ def worker_count(section: SweepSection, given: int | None) -> int:
 
 def check_data(file: ConfigFile) -> None:
     """Read the data, and check that the base config trains and has the metric of the sweep."""
-    experiment = build(file)
-    known, metric = ("loss", *experiment.task.headline), file.config.sweep
+    trainer = trainer_of(load_data(file))
+    known, metric = ("loss", *trainer.task.headline), file.config.sweep
     if metric is not None and metric.metric not in known:
         text = f"this task has {', '.join(known)} (got {metric.metric!r})"
         raise file.wrong(("sweep", "metric"), text)

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import click
 
 from mlpengine.config import Override, load_config, parse_override
-from mlpengine.config.build import Experiment, build
+from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.fixing import fix_overrides
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.train.checkpoint import Checkpoint
 from mlpengine.train.model import Model, load
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.run_directory import RESOLVED, RunDirectory
+from mlpengine.train.trainer import Trainer
 from mlpengine.wording import plural
 
 from .compare import comparison
@@ -152,22 +153,23 @@ def command(
         begin = on_all(ranks, start)
         if resume is not None:
             begin = reopened(resume, epochs, ranks, opened)
-        experiment = on_each(ranks, lambda: begin.build(ranks))
-        refits = experiment.file.config.training.refit
+        data, trainer = on_each(ranks, lambda: begin.load(ranks))
+        refits = data.file.config.training.refit
         if refits and (ranks or fix):
             other = "mpiexec" if ranks else "--fix"
             raise UsageError(f"training.refit: cannot be combined with {other}")
         if dry_run:
-            say(dry_run_report(experiment, as_json))
+            say(dry_run_report(data, trainer, as_json))
             return
         if ranks:
-            on_all(ranks, lambda: compare(ranks, experiment))
+            on_all(ranks, lambda: compare(ranks, data, trainer))
         if ranks and not root:
             on_all(ranks, lambda: None)  # while rank 0 opens the run
-            follow(experiment, ranks, begin.checkpoint, state, waits_anew=begin.epochs is not None)
+            anew = begin.epochs is not None
+            follow(data, trainer, ranks, begin.checkpoint, state, waits_anew=anew)
         else:
             callbacks = progress(quiet, verbose)
-            session = on_all(ranks, lambda: begin.session(experiment, callbacks, opened))
+            session = on_all(ranks, lambda: begin.session(data, trainer, callbacks, opened))
             shown = Shown(profile, quiet, as_json)
             if fix:
                 run_and_fix(begin, session, state, progress(quiet, verbose), shown)
@@ -235,26 +237,33 @@ class Start(NamedTuple):
         config = directory.path / RESOLVED
         return cls(config, overrides, None, model, checkpoint, epochs, directory)
 
-    def build(self, ranks: Ranks | None = None) -> Experiment:
-        """Read config and data, and create everything that trains on them."""
-        file = load_config(self.config, self.overrides)
+    def load(self, ranks: Ranks | None = None) -> tuple[LoadedData, Trainer]:
+        """Read config and data, and make the trainer that takes them."""
+        file, model = load_config(self.config, self.overrides), self.model
         preprocessor = saved_preprocessor(self.checkpoint) if self.checkpoint else None
-        return build(file, preprocessor, start=self.model, ranks=ranks)
+        if model is not None:
+            preprocessor = model.preprocessor
+        data = load_data(file, preprocessor, is_new=model is not None)
+        return data, trainer_of(data, model, ranks)
 
     def session(
-        self, experiment: Experiment, callbacks: list[Progress], opened: ExitStack
+        self,
+        data: LoadedData,
+        trainer: Trainer,
+        callbacks: list[Progress],
+        opened: ExitStack,
     ) -> Session:
         """Return the session, of a new run in a directory of its own; `opened` closes it.
 
         Raises: UsageError for a number of epochs that the run has made already.
         """
         if self.directory is None:
-            directory = RunDirectory.create(self.out or Path("runs") / experiment.file.name)
+            directory = RunDirectory.create(self.out or Path("runs") / data.file.name)
             opened.callback(directory.close)
-            session = Session(experiment, directory, callbacks, start=self.model)
+            session = Session(data, trainer, directory, callbacks, start=self.model)
             session.write_inputs()
             return session
-        session = Session(experiment, self.directory, callbacks, self.checkpoint)
+        session = Session(data, trainer, self.directory, callbacks, self.checkpoint)
         if self.epochs is not None:
             done = len(session.loop.history.rows)
             if self.epochs <= done:
@@ -290,7 +299,7 @@ def session_in(
     """Return the resumed session of a directory which this process has opened."""
     start = Start.of(directory, epochs)
     with ExitStack() as opened:
-        return start.session(start.build(), callbacks, opened)
+        return start.session(*start.load(), callbacks, opened)
 
 
 def _longer(
@@ -327,12 +336,11 @@ class Shown(NamedTuple):
 
 def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
     """Run a session to its end, print the result, and write page and pictures after that."""
-    experiment = session.experiment
     profiler = Profiler(session) if shown.profile else None
     if not shown.quiet:
-        say(opening(experiment, session), err=True)
+        say(opening(session.data, session.trainer, session), err=True)
     state.attach(session.loop.stop)
-    with closing(session), experiment.pinned():
+    with closing(session), session.trainer.pinned():
         try:
             result = session.run()
         except NumericalError as error:
@@ -367,7 +375,7 @@ def run_and_fix(
         run(session, state, None, shown)
     except NumericalError as error:
         failure = error
-    fixes = [] if state.code else fix_overrides(session.experiment.file, session.verdicts())
+    fixes = [] if state.code else fix_overrides(session.verdicts())
     if failure and not fixes:
         raise failure
     if failure:
@@ -384,7 +392,7 @@ def run_and_fix(
         out=first.with_name(f"{first.name}-fixed"),
     )
     with ExitStack() as opened:
-        other = again.session(again.build(), callbacks, opened)
+        other = again.session(*again.load(), callbacks, opened)
         run(other, state, None, shown)
     if failure or state.code:
         return
@@ -396,23 +404,15 @@ def run_and_fix(
 def run_and_refit(
     begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
 ) -> None:
-    """Run a session, and once more on its training and validation rows, to the epoch it chose.
-
-    The schedule of the learning rate has its end at that epoch.
-    """
+    """Run a session, and once more on its training and validation rows, to the epoch it chose."""
     first = session.directory.path
     run(session, state, None, shown)
     if state.code or not session.loop.best_epoch:
         return
-    settings = {
-        "training.epochs": str(session.loop.best_epoch),
-        "training.early_stopping": "false",
-        "training.refit": "false",
-        "data.split.validation": "0.0",
-    }
+    overrides = refit_overrides(session.loop.best_epoch)
     if not shown.quiet:
-        say(f"\nrefit    {' '.join(f'{k}={v}' for k, v in settings.items())}", err=True)
-    overrides = [Override("training.refit", tuple(k.split(".")), v) for k, v in settings.items()]
+        texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
+        say(f"\nrefit    {' '.join(texts)}", err=True)
     again = Start(
         begin.config,
         [*begin.overrides, *overrides],
@@ -420,27 +420,26 @@ def run_and_refit(
         load(first / START) if (first / START).is_file() else None,
     )
     with ExitStack() as opened:
-        run(again.session(again.build(), callbacks, opened), state, None, shown)
+        run(again.session(*again.load(), callbacks, opened), state, None, shown)
 
 
-def opening(experiment: Experiment, session: Session | None = None) -> str:
+def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:
     """Return data, network and run directory, a line each."""
-    config, mlp = experiment.file.config, experiment.model.mlp
-    counts = experiment.tables.rows
+    mlp, counts = trainer.networks[0], data.tables.rows
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
     sizes = "-".join(map(str, mlp.sizes))
-    threads = plural(experiment.threads, "thread")
-    members = experiment.model.members
-    several = f"{len(members)} of " if members else ""
+    threads = plural(trainer.threads, "thread")
+    networks = len(trainer.networks)
+    several = f"{networks} of " if networks > 1 else ""
     size = f"{plural(len(mlp.params), 'parameter')}, {mlp.dtype}"
-    if ranks := experiment.ranks:
+    if ranks := trainer.ranks:
         threads = f"{ranks.size} ranks of {threads}"
     lines = [
-        f"data     {config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
+        f"data     {data.file.config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
         f"network  {several}{sizes}, {size}, {threads}",
     ]
-    lines[1:1] = [f"         {line}" for line in experiment.tables.remarks]
+    lines[1:1] = [f"         {line}" for line in data.tables.remarks]
     if session:
         lines[1:1] = [f"         warning: {verdict}" for verdict in session.column_verdicts]
         lines.append(f"run      {session.directory.path}")
@@ -450,13 +449,13 @@ def opening(experiment: Experiment, session: Session | None = None) -> str:
     return "\n".join(lines)
 
 
-def dry_run_report(experiment: Experiment, as_json: bool) -> str:
+def dry_run_report(data: LoadedData, trainer: Trainer, as_json: bool) -> str:
     """Return the steps, memory and time that a dry run estimates."""
-    estimate = dry_run(experiment)
+    estimate = dry_run(data, trainer)
     if as_json:
         return json.dumps(estimate)
     return (
-        f"{opening(experiment)}\n"
+        f"{opening(data, trainer)}\n"
         f"steps    {estimate['steps_per_epoch']:,} an epoch, {estimate['steps']:,} in all\n"
         f"memory   {estimate['bytes']:,} bytes planned for a step of "
         f"{plural(estimate['batch_size'], 'row')}\n"

@@ -9,8 +9,7 @@ from time import monotonic
 from typing import Any
 
 from mlpengine.config import ConfigFile, load_config, parse_override
-from mlpengine.config.build import Experiment, build
-from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.space import overrides
 from mlpengine.config.sweep import BEST, SETTINGS, SWEEP
 from mlpengine.config.tables import Tables
@@ -27,6 +26,7 @@ from mlpengine.system import is_orphan
 from mlpengine.train.ensemble import EnsembleLoop
 from mlpengine.train.history import EpochRow
 from mlpengine.train.loop import Loop, Result
+from mlpengine.train.measure import OUT_OF_FOLD
 from mlpengine.train.model import MODEL_FILE
 from mlpengine.train.run_directory import RunDirectory
 from mlpengine.wording import plural
@@ -178,7 +178,7 @@ class Worker:
             self.study.leave(claim)
             raise
         self._state.attach(session.loop.stop)
-        with closing(session), session.experiment.pinned():
+        with closing(session), session.trainer.pinned():
             try:
                 result = session.loop.run()
                 session.finish(result)
@@ -229,21 +229,22 @@ class Worker:
             return session_in(directory, [reporter])
         directory.clear()
         file = self.sweep.config(claim.values, *QUIET, f"name=trial-{directory.path.name}")
-        session = Session(self._build(file), directory, [reporter])
+        data = self._load(file)
+        session = Session(data, trainer_of(data), directory, [reporter])
         session.write_inputs()
         return session
 
-    def _build(self, file: ConfigFile) -> Experiment:
-        """Build an experiment; read the data once for trials that read them alike."""
+    def _load(self, file: ConfigFile) -> LoadedData:
+        """Return the data of a trial; trials that read them alike read them once."""
         config = file.config
         if self._read is not None:
             before, tables = self._read[0].config, self._read[1]
             alike = (before.data, before.seed, before.training.dtype)
             if alike == (config.data, config.seed, config.training.dtype):
-                return build(file, tables=tables)
-        experiment = build(file)
-        self._read = file, experiment.tables
-        return experiment
+                return load_data(file, tables=tables)
+        data = load_data(file)
+        self._read = file, data.tables
+        return data
 
 
 def _resumable(directory: RunDirectory) -> bool:

@@ -94,9 +94,9 @@ if TYPE_CHECKING:
         Sgd,
         StepSchedule,
     )
+    from mlpengine.settings import EarlyStopping
     from mlpengine.tape import Program, Tape
     from mlpengine.tape.gradcheck import gradcheck
-    from mlpengine.train.best import EarlyStopping
     from mlpengine.train.loop import Callback, Loop
     from mlpengine.train.metrics import metric
     from mlpengine.train.model import Model, load

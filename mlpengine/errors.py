@@ -56,9 +56,13 @@ class GradcheckError(MlpEngineError, AssertionError):
 
 
 class UsageError(MlpEngineError):
-    """The caller asked for something that cannot be; nothing was run."""
+    """The caller asked for something that cannot be; nothing was run.
+
+    `setting` is the path of the setting at fault, such as ("training", "freeze"), if it is known.
+    """
 
     exit_code: ClassVar[int] = 2
+    setting: tuple[str, ...] = ()
 
 
 class CallError(UsageError, TypeError):
@@ -122,6 +126,16 @@ class MissingExtraError(MlpEngineError, ImportError):
 
     def __reduce__(self) -> tuple[type["MissingExtraError"], tuple[str, str, str]]:
         return MissingExtraError, (self.feature, self.extra, self.failure)
+
+
+@contextmanager
+def at_setting(*path: str) -> Iterator[None]:
+    """Name the setting at fault, such as "training", "freeze", on a UsageError of the context."""
+    try:
+        yield
+    except UsageError as error:
+        error.setting = path
+        raise
 
 
 @contextmanager

@@ -297,7 +297,7 @@ ROWS = {
     "ConstantSchedule": schedule_row(ConstantSchedule),
     "StepSchedule": schedule_row(lambda: StepSchedule(3)),
     "ExponentialSchedule": schedule_row(lambda: ExponentialSchedule(0.9)),
-    "LinearSchedule": schedule_row(lambda: LinearSchedule(9, warmup_steps=2)),
+    "LinearSchedule": schedule_row(lambda: LinearSchedule(9, warmup_epochs=2)),
     "CosineSchedule": schedule_row(lambda: CosineSchedule(9)),
     "FlatCosineSchedule": schedule_row(lambda: FlatCosineSchedule(9)),
     "CosLogSchedule": schedule_row(lambda: CosLogSchedule(9)),

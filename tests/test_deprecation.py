@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlpengine import MeanSquaredError, Mlp, PlateauSchedule, Program, Sgd, Tape, TrainingStep
+from mlpengine import MeanSquaredError, Mlp, Program, Sgd, Tape, TrainingStep
 
 
 def tape() -> Tape:
@@ -23,12 +23,6 @@ CALLS = {
     "Mlp.scratch": lambda **o: Mlp([3, 40, 2], activation="gelu").scratch(9, **o).planned_bytes,
     "TrainingStep": lambda **o: step(**o).scratch.planned_bytes,
 }
-
-
-def test_the_least_factor_of_a_plateau_is_accepted_under_its_old_name():
-    with pytest.warns(DeprecationWarning, match="least is called min_factor now"):
-        old = PlateauSchedule(least=0.5)
-    assert old == PlateauSchedule(min_factor=0.5)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -75,7 +75,7 @@ TARGETS = ["size", "grade", "won", "y1", "y2", "a", "b"]
 
 
 def mixed_model(
-    target, *, loss, loss_options=None, task=None, gaps=True, members=1, parts=None, **options
+    target, *, loss, loss_options=None, task="auto", gaps=True, members=1, parts=None, **options
 ):
     """Return an untrained model of the mixed table; its biases are not zero, as after training."""
     table = mixed_table(gaps=gaps)
@@ -182,7 +182,12 @@ def test_onnx_gives_our_predictions_on_mixed_tables(onnx, tmp_path, name):
 
 def test_onnx_keeps_predictions_in_bounds(onnx, tmp_path):
     plain, model = (
-        mixed_model(["y1", "y2"], loss="quantile", loss_options={"levels": [0.1, 0.9]}, bounded=one)
+        mixed_model(
+            ["y1", "y2"],
+            loss="quantile",
+            loss_options={"levels": [0.1, 0.9]},
+            bound_predictions=one,
+        )
         for one in (False, True)
     )
     low, high = model.preprocessor.target.bounds

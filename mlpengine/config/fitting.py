@@ -7,14 +7,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.config.build import build
+from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
-from mlpengine.config.load import ConfigFile, check_config
-from mlpengine.config.measure import measure, recorded
+from mlpengine.config.load import ConfigFile, check_config, with_overrides
 from mlpengine.config.problems import path_of
 from mlpengine.config.proposal import complete
 from mlpengine.config.reader import Document, dotted
@@ -27,9 +26,11 @@ from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import ConfigError, DataError, UsageError
 from mlpengine.misuse import called_as, quoted
-from mlpengine.train.diagnose import YARDSTICK_SECONDS
+from mlpengine.train.diagnose import YARDSTICK_SECONDS, LoopDiagnostics
 from mlpengine.train.loop import Callback, Result
+from mlpengine.train.measure import measure
 from mlpengine.train.model import Model, load
+from mlpengine.train.trainer import Fitted, Trainer
 from mlpengine.wording import html_table, plural
 
 EXAMPLE = "mlpengine.fit(table, target='price')"
@@ -121,40 +122,58 @@ def fit(
     given = {"validation": validation, "test": test}
     file, tables, decided = _config(table, target, given, config, proposing=start is None)
     model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
-    fitted = model.preprocessor if model else None
-    source = read_source(file, table=tables.pop("train", None), fitted=fitted)
-    experiment = build(file, tables=read_tables(file, source, fitted, tables), start=model)
-    diagnostics = experiment.diagnostics()
-    loop = experiment.loop(callbacks, of_first=[diagnostics] if diagnostics else [])
-    with experiment.pinned():
-        result = loop.run()
-        if file.config.training.refit and result.best_epoch:
-            again = _refitted(config, result.best_epoch)
-            return fit(table, target, test=test, start=start, callbacks=callbacks, **again)
-        experiment = experiment.calibrated()
-        measured = measure(experiment, loop)
-        if diagnostics and result.seconds >= YARDSTICK_SECONDS:
-            score = score_of(experiment, held_out(experiment, measured.last))
-            diagnostics.core.standing = standing_of(experiment, score)
-        of_run = diagnostics.verdicts() if diagnostics else []
-    of_columns = column_verdicts(file, experiment.tables)
-    reported = [*cell_verdicts(file, experiment.tables), *of_columns, *of_run]
-    return recorded(experiment, measured), FitResult(
-        **vars(result),
+    run = _Run.of(file, tables, model, callbacks)
+    if file.config.training.refit and run.result.best_epoch:
+        file = with_overrides(file, refit_overrides(run.result.best_epoch))
+        run = _Run.of(file, tables, model, callbacks)
+    data, fitted = run.data, run.fitted
+    with run.trainer.pinned():
+        measured = measure(fitted, data.parts, data.folds, blocks=data.blocks)
+        if run.diagnostics and run.result.seconds >= YARDSTICK_SECONDS:
+            score = score_of(data, held_out(data, fitted.mean, measured.last))
+            run.diagnostics.core.standing = standing_of(data, score)
+        of_run = run.diagnostics.verdicts() if run.diagnostics else []
+    of_columns = column_verdicts(file, data.tables)
+    reported = [*cell_verdicts(file, data.tables), *of_columns, *of_run]
+    made = fitted.model(data.tables.preprocessor)
+    return data.recorded(made, measured), FitResult(
+        **vars(run.result),
         metrics=measured.metrics,
         spreads=measured.spreads,
-        remarks=[*experiment.tables.remarks, *map(str, of_columns)],
+        remarks=[*data.tables.remarks, *map(str, of_columns)],
         verdicts=without(reported, file.silenced),
         decided=decided,
     )
 
 
-def _refitted(config: Mapping[str, Any], epochs: int) -> dict[str, Any]:
-    """Return the sections of a config for a training on validation rows, too."""
-    data, training = config.get("data", {}), config["training"]
-    ended = {"epochs": epochs, "early_stopping": False, "refit": False, "folds": None}
-    split = {**data.get("split", {}), "validation": 0.0}
-    return {**config, "training": {**training, **ended}, "data": {**data, "split": split}}
+class _Run(NamedTuple):
+    """A training on the tables of a call, and what came of it."""
+
+    data: LoadedData
+    trainer: Trainer
+    diagnostics: LoopDiagnostics | None
+    fitted: Fitted
+    result: Result
+
+    @classmethod
+    def of(
+        cls,
+        file: ConfigFile,
+        tables: Mapping[str, Table],
+        start: Model | None,
+        callbacks: Sequence[Callback],
+    ) -> "_Run":
+        """Train as a config says."""
+        before = start.preprocessor if start else None
+        source = read_source(file, table=tables.get("train"), fitted=before)
+        own = {part: table for part, table in tables.items() if part != "train"}
+        read = read_tables(file, source, before, own)
+        data = load_data(file, tables=read, is_new=start is not None)
+        trainer = trainer_of(data, start)
+        diagnostics = trainer.diagnostics()
+        watching = [diagnostics] if diagnostics else []
+        fitted = trainer.fit(callbacks, first_member_callbacks=watching)
+        return cls(data, trainer, diagnostics, fitted, fitted.result)
 
 
 def _config(

@@ -5,23 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlpengine.config.load import ConfigFile, Override, load_config
+from mlpengine.config.load import Override, load_config
 from mlpengine.config.schema import Config
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.diagnostics import Verdict, combined_fix
 
 
-def fix_overrides(file: ConfigFile, verdicts: Sequence[Verdict]) -> list[Override]:
-    """Return the settings that the verdicts ask for, as overrides of a config.
-
-    Where `training.clip` is set, a fix of `training.clip_norm` replaces it.
-    """
-    settings = {key: value for key, (value, _) in combined_fix(verdicts).items()}
-    if "training.clip_norm" in settings and file.config.training.clip is not None:
-        settings["training.clip"] = None
+def fix_overrides(verdicts: Sequence[Verdict]) -> list[Override]:
+    """Return the settings that the verdicts ask for, as overrides of a config."""
     return [
         Override(f"fix {key}", tuple(key.split(".")), json.dumps(value))
-        for key, value in settings.items()
+        for key, (value, _) in combined_fix(verdicts).items()
     ]
 
 
@@ -36,7 +30,7 @@ def fixed_config(
     Raises: ConfigError for settings that the config does not take.
     """
     file = load_config(path, overrides)
-    fixes = fix_overrides(file, verdicts)
+    fixes = fix_overrides(verdicts)
     changed = {fix.path for fix in fixes}
     before, after = file.plain(), load_config(path, [*overrides, *fixes]).plain()
     default = Config.model_validate({"data": {"source": ""}}).model_dump()

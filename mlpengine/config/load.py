@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
 from mlpengine.config.renamed import rename_keys
-from mlpengine.config.schema import Config
+from mlpengine.config.schema import Config, current_config
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
@@ -140,11 +141,19 @@ def check_config(path: Path, document: Document) -> ConfigFile:
     rename_keys(document)
     fill_in(document)
     try:
-        config = Config.model_validate(document.data)
+        config = current_config().model_validate(document.data)
     except ValidationError as error:
         report_all(error, document, Config)
     document.check()
     return ConfigFile(path, config, document)
+
+
+def with_overrides(file: ConfigFile, overrides: Iterable[Override]) -> ConfigFile:
+    """Return a checked config with other settings.  Raises: ConfigError as `load_config`."""
+    document = deepcopy(file.document)
+    for override in overrides:
+        _apply(override, document)
+    return replace(check_config(file.path, document), overridden=file.overridden)
 
 
 def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:

@@ -1,13 +1,16 @@
-"""The named options of a config: losses, optimizers and schedules with their settings.
+"""Sections of a config, made from the classes that declare their options.
 
-A name alone (``optimizer: adam``) and a mapping with the name (``{name: adam, lr: 1e-3}``) mean the
-same; a mapping without one takes the default's name.
+An option whose values are named, such as an optimizer, is a name alone (``optimizer: adam``), or a
+mapping with the name (``{name: adam, lr: 1e-3}``), or one without it, which takes the default's.
 """
 
-from collections.abc import Callable
-from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, is_dataclass
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
 
+from annotated_types import Len
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -15,13 +18,30 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    create_model,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
-from pydantic_core.core_schema import no_info_before_validator_function
+from pydantic_core.core_schema import (
+    no_info_after_validator_function,
+    no_info_before_validator_function,
+)
 
-from mlpengine import ops
-from mlpengine.errors import FormulaError
-from mlpengine.ops import GradOp
+from mlpengine.errors import UsageError
+from mlpengine.fields import Checked, OneOf, Option, options_of, summary
+from mlpengine.ops import LOSSES, GradOp, Loss
+from mlpengine.optim import (
+    CLIPS,
+    OPTIMIZERS,
+    SCHEDULES,
+    Clip,
+    OptimizerSettings,
+    Schedule,
+    settings_class,
+)
+
+Positive: TypeAlias = Annotated[float, Field(gt=0)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
@@ -36,15 +56,42 @@ class Section(BaseModel):
         defer_build=True,  # of `Config` only, with those below it, when it reads a config
     )
 
-    def options(self, *without: str) -> dict[str, Any]:
+    declared_by: ClassVar[Any] = None
+    """The class whose options are keys of the section."""
+
+    def options(self) -> dict[str, Any]:
         """Return the values by key; `model_dump` would build a serializer of this section."""
-        return {key: value for key, value in self if key not in without}
+        return dict(self)
+
+    @property
+    def settings(self) -> Any:
+        """An object of the class that declares the section's options, with its values."""
+        return self.declared_by and self.declared_by(
+            **{
+                name: _value(getattr(self, one.key))
+                for name, one in keys_of(self.declared_by)
+                if one.key in type(self).model_fields
+            }
+        )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Section":
+        if isinstance(self.declared_by, type) and issubclass(self.declared_by, Checked):
+            for key, text in self.declared_by.problems(self):  # type: ignore[arg-type]
+                raise rule(text, key)
+        return self
 
 
-Positive: TypeAlias = Annotated[float, Field(gt=0)]
-NonNegative: TypeAlias = Annotated[float, Field(ge=0)]
-Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+def _value(value: Any) -> Any:
+    """Return the value of an option for that of a section."""
+    if isinstance(value, Section):
+        return value.settings
+    return {key: _value(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def rule(text: str, *at: str) -> PydanticCustomError:
+    """Return the error of a rule between fields, to be shown at the key path `at`."""
+    return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
 def section(kind: Callable[[], Section], description: str) -> Any:
@@ -57,11 +104,6 @@ def section(kind: Callable[[], Section], description: str) -> Any:
         schema["default"] = kind().model_dump(mode="json")
 
     return Field(default_factory=dict, description=description, json_schema_extra=add_default)
-
-
-def rule(text: str, *at: str) -> PydanticCustomError:
-    """Return the error of a rule between fields, to be shown at the key path `at`."""
-    return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
 class Short:
@@ -83,14 +125,30 @@ class Short:
         return {"anyOf": [handler(schema), self.schema]}
 
 
-class Named(Short):
-    """The short form of one of several sections by its name alone; a mapping may leave it out.
+OFF_OR_DEFAULTS = Short(
+    lambda value: ({} if value else None) if isinstance(value, bool) else value, {"type": "boolean"}
+)
 
-    Without a name it is that of `default`, or ``formula`` if the mapping has such a key.
+
+EMPTY = Short(lambda value: [] if value is None else value, {"type": "null"})
+
+
+class Named(Short):
+    """One of the sections of a family, by its name alone or as a mapping, which may leave it out.
+
+    Without a name it is that of `default`, or ``formula`` if the mapping has such a key.  The
+    family is read when `Config` is built, so that it may have grown; `none` is the name of None.
     """
 
-    def __init__(self, default: str) -> None:
-        self.default = default
+    def __init__(self, family: type, default: str, none: str = "") -> None:
+        self.family, self.default, self.none = family, default, none
+
+    @property
+    def sections(self) -> dict[str, type[Section]]:
+        """The sections by name."""
+        registry, of = FAMILIES[self.family]
+        known = {name: section_of(of(kind), name=name) for name, kind in registry.items()}
+        return {self.none: _nothing(self.none), **known} if self.none else known
 
     def complete(self, value: Any) -> Any:
         """Return the mapping that a value stands for."""
@@ -103,378 +161,241 @@ class Named(Short):
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Let editors accept the names of the union `source`, except those that need settings."""
-        fields = [section.model_fields for section in get_args(source)]
-        short = [f["name"].default for f in fields if not any(o.is_required() for o in f.values())]
+        """Let editors accept the names, except those of sections that need settings."""
+        sections = self.sections
+        short = [
+            name
+            for name, one in sections.items()
+            if not any(field.is_required() for field in one.model_fields.values())
+        ]
         self.schema = {"enum": sorted(short, key=self.default.__ne__)}
-        return super().__get_pydantic_core_schema__(source, handler)
+        union = _of(Union, *sections.values())
+        named = handler.generate_schema(Annotated[union, Field(discriminator="name")])
+        return no_info_before_validator_function(self.complete, named)
 
 
-ONE_OR_MORE = Short(
-    lambda value: [value] if isinstance(value, int | float) else value, {"type": "number"}
-)
+FAMILIES: dict[type, tuple[Mapping[str, Any], Callable[[Any], Any]]] = {
+    Clip: (CLIPS, lambda kind: kind),
+    Loss: (LOSSES, lambda kind: kind),
+    OptimizerSettings: (OPTIMIZERS, settings_class),
+    Schedule: (SCHEDULES, lambda kind: kind),
+}
+"""The registry of each family of named options, and the class that declares those of a member."""
+
+NAMED = {
+    Clip: Named(Clip, "norm"),
+    Loss: Named(Loss, "auto", none="auto"),
+    OptimizerSettings: Named(OptimizerSettings, "adam"),
+    Schedule: Named(Schedule, "constant"),
+}
 
 
-class AutoLoss(Section):
-    """Cross-entropy for classes, BCE for several labels, MSE for numbers."""
-
-    name: Literal["auto"] = Field(default="auto", description="Chosen by the task.")
-
-
-class MseLoss(Section):
-    """Mean squared error."""
-
-    name: Literal["mse"] = Field(default="mse", description="Mean squared error.")
+def keys_of(kind: Any) -> list[tuple[str, Option]]:
+    """Return the options of a class that a config has, by their names in the class."""
+    return [(name, one) for name, one in options_of(kind).items() if not one.given]
 
 
-class MaeLoss(Section):
-    """Mean absolute error."""
+@cache
+def section_of(
+    kind: Any,
+    base: type[Section] = Section,
+    title: str = "",
+    *,
+    name: str = "",
+    without: tuple[str, ...] = (),
+) -> Any:
+    """Return a section with the options of a class after those of `base`.
 
-    name: Literal["mae"] = Field(default="mae", description="Mean absolute error.")
-
-
-class HuberLoss(Section):
-    """Quadratic near zero, linear beyond `delta`."""
-
-    name: Literal["huber"] = Field(
-        default="huber", description="Squared near zero, absolute beyond delta."
-    )
-    delta: Positive = Field(
-        default=1.0, description="Where it turns linear, in standardized units."
-    )
-
-
-class LogCoshLoss(Section):
-    """Logarithm of the hyperbolic cosine: quadratic near zero, then linear."""
-
-    name: Literal["log_cosh"] = Field(
-        default="log_cosh", description="log(cosh(error)), squared near zero, absolute far off."
-    )
-
-
-def _increasing(levels: list[float]) -> list[float]:
-    if any(a >= b for a, b in pairwise(levels)):
-        raise PydanticCustomError("rule", "{text}", {"text": "levels must increase", "at": ()})
-    return levels
-
-
-class QuantileLoss(Section):
-    """Pinball loss: predictions are quantiles of the target, not its mean."""
-
-    name: Literal["quantile"] = Field(
-        default="quantile", description="Predicts quantiles of the target."
-    )
-    levels: Annotated[
-        list[Annotated[float, Field(gt=0, lt=1)]], AfterValidator(_increasing), ONE_OR_MORE
-    ] = Field(
-        default=[0.5],
-        min_length=1,
-        max_length=99,
-        description="Share of targets below each prediction, one or several; 0.5: the median.",
-    )
-
-
-class GaussianNllLoss(Section):
-    """Likelihood of a normal distribution whose mean and variance are predicted."""
-
-    name: Literal["gaussian_nll"] = Field(
-        default="gaussian_nll", description="Predicts mean and standard deviation."
-    )
-
-
-class PoissonLoss(Section):
-    """Likelihood of counts; the output is the logarithm of their mean."""
-
-    name: Literal["poisson"] = Field(
-        default="poisson", description="Predicts the mean of counts, or of numbers from 0 on."
-    )
-
-
-class GammaLoss(Section):
-    """Likelihood of positive numbers whose spread grows with their mean."""
-
-    name: Literal["gamma"] = Field(
-        default="gamma", description="Predicts the mean of positive numbers, errors relative to it."
-    )
-
-
-class BinaryFocalLoss(Section):
-    """Binary cross-entropy that weighs confident correct answers less."""
-
-    name: Literal["binary_focal"] = Field(
-        default="binary_focal", description="Focal loss: two classes, or several labels."
-    )
-    gamma: NonNegative = Field(
-        default=2.0,
-        description="Exponent of (1 - probability of the true class): 0, or at least 1.",
-    )
-    alpha: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        default=None, description="Weight of positive targets; negative ones get 1 - alpha."
-    )
-
-
-class BceLoss(Section):
-    """Binary cross-entropy on logits, for two classes or several labels."""
-
-    name: Literal["bce_with_logits"] = Field(
-        default="bce_with_logits",
-        description="Binary cross-entropy: two classes, or several labels.",
-    )
-    positive_weight: Positive = Field(default=1.0, description="Weight of positive targets.")
-
-
-class CrossEntropyLoss(Section):
-    """Softmax cross-entropy on logits."""
-
-    name: Literal["softmax_cross_entropy"] = Field(
-        default="softmax_cross_entropy", description="Cross-entropy over classes."
-    )
-    label_smoothing: Fraction = Field(
-        default=0.0, description="Share of each target spread evenly."
-    )
-
-
-def read_formula(text: str, op: Callable[[str], GradOp]) -> str:
-    """Return a text that is the formula of an op.
-
-    Raises: PydanticCustomError naming the character that cannot be read.
+    With a `name` it is one of a family.
     """
+    made: Any = {}
+    if name:
+        about = summary(kind)
+        made["name"] = (Literal[name], Field(default=name, description=about))
+    for option in (one for key, one in keys_of(kind) if key not in without):
+        kind_of = annotation_of(option.type)
+        if option.default == ():
+            kind_of = Annotated[kind_of, EMPTY]
+        made[option.key] = (kind_of, option_field(option))
+    title = title or f"{kind.__name__.removesuffix('Settings')}Section"
+    result = create_model(title, __base__=base, __doc__=summary(kind), **made)
+    result.declared_by = kind
+    return result
+
+
+@cache
+def _nothing(name: str) -> type[Section]:
+    """Return the section of the name that stands for None."""
+    fields: Any = {"name": (Literal[name], Field(default=name, description="Chosen by the task."))}
+    result: type[Section] = create_model("AutoSection", __base__=Section, **fields)
+    return result
+
+
+def option_field(option: Option) -> Any:
+    """Return the field of a section for an option."""
+    if option.default is MISSING:
+        return Field(description=option.description)
+    default = plain(option.default) if option.default is not None else _none_of(option.type)
+    if not isinstance(default, dict):
+        return Field(default=default, description=option.description)
+    return Field(
+        default_factory=dict,
+        description=option.description,
+        json_schema_extra=lambda schema: schema.update(default=default),
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return settings, or the value of an option, as a config has them."""
+    if isinstance(value, tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    family = isinstance(value, tuple(FAMILIES))
+    if not family and not is_dataclass(value):
+        return value
+    kind: Any = type(value)
+    values: dict[str, Any] = {"name": kind.name} if family else {}
+    for name, one in keys_of(kind):
+        given = getattr(value, name)
+        values[one.key] = _none_of(one.type) if given is None else plain(given)
+    return values
+
+
+SHOWN = {
+    *("hidden", "activation", "embedding", "frequencies", "outputs", "sigma", "lr", "weight_decay"),
+    *("cycles", "epochs", "batch_size", "patience"),
+}
+"""Options that recipes show where they have their defaults, too."""
+
+
+def shown(settings: Any) -> dict[str, Any]:
+    """Return settings as a person writes them in a config: without what has its default."""
+    values = {"name": settings.name} if isinstance(settings, tuple(FAMILIES)) else {}
+    for name, one in keys_of(type(settings)):
+        value: Any = getattr(settings, name)
+        if value == one.default and name not in SHOWN:
+            continue
+        if isinstance(value, tuple) and len(value) == 1 == len(one.default):
+            value = value[0]
+        parts = isinstance(value, tuple(FAMILIES)) or is_dataclass(value)
+        if isinstance(value, Mapping):
+            values[one.key] = {key: shown(part) for key, part in value.items()}
+        else:
+            values[one.key] = shown(value) if parts else plain(value)
+    return values
+
+
+def _none_of(kind: Any) -> Any:
+    """Return what a config has for None: the name of it, in a family that has one."""
+    names = [NAMED[one].none for one in get_args(kind) if one in FAMILIES and NAMED[one].none]
+    return {"name": names[0]} if names else None
+
+
+def annotation_of(kind: Any) -> Any:
+    """Return the type of an option as a section has it."""
+    origin, args = get_origin(kind), get_args(kind)
+    if kind in FAMILIES:
+        return Annotated[Section, NAMED[kind]]
+    if origin is Annotated:
+        return Annotated[annotation_of(args[0]), *map(_limit, args[1:])]
+    if origin in (Union, UnionType):
+        return _union(args)
+    if origin is tuple:
+        item, exact = annotation_of(args[0]), args[-1] is not Ellipsis
+        form = Len(len(args), len(args)) if exact else _one_or_more(item)
+        return Annotated[_of(list, item), form]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _of(dict, args[0], annotation_of(args[1]))
+    if origin is Literal and "none" in args:
+        return Annotated[kind, _switch(args[0])]
+    described: Any = kind
+    return section_of(described) if is_dataclass(kind) else kind
+
+
+def _union(args: tuple[Any, ...]) -> Any:
+    """Return the union of the types that a file can have."""
+    if NoneType in args and any(one in FAMILIES and NAMED[one].none for one in args):
+        args = tuple(one for one in args if one is not NoneType)
+    names = [name for one in args if get_origin(one) is Literal for name in get_args(one)]
+    members = [_of(Literal, *names)] if names else []
+    others = [one for one in args if get_origin(one) is not Literal and not _is_code(one)]
+    members += map(annotation_of, others)
+    union = _of(Union, *members)
+    optional = NoneType in args and any(is_dataclass(one) for one in args)
+    return Annotated[union, OFF_OR_DEFAULTS] if optional else union
+
+
+def _of(form: Any, *args: Any) -> Any:
+    """Return a type of computed parts, such as ``Union[float, None]``."""
+    return form[args if len(args) > 1 else args[0]]
+
+
+def _is_code(kind: Any) -> bool:
+    """Return whether values of a type are functions or ops, which no file has."""
+    op = isinstance(kind, type) and issubclass(kind, GradOp) and kind not in FAMILIES
+    return op or get_origin(kind) is Callable
+
+
+def _limit(limit: Any) -> Any:
+    """Return a limit as pydantic takes it."""
+    if isinstance(limit, OneOf):
+        return _one_of(limit)
+    return AfterValidator(partial(_checked, limit)) if callable(limit) else limit
+
+
+def _checked(limit: Callable[[Any], object], value: Any) -> Any:
     try:
-        op(text)
-    except FormulaError as error:
-        raise PydanticCustomError("rule", "{text}", {"text": str(error), "at": ()}) from None
-    return text
+        limit(value)
+    except UsageError as error:
+        raise rule(str(error)) from None
+    return value
 
 
-class FormulaLoss(Section):
-    """The mean over all entries of a formula of output y and target t."""
+class _one_of:  # noqa: N801
+    """Annotation of a text that is one of some names, or what else is allowed."""
 
-    name: Literal["formula"] = Field(default="formula", description="A custom formula.")
-    formula: Annotated[str, AfterValidator(lambda text: read_formula(text, ops.FormulaLoss))] = (
-        Field(description="Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.")
+    def __init__(self, limit: OneOf) -> None:
+        self.limit = limit
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Check the text after its type."""
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Let editors complete the names."""
+        names = {"enum": list(self.limit.names)}
+        return {"anyOf": [names, {"type": "string"}]} if self.limit.others else names
+
+    def _check(self, text: str) -> Any:
+        names = self.limit.names
+        if text not in names and (self.limit.others is None or text.isidentifier()):
+            listed = " or ".join(repr(name) for name in names)
+            raise PydanticCustomError("literal_error", "one of {expected}", {"expected": listed})
+        return _checked(self.limit, text)
+
+
+def _one_or_more(item: Any) -> Short:
+    """Return the short form of a list: an item alone."""
+    while get_origin(item) in (Annotated, Union, UnionType):
+        item = get_args(item)[0]
+    number = item in (int, float)
+    accepted: Any = (int, float) if number else str
+    schema = {"type": {int: "integer", float: "number"}.get(item, "string")}
+
+    def complete(value: Any) -> Any:
+        return [value] if isinstance(value, accepted) and not isinstance(value, bool) else value
+
+    return Short(complete, schema)
+
+
+def _switch(first: str) -> Short:
+    """Return the short form of an option that may be ``none``: false, or true for the first."""
+    return Short(
+        lambda value: (first if value else "none") if isinstance(value, bool) else value,
+        {"type": "boolean"},
     )
-
-
-Loss = Annotated[
-    AutoLoss
-    | MseLoss
-    | MaeLoss
-    | HuberLoss
-    | LogCoshLoss
-    | QuantileLoss
-    | GaussianNllLoss
-    | PoissonLoss
-    | GammaLoss
-    | BceLoss
-    | BinaryFocalLoss
-    | CrossEntropyLoss
-    | FormulaLoss,
-    Field(discriminator="name"),
-    Named("auto"),
-]
-
-
-class GroupSection(Section):
-    """Factors for a group of parameters."""
-
-    lr: NonNegative = Field(default=1.0, description="Factor of the learning rate.")
-    weight_decay: NonNegative | None = Field(
-        default=None, description="Factor of the weight decay; by default 1 for weights, else 0."
-    )
-
-
-class _Optimizer(Section):
-    lr: Positive = Field(default=1e-3, description="Learning rate.")
-    weight_decay: NonNegative = Field(
-        default=0.0, description="Decoupled decay of weights, times the learning rate."
-    )
-    decay_biases: bool = Field(
-        default=False, description="Whether weight decay acts on biases, too."
-    )
-    decay_schedule: Literal["constant", "flat_cosine", "cosine", "linear"] = Field(
-        default="constant",
-        description="Weight decay over the epochs: constant, or falling to zero.",
-    )
-    groups: dict[Literal["weights", "biases", "alphas", "embedding", "scaling"], GroupSection] = (
-        Field(default={}, description="Factors for groups of parameters, by name.")
-    )
-
-
-class SgdOptimizer(_Optimizer):
-    """Gradient descent, optionally with momentum."""
-
-    name: Literal["sgd"] = Field(default="sgd", description="Gradient descent.")
-    lr: Positive = Field(default=1e-2, description="Learning rate.")
-    momentum: Fraction = Field(default=0.0, description="Share of the last update kept.")
-    nesterov: bool = Field(default=False, description="Look ahead along the momentum.")
-
-
-class AdamOptimizer(_Optimizer):
-    """Adam."""
-
-    name: Literal["adam"] = Field(default="adam", description="Adam (Kingma and Ba 2015).")
-    betas: list[Fraction] = Field(
-        default=[0.9, 0.999], min_length=2, max_length=2, description="Decay of the two moments."
-    )
-    eps: Positive = Field(default=1e-8, description="Added to the root of the second moment.")
-
-
-class AdamWOptimizer(AdamOptimizer):
-    """Adam with weight decay on by default."""
-
-    name: Literal["adamw"] = Field(default="adamw", description="Adam with decoupled weight decay.")  # type: ignore[assignment]
-    weight_decay: NonNegative = Field(
-        default=1e-2, description="Decoupled decay of weights, times the learning rate."
-    )
-
-
-class NAdamOptimizer(AdamOptimizer):
-    """Adam with Nesterov's momentum."""
-
-    name: Literal["nadam"] = Field(default="nadam", description="NAdam (Dozat 2016).")  # type: ignore[assignment]
-    lr: Positive = Field(default=2e-3, description="Learning rate.")
-    momentum_decay: NonNegative = Field(
-        default=4e-3, description="How fast the momentum rises from half of betas[0] to all of it."
-    )
-
-
-class LionOptimizer(_Optimizer):
-    """The sign of a momentum."""
-
-    name: Literal["lion"] = Field(default="lion", description="Lion (Chen et al. 2023).")
-    lr: Positive = Field(default=1e-4, description="Learning rate.")
-    betas: list[Fraction] = Field(
-        default=[0.9, 0.99],
-        min_length=2,
-        max_length=2,
-        description="Share of the moment in the step, and its decay.",
-    )
-
-
-class RmsPropOptimizer(_Optimizer):
-    """RMSprop."""
-
-    name: Literal["rmsprop"] = Field(default="rmsprop", description="RMSprop (Hinton 2012).")
-    alpha: Fraction = Field(default=0.99, description="Decay of the mean square.")
-    eps: Positive = Field(default=1e-8, description="Added to the root of the mean square.")
-    momentum: Fraction = Field(default=0.0, description="Share of the last update kept.")
-
-
-Optimizer = Annotated[
-    SgdOptimizer
-    | AdamOptimizer
-    | AdamWOptimizer
-    | NAdamOptimizer
-    | LionOptimizer
-    | RmsPropOptimizer,
-    Field(discriminator="name"),
-    Named("adam"),
-]
-
-
-class _Schedule(Section):
-    warmup_epochs: NonNegative = Field(
-        default=0.0, description="Epochs over which the learning rate first rises from near zero."
-    )
-
-
-class ConstantSchedule(_Schedule):
-    """The base learning rate throughout."""
-
-    name: Literal["constant"] = Field(
-        default="constant", description="The same learning rate throughout."
-    )
-
-
-class StepSchedule(_Schedule):
-    """Multiplication by `factor` after every `every_epochs` epochs."""
-
-    name: Literal["step"] = Field(
-        default="step", description="Multiplied by factor at regular intervals."
-    )
-    every_epochs: Positive = Field(default=10, description="Epochs between two drops.")
-    factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.5, description="Factor of the learning rate at a drop."
-    )
-
-
-class ExponentialSchedule(_Schedule):
-    """Exponential decay by `factor` per epoch."""
-
-    name: Literal["exponential"] = Field(
-        default="exponential", description="Falls by factor per epoch."
-    )
-    factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.95, description="Factor of the learning rate per epoch."
-    )
-
-
-class CosineSchedule(_Schedule):
-    """Half a cosine from 1 to `final`."""
-
-    name: Literal["cosine"] = Field(
-        default="cosine", description="Half a cosine wave down to final."
-    )
-    final: Fraction = Field(default=0.0, description="Share of the base learning rate at the end.")
-
-
-class FlatCosineSchedule(_Schedule):
-    """1 for half of the training, then half a cosine to 0."""
-
-    name: Literal["flat_cosine"] = Field(
-        default="flat_cosine", description="Flat for the first half, then half a cosine to zero."
-    )
-
-
-class CosLogSchedule(_Schedule):
-    """Waves between 0 and the base learning rate, each twice as long as the one before."""
-
-    name: Literal["coslog"] = Field(
-        default="coslog", description="Waves up from zero and back, each twice as long."
-    )
-    cycles: Annotated[int, Field(ge=1, le=30)] = Field(default=4, description="Number of waves.")
-
-
-class LinearSchedule(_Schedule):
-    """A straight line from 1 to `final`."""
-
-    name: Literal["linear"] = Field(default="linear", description="A straight line down to final.")
-    final: Fraction = Field(default=0.0, description="Share of the base learning rate at the end.")
-
-
-class OneCycleSchedule(_Schedule):
-    """Up to the base learning rate and down again."""
-
-    name: Literal["one_cycle"] = Field(
-        default="one_cycle", description="Up to lr, then down again."
-    )
-    rise: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.3, description="Share of the steps in which it rises."
-    )
-
-
-class PlateauSchedule(_Schedule):
-    """Multiplication by `factor` when the monitored metric stops improving."""
-
-    name: Literal["plateau"] = Field(
-        default="plateau", description="Multiplied by factor when validation stalls."
-    )
-    factor: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.5, description="Factor of the learning rate at a drop."
-    )
-    patience: Count = Field(default=5, description="Epochs without a better value before a drop.")
-
-
-Schedule = Annotated[
-    ConstantSchedule
-    | StepSchedule
-    | ExponentialSchedule
-    | CosineSchedule
-    | FlatCosineSchedule
-    | CosLogSchedule
-    | LinearSchedule
-    | OneCycleSchedule
-    | PlateauSchedule,
-    Field(discriminator="name"),
-    Named("constant"),
-]

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlpengine.config.reader import Document
-from mlpengine.train.recipes import PRESETS, recipe
+from mlpengine.config.schema import sections_of
+from mlpengine.settings.recipes import PRESETS, recipe
 
 
 def fill_in(document: Document) -> None:
@@ -25,7 +26,7 @@ def fill_in(document: Document) -> None:
         text = "realmlp needs data.task: classification, regression or multilabel"
         document.report(("model", "preset"), text)
         return
-    sections = recipe(str(preset), str(task))
+    sections = sections_of(recipe(str(preset), str(task)))
     split, training = data.get("split"), document.data.get("training")
     refits = isinstance(training, dict) and training.get("refit")
     unvalidated = isinstance(split, dict) and split.get("validation") == 0

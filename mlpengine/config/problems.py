@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from mlpengine.config.options import Named
+from mlpengine.config.options import Named, Section
 from mlpengine.config.reader import Document, KeyPath, dotted
 from mlpengine.wording import SYNONYMS, suggestion
 
@@ -117,7 +118,7 @@ def path_of(key: int | str, model: type[BaseModel]) -> KeyPath | None:
 
 def _description(model: type[BaseModel], path: KeyPath) -> str:
     for key in path[:-1]:
-        model = next(_members(model.model_fields[str(key)].annotation))
+        model = next(_members(model.model_fields[str(key)]))
     return model.model_fields[str(path[-1])].description or "it has no default"
 
 
@@ -131,28 +132,36 @@ def _fields(model: type[BaseModel], path: KeyPath, data: Any) -> Iterator[str]:
             data, model = data[next(keys)], get_args(field.annotation)[1]
             continue
         members = {
-            m.model_fields["name"].default: m
-            for m in _members(field.annotation)
-            if "name" in m.model_fields
+            m.model_fields["name"].default: m for m in _members(field) if "name" in m.model_fields
         }
-        default = next((one.default for one in field.metadata if isinstance(one, Named)), None)
-        name = data.get("name", default)
-        model = members[name] if name in members else next(_members(field.annotation))
+        default = next((one.default for one in _parts(field) if isinstance(one, Named)), None)
+        name = data.get("name", "formula" if "formula" in data else default)
+        model = members[name] if name in members else next(_members(field))
     yield from model.model_fields
 
 
-def _members(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the sections among the members of an annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    elif get_origin(annotation) in (Union, UnionType):
-        for member in get_args(annotation):
-            yield from _members(member)
+def _members(field: FieldInfo) -> Iterator[type[BaseModel]]:
+    """Yield the sections that a field may have."""
+    for one in _parts(field):
+        if isinstance(one, Named):
+            yield from one.sections.values()
+        elif isinstance(one, type) and issubclass(one, BaseModel) and one is not Section:
+            yield one
+
+
+def _parts(field: FieldInfo) -> Iterator[Any]:
+    """Yield the types and the annotations of a field."""
+    yield from field.metadata
+    open_types = [field.annotation]
+    for one in open_types:
+        if get_origin(one) in (Union, UnionType, Annotated):
+            open_types += get_args(one)
+        yield one
 
 
 def _paths(model: type[BaseModel], start: KeyPath = ()) -> Iterator[KeyPath]:
     """Yield the key paths of all options below `model`."""
     for name, field in model.model_fields.items():
         yield (*start, name)
-        for member in _members(field.annotation):
+        for member in _members(field):
             yield from _paths(member, (*start, name))

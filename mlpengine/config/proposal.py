@@ -6,6 +6,7 @@ from typing import Any
 
 from mlpengine.config.presets import fill_missing
 from mlpengine.config.reader import Document, parse
+from mlpengine.config.schema import sections_of
 from mlpengine.config.writer import quoted
 from mlpengine.data import DATASETS, Profile, profile
 from mlpengine.data.checks import KEEP_IF
@@ -13,15 +14,14 @@ from mlpengine.data.detect import Detected
 from mlpengine.data.kinds import FEW_LEVELS
 from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.errors import DataError
-from mlpengine.train.recipes import (
-    FOLDED_ROWS,
-    Kind,
+from mlpengine.settings.recipes import (
     encodes,
     folds_for,
     kinds_for,
     recipe,
-    trained,
+    validation_share,
 )
+from mlpengine.settings.training import Kind, trained
 from mlpengine.wording import plural, printable
 
 PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
@@ -53,7 +53,7 @@ def propose(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in profile.drop.items())
         text = f"no column is left to learn from ({reasons or 'there is none'})"
         raise DataError(f"{profile.source}: {text}")
-    sections = recipe(preset, str(profile.task), profile.n_rows)
+    sections = sections_of(recipe(preset, str(profile.task), profile.n_rows))
     encoded, kinds = _encoding_and_kinds(profile, target, preset)
     lines = [
         f"{SCHEMA_LINE}{schema}",
@@ -137,7 +137,7 @@ def _flow(value: Any) -> str:
 
 def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") -> list[str]:
     """Return what `propose` decided, a line each, with the key of the config that changes it."""
-    sections = recipe(preset, str(profile.task), profile.n_rows)
+    run = recipe(preset, str(profile.task), profile.n_rows)
     folds = folds_for(profile.n_rows)
     lines = [f"{profile.task} of {printable(', '.join(target))} (data.task)"]
     column = next(column for column in profile.columns if column.name == target[0])
@@ -150,8 +150,8 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     encoded, kinds = _encoding_and_kinds(profile, target, preset)
     each = len(trained(kinds)) or 1
     networks = f"{each * folds} networks of" if folds else "one network of"
-    hidden = "-".join(map(str, sections["model"]["hidden"])) + " units"
-    epochs = plural(sections["training"]["epochs"], "epoch")
+    hidden = "-".join(map(str, run.network.hidden)) + " units"
+    epochs = plural(run.training.epochs, "epoch")
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
     if kinds:
@@ -258,7 +258,7 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 def _split(profile: Profile, target: Sequence[str], *, own_test: bool) -> list[str]:
     """Return the shares of rows that do not train."""
-    shares = {"validation": 0.05 if profile.n_rows > FOLDED_ROWS else 0.1, "test": 0.2}
+    shares = {"validation": validation_share(profile.n_rows), "test": 0.2}
     if folds_for(profile.n_rows):
         del shares["validation"]
     if own_test:

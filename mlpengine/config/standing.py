@@ -4,12 +4,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.config.build import Experiment
-from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.config.build import LoadedData
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.quantiles import evenly_spaced
+from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.spec import Array
 from mlpengine.train import baselines
+from mlpengine.train.kinds import Mean
+from mlpengine.train.measure import OUT_OF_FOLD
 from mlpengine.train.task import Split
 
 SCORED = 10_000
@@ -40,12 +42,12 @@ class Held(NamedTuple):
     total: int
 
 
-def held_out(experiment: Experiment, known: tuple[str, Split, Array] | None = None) -> Held:
+def held_out(data: LoadedData, mean: Mean, known: tuple[str, Split, Array] | None = None) -> Held:
     """Return rows of the test part, or else out of fold, of the validation or training part.
 
     `known` are name, rows and outputs of that part, if they were computed before.
     """
-    parts, folds = experiment.parts, experiment.tables.folds
+    parts, folds = data.parts, data.folds
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
     name = next(part for part in order if part in parts)
     part = parts[name]
@@ -55,26 +57,26 @@ def held_out(experiment: Experiment, known: tuple[str, Split, Array] | None = No
     if known is not None and known[0] == title:
         output = known[2][chosen]
     elif title == OUT_OF_FOLD and folds is not None:
-        output = experiment.model.mean.out_of_fold(rows.x, folds[chosen])
+        output = mean.out_of_fold(rows.x, folds[chosen])
     else:
-        output = experiment.model.forward(rows.x)
-    return Held(title, rows, output, experiment.task.predict(output), chosen, len(part))
+        output = mean.forward(rows.x)
+    return Held(title, rows, output, data.task.predict(output), chosen, len(part))
 
 
-def score_of(experiment: Experiment, held: Held, work: float = WORK) -> dict[str, Any]:
+def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]:
     """Return the metrics of the model, of a linear and of a constant prediction.
 
     Standard errors are those of the mean over all rows of the part.
     """
-    task, train, folds = experiment.task, experiment.parts["train"], experiment.tables.folds
+    task, train, folds = data.task, data.parts["train"], data.folds
     first, *others = (name for name in task.headline if name in baselines.METRICS)
     chances = task.probabilities(held.output)
     names = [first, *([] if chances is None else ["log_loss"]), *others]
     predictions = {"model": baselines.Guess(held.predicted, chances)}
     blocks = None
     if held.part == OUT_OF_FOLD and folds is not None:
-        of_rows, split = folds[held.numbers], experiment.file.config.data.split
-        blocks = of_rows if split.group or split.time else None
+        of_rows = folds[held.numbers]
+        blocks = None if data.blocks is None else of_rows
         straight = baselines.out_of_fold(task, train.rows(held.numbers), of_rows, work)
     else:
         straight = baselines.linear(task, train, held.rows.x, work)
@@ -89,7 +91,7 @@ def score_of(experiment: Experiment, held: Held, work: float = WORK) -> dict[str
     return {"part": held.part, "rows": held.total, "metric": names[0], "predictions": table}
 
 
-def standing_of(experiment: Experiment, score: dict[str, Any]) -> Standing | None:
+def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
     """Return what `score_of` found, for a verdict; None without a linear prediction to compare.
 
     Its fix makes the model a linear one, or adds one to each fold.
@@ -97,12 +99,13 @@ def standing_of(experiment: Experiment, score: dict[str, Any]) -> Standing | Non
     metric, rows, part = score["metric"], score["predictions"], score["part"]
     if part == "train" or "linear" not in rows:
         return None
-    config = experiment.file.config
-    fix: dict[str, Any] | None
-    fix = {"model.hidden": [], "model.activation": "relu", "model.dropout": 0.0}  # not as lists
+    config = data.file.config
+    linear_model = {"hidden": (), "activation": "relu", "dropout": 0.0}
+    fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
         kinds = config.kinds or ["plain"]
-        fix = None if "linear" in kinds else {"training.members": [*kinds, "linear"]}
+        members = Fix(TrainingSettings, "members", (*kinds, "linear"))
+        fix = [] if "linear" in kinds else [members]
     value, linear, constant = (
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )

@@ -1,6 +1,7 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
@@ -26,14 +27,13 @@ from mlpengine.data.computed import (
     rows_that_fulfil,
     with_columns,
 )
-from mlpengine.data.options import Standardizing
 from mlpengine.data.progress import Progress
 from mlpengine.data.reader import store_table
 from mlpengine.data.reading import Reading
 from mlpengine.data.rows import usable_rows
 from mlpengine.data.splits import PARTS
 from mlpengine.errors import DataError, FormulaError
-from mlpengine.ops import REGISTRY, EntryLoss
+from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.wording import suggestion
 
@@ -130,35 +130,20 @@ def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
 
 
 def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
-    data = file.config.data
-    drop = list(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))
-    return Preprocessor(
-        target,
-        task=None if data.task == "auto" else data.task,
+    run = file.config.settings
+    drop = tuple(dict.fromkeys([*run.features.drop, *filter(None, [run.split.group])]))
+    loss, standardizes = run.training.loss, run.features.standardize_target
+    logs = isinstance(loss, EntryLoss) and loss.log_link
+    features = replace(
+        run.features,
+        target=tuple(target),
         drop=drop,
-        periods=[name for name in [data.split.time] if name and name not in drop],
-        categorical=data.categorical,
-        weight=data.weight,
-        standardize=data.standardize,
-        missing=data.missing,
-        standardize_target=_target_scaling(file),
-        min_count=data.min_count,
-        max_levels=data.max_levels,
-        clip=data.clip,
-        dtype=file.config.training.dtype,
-        features=data.features,
-        where=data.where,
-        encoding=data.encoding,
-        bins=data.bins,
-        bounded=data.bound_predictions,
-        reading=reading_of(file),
+        standardize_target="mean" if logs and standardizes else standardizes,
     )
-
-
-def _target_scaling(file: ConfigFile) -> Standardizing:
-    loss, standardize = REGISTRY.get(file.config.loss.name), file.config.data.standardize_target
-    logs = loss is not None and issubclass(loss, EntryLoss) and loss.log_link
-    return "mean" if logs and standardize else standardize
+    periods = [name for name in [run.split.time] if name and name not in drop]
+    return Preprocessor(
+        **vars(features), dtype=run.training.dtype, periods=periods, reading=reading_of(file)
+    )
 
 
 def reading_of(file: ConfigFile) -> Reading:

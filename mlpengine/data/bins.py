@@ -7,9 +7,6 @@ import numpy as np
 
 from mlpengine.spec import Array
 
-BINS = 12
-"""Quantile bins of a feature by default."""
-
 
 class Bins:
     """The bins of a block of numeric features, by the edges of each; no edges, no bins.

@@ -8,7 +8,7 @@ from unicodedata import normalize
 import numpy as np
 
 from mlpengine.data.duplicates import duplicate_rows, same_columns
-from mlpengine.data.kinds import FeatureKind, Task, kind_of, marked_number, odd_row, task_of
+from mlpengine.data.kinds import FeatureKind, kind_of, marked_number, odd_row, task_of
 from mlpengine.data.leaks import Leak, find_leaks
 from mlpengine.data.outliers import Outlier, find_outliers
 from mlpengine.data.progress import Progress, section, tracked
@@ -16,6 +16,7 @@ from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.data.targets import ClassTarget, check_target, marked_text
 from mlpengine.errors import DataError
+from mlpengine.settings.features import Task
 from mlpengine.spec import Array
 from mlpengine.wording import plural, printable
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from mlpengine.data import _cells
 from mlpengine.data.table import Column
+from mlpengine.settings.features import Task
 from mlpengine.spec import Array
 
 FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
-Task = Literal["classification", "regression", "multilabel"]
 
 FEW_LEVELS = 20
 """A text column with at most this many levels is always a category, and a whole-numbered target

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.data.categories import codes_into
-from mlpengine.data.kinds import Task
 from mlpengine.data.progress import Progress, tracked
 from mlpengine.data.sources import LIMIT
 from mlpengine.data.table import Column, Table
+from mlpengine.settings.features import Task
 from mlpengine.spec import Array
 
 ANSWER = 0.97

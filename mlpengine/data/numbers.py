@@ -7,9 +7,10 @@ import numpy as np
 
 from mlpengine.data.bins import Bins
 from mlpengine.data.sources import Source, read_slices
-from mlpengine.data.statistics import Filling, Scaling, Statistics
+from mlpengine.data.statistics import Statistics
 from mlpengine.data.table import Table
 from mlpengine.errors import DataError
+from mlpengine.settings.features import Filling, Scaling
 from mlpengine.spec import Array
 
 CLIP = 3.0

@@ -1,13 +1,12 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from mlpengine.data._cells import dates
-from mlpengine.data.bins import BINS
 from mlpengine.data.categories import Category
 from mlpengine.data.computed import (
     ComputedColumn,
@@ -19,14 +18,13 @@ from mlpengine.data.computed import (
     with_columns,
 )
 from mlpengine.data.dataset import Dataset, Stream
-from mlpengine.data.kinds import FeatureKind, Task, kind_of
+from mlpengine.data.kinds import FeatureKind, kind_of
 from mlpengine.data.numbers import Numbers
-from mlpengine.data.options import Options, Standardizing, check
+from mlpengine.data.options import Options
 from mlpengine.data.prepared import prepared_rows
-from mlpengine.data.reading import DEFAULT, Reading
-from mlpengine.data.saved import VERSION, check_state
+from mlpengine.data.reading import Reading
+from mlpengine.data.saved import VERSION, checked_state
 from mlpengine.data.sources import Source, check_numeric, date_sources
-from mlpengine.data.statistics import Clipping, Encoding, Filling, Scaling
 from mlpengine.data.stored import stored_file
 from mlpengine.data.summary import SummaryState, describe
 from mlpengine.data.table import Column, Table
@@ -38,36 +36,26 @@ from mlpengine.data.targets import (
     row_weights,
     target_from_state,
 )
-from mlpengine.errors import DataError, FormulaError
+from mlpengine.errors import CallError, DataError, FormulaError, UsageError
+from mlpengine.fields import options_of
 from mlpengine.formula import Expr
+from mlpengine.settings.features import Task
 from mlpengine.spec import Array
-from mlpengine.wording import plural
+from mlpengine.wording import plural, suggestion
 
 
 class Preprocessor:
     """Fits on training rows, then turns any table with the same columns into arrays.
 
-    `target` is a column or several (None to prepare features only) and `task` is inferred from it
-    if None. `drop` are columns that are not features (ids, groups, times), `categorical` columns
-    that are always treated as categories, `weight` the column of sample weights.
-    `standardize` scales numbers: "standard", "minmax", "robust" (median and quartile range) or
-    "none"; after standard and robust scaling, `clip` "smooth" maps them smoothly into -3 to 3, so
-    that no single cell decides a prediction, and "none" does not. `missing` fills missing
-    cells: "mean", "median", "indicator" (mean, and a 0/1 feature), "error", or a number; a missing
-    category is a category. Levels in fewer than `min_count` rows are unknown, and so are all but
-    the `max_levels` most frequent; categories of more than `embed_above` levels become embedding
-    codes instead of one-hot features. Regression targets are standardized unless
-    `standardize_target` is false, and only divided by their mean if it is "mean". `features` are
-    further columns, name by formula of the others (`mlpengine.formula.parse`); `where` is a formula
-    that is true for the rows in use (`rows_in_use`), which `fit` and `transform` do not apply.
-    Arrays have the dtype `dtype`.
+    Its options are those of `FeatureSettings`, described there, and `dtype`, `reading` and
+    `periods` (`mlpengine.data.options.Options`).  `where` is a filter for the rows in use
+    (`rows_in_use`), which `fit` and `transform` do not apply.
+
     With `encoding` "piecewise" numbers and dates of three or more values get further features:
     how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
-    the first bin and 2 beyond the last at most). `bins` quantiles of the training rows bound
-    them, and fewer where quantiles are equal. Predictions of numbers stay in the range of the
-    training targets where they are `bounded`. `reading` is how the tables of the model are read
-    (`read_arguments`). `periods` are columns of which no more than the periods of dates are
-    features, those that training saw whole, so that rows may be later than those of training.
+    the first bin and 2 beyond the last at most). Quantiles of the training rows bound them, and
+    fewer where quantiles are equal. After standard and robust scaling, `clip` "smooth" maps numbers
+    into -3 to 3, so that no single cell decides a prediction.
 
     A date is the time, the time since the date before it, and where it is in a day, a week and a
     year, each by sine and cosine, unless all rows are at the same place.
@@ -79,39 +67,15 @@ class Preprocessor:
     Raises: DataError for invalid options.
     """
 
-    def __init__(
-        self,
-        target: str | Sequence[str] | None = None,
-        *,
-        task: Task | None = None,
-        drop: Sequence[str] = (),
-        categorical: Sequence[str] = (),
-        weight: str | None = None,
-        standardize: Scaling = "standard",
-        missing: Filling = "mean",
-        standardize_target: Standardizing = True,
-        min_count: int = 3,
-        embed_above: int | None = None,
-        max_levels: int | None = None,
-        clip: Clipping = "smooth",
-        dtype: str = "float32",
-        features: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-        where: str | None = None,
-        encoding: Encoding = "none",
-        bins: int = BINS,
-        bounded: bool = False,
-        reading: Reading | Mapping[str, Any] = DEFAULT,
-        periods: Sequence[str] = (),
-    ) -> None:
-        targets = (target,) if isinstance(target, str) else tuple(target or ())
-        self.options = Options(
-            targets, task, tuple(drop), tuple(categorical), weight, standardize, missing,
-            standardize_target, min_count, embed_above, max_levels, clip, dtype,
-            tuple(dict(features).items()), where, encoding, bins, bounded,
-            reading if isinstance(reading, Reading) else Reading.from_dict(reading),
-            tuple(periods),
-        )  # fmt: skip
-        check(self.options)
+    def __init__(self, target: str | Sequence[str] = (), **options: Any) -> None:
+        if unknown := options.keys() - options_of(Options):
+            name = min(unknown)
+            near = suggestion(name, options_of(Options))
+            raise CallError(f"Preprocessor: has no option {name!r}{near}")
+        try:
+            self.options = Options(target, **options)  # type: ignore[arg-type]
+        except UsageError as error:
+            raise DataError(str(error)) from None
         self.kinds: dict[str, FeatureKind] = {}
         self.numbers: Numbers | None = None
         self.categories: list[Category] = []
@@ -141,7 +105,7 @@ class Preprocessor:
         self._refuse_unusable(table)
         if not table.n_rows or (rows is not None and not len(rows)):
             raise DataError(f"{table.source}: there are no training rows")
-        if options.task is None:
+        if options.task == "auto":
             check_target(table, options.target)
         clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
         self.numbers = Numbers.fit(
@@ -159,9 +123,9 @@ class Preprocessor:
             self.target = fit_target(
                 part,
                 options.target,
-                options.task,
+                None if options.task == "auto" else options.task,
                 options.standardize_target,
-                bounded=options.bounded,
+                bounded=options.bound_predictions,
             )
         self.categories = [
             Category.fit(_part(table, [name], rows), name, options) for name in picked
@@ -173,7 +137,7 @@ class Preprocessor:
         return self
 
     def _read_formulas(self, names: Sequence[str]) -> None:
-        self.computed = computed_columns(dict(self.options.features), names)
+        self.computed = computed_columns(self.options.features, names)
         for column in self.computed:
             wrong = {*self.options.target} & {*column.reads}
             if wrong:
@@ -473,12 +437,11 @@ class Preprocessor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON, which keeps every float exactly."""
-        options = {name: getattr(self.options, name) for name in Options.__slots__}
+        options = vars(self.options)
         return {
             "version": VERSION,
             "options": {
                 **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
-                "features": [list(pair) for pair in self.options.features],
                 "reading": self.options.reading.to_dict(),
             },
             "kinds": dict(self.kinds),
@@ -497,9 +460,9 @@ class Preprocessor:
         Raises: CheckpointError if the state is not one that `state_dict` wrote; DataError for
             options that are wrong.
         """
-        check_state(state)
-        unclipped: dict[str, Any] = {"clip": "none"} if state["version"] == 1 else {}
-        preprocessor = cls(**unclipped, **state["options"])
+        state = checked_state(state)
+        options = state["options"]
+        preprocessor = cls(**{**options, "reading": Reading.from_dict(options.get("reading", {}))})
         preprocessor.kinds = dict(state["kinds"])
         preprocessor.numbers = Numbers.from_state(state["numbers"])
         preprocessor.categories = [Category.from_state(one) for one in state["categories"]]

@@ -12,8 +12,9 @@ from mlpengine.data.summary import SummaryState, check_summary
 from mlpengine.errors import CheckpointError
 from mlpengine.structure import conform
 
-VERSION = 3
-"""Of the state; in version 1 features were never clipped, before version 3 there were no bins."""
+VERSION = 4
+"""Of the state; in version 1 features were never clipped, before version 3 there were no bins, and
+before version 4 some options had other names."""
 
 Label = str | int | float | bool
 
@@ -81,14 +82,16 @@ class PreprocessorState(TypedDict):
     summary: NotRequired[SummaryState]
 
 
-def check_state(state: Mapping[str, Any]) -> None:
-    """Check the structure of a preprocessor's state, and that its parts agree with each other.
+def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a preprocessor's state of the newest version, whose parts agree with each other.
 
     Raises: CheckpointError naming the first place that is wrong.
     """
     if isinstance(state, dict) and state.get("version", 1) not in range(1, VERSION + 1):
         known = f"versions 1 to {VERSION} can be read"
         raise CheckpointError(f"preprocessing: {known} (got {state['version']!r})")
+    if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
+        state = {**state, "options": _renamed(options, state.get("version", 1))}
     conform(state, PreprocessorState, "preprocessing")
     kinds, target = state["kinds"], state["target"]
     _check_numbers(state["numbers"], kinds)
@@ -104,11 +107,26 @@ def check_state(state: Mapping[str, Any]) -> None:
     if "summary" in state:
         levels = {category["column"]: len(category["levels"]) for category in state["categories"]}
         check_summary(state["summary"], levels, list(kinds))
-    computed = dict(state["options"].get("features", ()))
+    computed = state["options"].get("features", ())
     _demand(
         all(kinds.get(name, "number") in ("number", "integer", "empty") for name in computed),
         "options.features must be columns of numbers",
     )
+    return state
+
+
+def _renamed(options: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """Return the options of a state of any version as those of the newest."""
+    options = dict(options)
+    if version < VERSION:
+        pairs = options.pop("features", [])
+        options["features"] = dict(pairs) if all(len(pair) == 2 for pair in pairs) else pairs
+        options["bound_predictions"] = options.pop("bounded", False)
+        options["task"] = options["task"] or "auto"
+        options.setdefault("reading", {})
+        if version == 1:
+            options["clip"] = "none"
+    return options
 
 
 def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:

@@ -1,18 +1,13 @@
 """Statistics of numeric features over the rows of a table, in two passes over its slices."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 
 from mlpengine.data.sources import Source, read_block, read_slices
 from mlpengine.data.table import Table
+from mlpengine.settings.features import Filling, Scaling
 from mlpengine.spec import Array
-
-Scaling = Literal["standard", "minmax", "robust", "none"]
-Clipping = Literal["smooth", "none"]
-Encoding = Literal["piecewise", "none"]
-Filling = Literal["mean", "median", "indicator", "error"] | float
 
 SAMPLE = 1_000_000
 """Number of evenly spaced rows from which the quantiles of longer columns are computed."""

@@ -6,18 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.data.kinds import (
-    Task,
-    is_binary,
-    kind_of,
-    marked_number,
-    odd_row,
-    odd_target_row,
-    task_of,
-)
-from mlpengine.data.options import Standardizing
+from mlpengine.data.kinds import is_binary, kind_of, marked_number, odd_row, odd_target_row, task_of
 from mlpengine.data.table import Column, Table, number_text
 from mlpengine.errors import DataError
+from mlpengine.settings.features import Standardizing, Task
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 

@@ -19,6 +19,7 @@ from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.diagnostics.yardsticks import CLEAR
 from mlpengine.palette import shown_name
 from mlpengine.quantiles import median
+from mlpengine.settings import Fix, NetworkSettings
 from mlpengine.wording import plural
 
 SHIFT = 0.25  # healthy: up to 0.2
@@ -67,7 +68,10 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
         return Verdict("underfitting", None, finding, behind, BEHIND, advice, faster)
     units = [layer.out_dim for layer in diagnostics.mlp.layers[:-1]]
     wider = [max(64, 2 * size) for size in units] or [64]
-    advice, fix = "use wider layers (model.hidden), or other features", {"model.hidden": wider}
+    advice, fix = (
+        "use wider layers (model.hidden), or other features",
+        [Fix(NetworkSettings, "hidden", wider)],
+    )
     return Verdict("underfitting", None, finding, behind, BEHIND, advice, fix)
 
 
@@ -84,11 +88,11 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         f"{shown_name(known.metric)} on {known.rows} is {known.value:.3g}, behind a linear "
         f"prediction by {power(behind)} +- {power(known.error)} (should be ahead)"
     )
-    if known.fix is None:
+    if not known.fix:
         advice, no_fix = "compare log loss, too", "the mean of the networks has a linear model"
         return Verdict("behind_linear", None, finding, behind, limit, advice, no_fix=no_fix)
-    key, value = next(iter(known.fix.items()))
-    advice = f"train a linear model ({key}: [{', '.join(value)}])"
+    first = known.fix[0]
+    advice = f"train a linear model ({first.key}: [{', '.join(first.plain)}])"
     return Verdict("behind_linear", None, finding, behind, limit, advice, known.fix)
 
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from mlpengine.data.leaks import ANSWER, PART, Leak
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
+from mlpengine.settings import FeatureSettings, Fix
 
 
 def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
     """Return the verdict on a feature; `drop` are the columns that its fix leaves out."""
     if not leak.is_target:
         advice += ", unless it is known when you predict"
-    finding, fix = described(leak), {"data.drop": list(drop)}
+    finding, fix = described(leak), [Fix(FeatureSettings, "drop", tuple(drop))]
     return Verdict("leak", None, finding, leak.share, guide(leak), advice, fix)
 
 

@@ -5,7 +5,9 @@ from math import hypot, isnan, log, nan, sqrt
 import numpy as np
 
 from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.optim import Optimizer
 from mlpengine.quantiles import median
+from mlpengine.settings import Fix
 from mlpengine.spec import Array
 
 LEARNED = 0.98
@@ -108,15 +110,15 @@ def start_ratio(diagnostics: Diagnostics) -> float:
     return float(ratios[first] * warm_up)
 
 
-def suited_lr_fix(diagnostics: Diagnostics) -> dict[str, float] | None:
-    """Return the setting of the learning rate whose first step has the ratio `AIM`, or None."""
+def suited_lr_fix(diagnostics: Diagnostics) -> list[Fix]:
+    """Return the learning rate whose first step has the ratio `AIM`, if it is known."""
     return lr_fix(diagnostics, AIM / start_ratio(diagnostics))
 
 
-def lr_fix(diagnostics: Diagnostics, factor: float) -> dict[str, float] | None:
-    """Return the setting of a learning rate multiplied by `factor`; None if either is unknown."""
+def lr_fix(diagnostics: Diagnostics, factor: float) -> list[Fix]:
+    """Return a learning rate multiplied by `factor`; nothing if either is unknown."""
     lr = usual_lr(diagnostics) * factor
-    return {"optimizer.lr": rounded(lr)} if lr > 0 else None
+    return [Fix(Optimizer, "lr", rounded(lr))] if lr > 0 else []
 
 
 def rounded(value: float) -> float:

@@ -30,6 +30,7 @@ from mlpengine.diagnostics.readings import (
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
 from mlpengine.quantiles import median
+from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.wording import plural
 
 GUIDE_RATIO = 1e-3
@@ -57,8 +58,9 @@ EXTREME = 50.0  # healthy: up to 10
 SPIKES = 0.02  # healthy: up to 0.004
 WELL_LEARNED = 0.5
 """Share of the loss of a constant prediction below which dead units do no harm."""
-STANDARDIZE = {"data.standardize": "standard"}
-UNSATURATED: dict[str, str | None] = {"model.activation": "relu", "model.initializer": None}
+STANDARDIZE = [Fix(FeatureSettings, "standardize", "standard")]
+ANOTHER_INITIALIZER = Fix(NetworkSettings, "initializer", None)
+UNSATURATED = [Fix(NetworkSettings, "activation", "relu"), ANOTHER_INITIALIZER]
 SCALED_BY_HAND = (0.5, 2.5)  # the initializers: 0.95 to 1.5
 """Scales of the initial weights that no initializer of a config has."""
 NO_SCALE = "a config does not scale the initial weights"
@@ -107,7 +109,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = f"the targets have a root mean square of {power(size)} (should be about 1)"
     advice = "standardize them (data.standardize_target: true)"
-    fix = {"data.standardize_target": True}
+    fix = [Fix(FeatureSettings, "standardize_target", True)]
     return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice, fix)
 
 
@@ -118,7 +120,7 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
             finding = (
                 "100 % of the weights are 0 (should be 0 %), so that earlier layers learn nothing"
             )
-            advice, fix = "choose another initializer", {"model.initializer": None}
+            advice, fix = "choose another initializer", [ANOTHER_INITIALIZER]
             return Verdict("no_gradient", number, finding, 0.0, 0.0, advice, fix)
     return None
 
@@ -135,7 +137,7 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         f"({power(usual)}; should be 1 to 3)"
     )
     size = input_size(diagnostics)
-    fix = STANDARDIZE if size > UNUSUAL_INPUT else None
+    fix = STANDARDIZE if size > UNUSUAL_INPUT else []
     no_fix = "" if fix else NO_SCALE
     return Verdict("start", None, finding, times, START, start_advice(size), fix, no_fix)
 
@@ -159,11 +161,11 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     if not (diagnostics.failure or skipped):
         return None
     advice = "look at the rows named, lower lr, or clip gradients"
-    fix = {
-        "training.on_nonfinite": "skip",
-        "training.nonfinite_limit": 1000,  # a bad row comes again in every epoch
-        "training.clip_norm": 1.0,
-    }
+    fix = [
+        Fix(TrainingSettings, "on_nonfinite", "skip"),
+        Fix(TrainingSettings, "nonfinite_limit", 1000),  # a bad row comes again in every epoch
+        Fix(TrainingSettings, "clip_norm", 1.0),
+    ]
     return Verdict("nonfinite", None, finding, skipped, 0.0, advice, fix)
 
 
@@ -203,7 +205,7 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
         f"(should be {COEFFICIENT:g} or more)"
     )
     advice = f"raise training.clip_norm (the norm is usually {power(median(norms))})"
-    fix = {"training.clip_norm": rounded(median(norms))}
+    fix = [Fix(TrainingSettings, "clip_norm", rounded(median(norms)))]
     return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice, fix)
 
 
@@ -238,7 +240,7 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
         advice, no_fix = "look at the initial weights and biases", "a config does not set biases"
         return Verdict("dead", number, finding, share, DEAD, advice, no_fix=no_fix)
     advice = f"lower lr (update ratio up to {power(largest)}) or use leaky_relu"
-    fix = {"model.activation": "leaky_relu", **(lr_fix(diagnostics, 0.3) or {})}
+    fix = [Fix(NetworkSettings, "activation", "leaky_relu"), *lr_fix(diagnostics, 0.3)]
     return Verdict("dead", number, finding, share, DEAD, advice, fix)
 
 
@@ -288,7 +290,7 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
         return Verdict("vanishing", 0, finding, slope, -STEEP, advice, *unsaturated(diagnostics))
     finding = f"its gradient is {times} times larger than the last layer's (should be at most 100)"
     advice = "make the initial weights smaller, or clip the gradients"
-    fix = {"training.clip_norm": 1.0}
+    fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
     return Verdict("exploding", 0, finding, slope, STEEP, advice, fix)
 
 
@@ -306,12 +308,12 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
     return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, fix, no_fix)
 
 
-def unsaturated(diagnostics: Diagnostics) -> tuple[dict[str, str | None] | None, str]:
-    """Return the settings for units that saturate or vanish, or None with the reason."""
+def unsaturated(diagnostics: Diagnostics) -> tuple[list[Fix], str]:
+    """Return the settings for units that saturate or vanish, or none with the reason."""
     low, high = SCALED_BY_HAND
     scale = diagnostics.weight_scale
     by_hand = not (isnan(scale) or low <= scale <= high)
-    return (None, NO_SCALE) if by_hand else ({**UNSATURATED}, "")
+    return ([], NO_SCALE) if by_hand else (UNSATURATED, "")
 
 
 def outlier(diagnostics: Diagnostics) -> Verdict | None:
@@ -332,7 +334,7 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         f"{diagnostics.name_row(largest.row)}"
     )
     advice = "look at that row for a wrong value, or clip the gradients"
-    fix = {"training.clip_norm": rounded(largest.norm / largest.times)}
+    fix = [Fix(TrainingSettings, "clip_norm", rounded(largest.norm / largest.times))]
     return Verdict("outlier", None, finding, largest.times, OUTLIER_TIMES, advice, fix)
 
 
@@ -348,7 +350,7 @@ def extreme(diagnostics: Diagnostics) -> Verdict | None:
     )
     advice = "look for a wrong value, or clip the gradients"
     norm = median(diagnostics.series.of("gradient_norm"))
-    fix = {"training.clip_norm": rounded(norm) if norm > 0 else 1.0}
+    fix = [Fix(TrainingSettings, "clip_norm", rounded(norm) if norm > 0 else 1.0)]
     return Verdict("outlier", None, finding, times, EXTREME, advice, fix)
 
 

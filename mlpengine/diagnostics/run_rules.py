@@ -20,7 +20,15 @@ from mlpengine.diagnostics.readings import (
     validation_losses,
 )
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.optim import Adam, Optimizer, Sgd
 from mlpengine.quantiles import median, quantiles
+from mlpengine.settings import (
+    EarlyStopping,
+    FeatureSettings,
+    Fix,
+    NetworkSettings,
+    TrainingSettings,
+)
 from mlpengine.spec import Array
 from mlpengine.wording import plural
 
@@ -140,9 +148,9 @@ def momentum_high(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | No
         f"momentum of {momentum:g} (should be at most {LARGE_MOMENTUM:g}) averages over "
         f"{power(1 / (1 - momentum))} of {plural(steps, 'step')}"
     )
-    fix = {"optimizer.betas": [0.9, betas[1]]} if betas else {"optimizer.momentum": 0.9}
+    fix = Fix(Adam, "betas", (0.9, betas[1])) if betas else Fix(Sgd, "momentum", 0.9)
     advice = f"lower optimizer.{'betas[0]' if betas else 'momentum'} to 0.9"
-    return Verdict("momentum_high", None, finding, momentum, LARGE_MOMENTUM, advice, fix)
+    return Verdict("momentum_high", None, finding, momentum, LARGE_MOMENTUM, advice, [fix])
 
 
 def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
@@ -157,7 +165,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         f"dropout of {dropout:g} (should be at most 0.5) leaves the training loss at "
         f"{power(share)} times that of a constant prediction"
     )
-    advice, fix = "lower model.dropout to 0.1", {"model.dropout": 0.1}
+    advice, fix = "lower model.dropout to 0.1", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice, fix)
 
 
@@ -181,7 +189,7 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     )
     lower = rounded(0.1 * decay / exponent)
     advice = f"lower optimizer.weight_decay to {lower:g}"
-    fix = {"optimizer.weight_decay": lower}
+    fix = [Fix(Optimizer, "weight_decay", lower)]
     return Verdict("decay_high", None, finding, exponent, LARGE_DECAY, advice, fix)
 
 
@@ -199,7 +207,7 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
         f"eps of {eps:g} is {power(times)} times the usual gradient of a weight (should be at most "
         f"{LARGE_EPS:g})"
     )
-    advice, fix = "lower optimizer.eps to 1e-8", {"optimizer.eps": 1e-8}
+    advice, fix = "lower optimizer.eps to 1e-8", [Fix(Adam, "eps", 1e-8)]
     return Verdict("eps_large", None, finding, times, LARGE_EPS, advice, fix)
 
 
@@ -260,7 +268,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
             f"{MEMORIZED:g})"
         )
     advice = "stop early, or use fewer units, dropout, decay"
-    fix = {"training.early_stopping": True}
+    fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]
     return Verdict("overfitting", None, finding, rise / scale, RISE, advice, fix)
 
 
@@ -281,7 +289,7 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
         f"for {percent(recalls[number])} of its rows (should be above {percent(RECALL)})"
     )
     advice = "use class weights (data.class_weights: balanced)"
-    fix = {"data.class_weights": "balanced"}
+    fix = [Fix(FeatureSettings, "class_weights", "balanced")]
     return Verdict("imbalance", None, finding, float(recalls[number]), RECALL, advice, fix)
 
 
@@ -307,7 +315,7 @@ def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
     rows = max(smallest, min(batch // 4, batch * steps // (4 * FEW_STEPS)))
     finding = f"the whole run was {plural(steps, 'step')} (should be {FEW_STEPS} or more)"
     advice = f"use smaller batches (training.batch_size, {rows}) or more epochs"
-    fix = {"training.batch_size": rows}
+    fix = [Fix(TrainingSettings, "batch_size", rows)]
     return Verdict("few_steps", None, finding, steps, FEW_STEPS, advice, fix)
 
 
@@ -324,7 +332,7 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
         f"constant prediction (should be at most {percent(STILL_FALLING)})"
     )
     advice = "raise lr" if faster else "train longer (training.epochs)"
-    fix = faster or {"training.epochs": 3 * epochs}
+    fix = faster or [Fix(TrainingSettings, "epochs", 3 * epochs)]
     return Verdict("unfinished", None, finding, last, FALL, advice, fix)
 
 
@@ -343,13 +351,13 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
         f"{power(scale)} (should be at most {limit:g})"
     )
     advice = f"use batches of {rows} rows (training.batch_size)"
-    fix = {"training.batch_size": rows}
+    fix = [Fix(TrainingSettings, "batch_size", rows)]
     return Verdict("noise_scale", None, finding, times, limit, advice, fix)
 
 
-def faster_fix(diagnostics: Diagnostics) -> dict[str, float] | None:
-    """Return the setting of a higher learning rate; None if the rate is usual."""
-    return suited_lr_fix(diagnostics) if start_ratio(diagnostics) < SLOW_START else None
+def faster_fix(diagnostics: Diagnostics) -> list[Fix]:
+    """Return a higher learning rate; nothing if the rate is usual."""
+    return suited_lr_fix(diagnostics) if start_ratio(diagnostics) < SLOW_START else []
 
 
 def narrowest(diagnostics: Diagnostics) -> float:

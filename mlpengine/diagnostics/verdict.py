@@ -2,47 +2,13 @@
 
 import json
 import shlex
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from mlpengine.settings.fixes import Fix, by_key
 from mlpengine.wording import html_table
-
-NAMES = (
-    "behind_linear",
-    "clip_low",
-    "dead",
-    "decay_high",
-    "dropout_high",
-    "eps_large",
-    "exploding",
-    "few_steps",
-    "imbalance",
-    "input_scale",
-    "labels",
-    "leak",
-    "lr_high",
-    "lr_low",
-    "momentum_high",
-    "no_gradient",
-    "noise_scale",
-    "noisy_labels",
-    "nonfinite",
-    "nothing_learned",
-    "outlier",
-    "output_clamped",
-    "overfitting",
-    "saturated",
-    "shifted",
-    "spikes",
-    "start",
-    "target_scale",
-    "underfitting",
-    "unfinished",
-    "vanishing",
-)
-"""The names of all verdicts."""
 
 MAX_TEXT = 159
 """Greatest length of the text of a verdict."""
@@ -52,8 +18,8 @@ MAX_TEXT = 159
 class Verdict:
     """One problem: the measurement, the threshold, and a remedy.
 
-    `name` is the rule's, `layer` the layer's number or None for the whole net.  `fix` holds config
-    settings by dotted key, as for --set, or is None; `no_fix` then gives the reason.
+    `name` is the rule's, `layer` the layer's number or None for the whole net.  `fix` holds
+    values for options; where there are none, `no_fix` gives the reason.
     """
 
     name: str
@@ -62,7 +28,7 @@ class Verdict:
     value: float
     threshold: float
     advice: str
-    fix: Mapping[str, Any] | None = None
+    fix: Sequence[Fix] = ()
     no_fix: str = ""
 
     def __str__(self) -> str:
@@ -72,13 +38,13 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
-        plain = {k: _json_able(v) for k, v in asdict(self).items()}
-        return {**plain, "text": str(self)}
+        plain = {k: _json_able(v) for k, v in vars(self).items()}
+        return {**plain, "fix": by_key(self.fix) or None, "text": str(self)}
 
     @property
     def fix_text(self) -> str:
         """The settings of the fix as words of a command line; empty without a fix."""
-        return settings_text(self.fix or {})
+        return settings_text(by_key(self.fix))
 
     def _repr_html_(self) -> str:
         """Return it as a table, for notebooks."""
@@ -107,7 +73,7 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
-        for key, value in (verdict.fix or {}).items():
+        for key, value in by_key(verdict.fix).items():
             if key == "data.drop" and key in settings:
                 earlier, first = settings[key]
                 settings[key] = list(dict.fromkeys([*earlier, *value])), first

@@ -4,12 +4,13 @@ The models are a linear one, one of random relu units and nearest neighbors; eac
 from the other rows of the sample, so that their errors are those on new rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from math import inf, log, nan, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.settings import Fix
 from mlpengine.spec import Array
 
 NEIGHBORS = 10
@@ -71,8 +72,8 @@ class Standing(NamedTuple):
         rows: on which rows, as a text.
         value, linear, constant: the metric of the three.
         error: standard error of the difference of the first two.
-        fix: settings that make the model a linear one, or add one to the mean, by dotted key; None
-            if the mean has one.
+        fix: what makes the model a linear one, or adds one to the mean; nothing if the mean has
+            one.
     """
 
     metric: str
@@ -81,7 +82,7 @@ class Standing(NamedTuple):
     linear: float
     constant: float
     error: float
-    fix: Mapping[str, Any] | None
+    fix: Sequence[Fix] = ()
 
 
 def rows_within(seconds: float, features: int) -> int:

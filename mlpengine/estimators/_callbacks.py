@@ -18,7 +18,16 @@ except ImportError:  # before 1.9 estimators have no `set_callbacks`
         return method
 
 
-__all__ = ["CallbackSupportMixin", "EpochTasks", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "EpochTasks", "PrintEpochs", "with_callbacks"]
+
+
+class PrintEpochs(Callback):
+    """Prints a line for each epoch."""
+
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """Print losses and metrics."""
+        measured = "".join(f"  {name} {value:.5g}" for name, value in row.validation.items())
+        print(f"epoch {row.epoch}/{loop.epochs}  train loss {row.train_loss:.5g}{measured}")
 
 
 class EpochTasks(Callback):

@@ -132,7 +132,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def _task(self) -> Task:
         if self._kind == "multilabel":
             return MultiLabel(len(self.classes_))
-        one = isinstance(self._learner.loss, EntryLoss)
+        one = isinstance(self._loss, EntryLoss)
         return BinaryClassification(1) if one else Classification(len(self.classes_))
 
     def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:

@@ -12,8 +12,8 @@ from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
 from mlpengine.estimators._sparse import dense, updated_scale
 from mlpengine.ops import EntryLoss, Loss
+from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Array, ArrayLike
-from mlpengine.train.recipes import recipe
 from mlpengine.train.task import Regression
 
 
@@ -93,12 +93,12 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         if reset:
             self._flat = y.ndim == 1
         y = y.reshape(len(y), -1).astype(np.float64)
-        cast("EntryLoss", self._loss()).check_targets(y, lambda row, _: f"row {row} of y")
+        cast("EntryLoss", self._given_loss()).check_targets(y, lambda row, _: f"row {row} of y")
         return X, y
 
     def _task(self) -> Regression:
-        loss = cast("EntryLoss", self._learner.loss)
-        count = self._learner.mlp.sizes[-1] // loss.columns
+        loss = cast("EntryLoss", self._loss)
+        count = self._n_outputs // loss.columns
         names = ["y"] if self._flat else [f"y{i}" for i in range(count)]
         center, scale = np.zeros(count), np.ones(count)
         if self._scales and loss.log_link:
@@ -116,7 +116,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return int(y.shape[1]) * cast("EntryLoss", loss).columns
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
-        if recipe(self.preset, self._kind).get("data", {}).get("bound_predictions"):
+        if recipe(self.preset, self._kind).features.bound_predictions:
             rows = y if self._range is None else np.concatenate([self._range, y])
             self._range = rows.min(axis=0).tolist(), rows.max(axis=0).tolist()
         if not self._scales:

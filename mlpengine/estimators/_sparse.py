@@ -9,11 +9,11 @@ from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
 from mlpengine.data import Table
-from mlpengine.data.bins import BINS
 from mlpengine.data.numbers import Numbers
 from mlpengine.data.sources import LIMIT, Source
 from mlpengine.data.statistics import Statistics
 from mlpengine.errors import DataError
+from mlpengine.settings.features import BINS
 from mlpengine.spec import Array
 
 __all__ = ["SparseRows", "dense", "exact_scale", "issparse", "quantile_edges", "updated_scale"]

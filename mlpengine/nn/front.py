@@ -2,16 +2,18 @@
 
 from dataclasses import asdict, dataclass
 from math import pi, sqrt
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge
 
 from mlpengine.errors import UsageError
+from mlpengine.fields import Count, Given, Positive, check_fields
 from mlpengine.ops import Mul, PeriodicEmbedding
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.tape import Node, Tape
 
-Embedding = Literal["none", "periodic", "pbld"]
+Embedding = Literal["pbld", "periodic", "none"]
 
 EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
 """Names of the parameters: the first is a prefix."""
@@ -21,41 +23,30 @@ EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
 class Front:
     """Learned functions of the features, which a network's first layer reads in their place.
 
-    Attributes:
-        embedding: ``pbld`` adds to each feature ``outputs - 1`` linear functions of `frequencies`
-            cosines of it; ``periodic`` adds the cosines themselves; or none.
-        embedded: number of features, the first ones, that are embedded; None for all.
-        frequencies: cosines of each feature.
-        outputs: numbers that stand for a feature with ``pbld``, itself included.
-        sigma: deviation of the initial frequencies, normal numbers in periods per unit.
-        scaling: whether all numbers are then multiplied by learned factors, which start at 1.
-        masked: whether all numbers are then multiplied by 0 or 1, which `Mlp.select_inputs` sets
+    Args:
+        embedding: pbld: adds to each number mixtures of cosines, outputs - 1 linear functions;
+            periodic: adds the cosines themselves; or none.
+        embedded: Number of features, the first ones, that are embedded; None for all.
+        frequencies: Cosines of each number.
+        outputs: Outputs for each number, itself included (pbld).
+        sigma: Standard deviation of initial frequencies, in periods per unit.
+        scaling: Whether each of its outputs has a learned factor, which starts at 1.
+        masked: Whether all outputs are then multiplied by 0 or 1, which `Mlp.select_inputs` sets
             and training does not change.
 
-    Raises: UsageError for values out of range.
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
     """
 
     embedding: Embedding = "none"
-    embedded: int | None = None
-    frequencies: int = 16
-    outputs: int = 4
-    sigma: float = 0.1
+    embedded: Annotated[Annotated[int, Ge(0)] | None, Given] = None
+    frequencies: Count = 16
+    outputs: Annotated[int, Ge(2)] = 4
+    sigma: Positive = 0.1
     scaling: bool = False
-    masked: bool = False
+    masked: Annotated[bool, Given] = False
 
     def __post_init__(self) -> None:
-        known = get_args(Embedding)
-        if self.embedding not in known:
-            raise UsageError(
-                f"front: embedding must be one of {', '.join(known)} (got {self.embedding!r})"
-            )
-        for name, lowest in (("frequencies", 1), ("outputs", 2), ("embedded", 0)):
-            value = getattr(self, name)
-            if value is not None and value < lowest:
-                raise UsageError(f"front: {name} must be at least {lowest} (got {value})")
-        if not 0 < self.sigma < float("inf"):
-            raise UsageError(f"front: sigma must be above zero (got {self.sigma})")
+        check_fields(self, "front")
 
     def count(self, in_dim: int) -> int:
         """Return how many of `in_dim` features are embedded.

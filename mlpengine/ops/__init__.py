@@ -2,7 +2,7 @@
 
 from mlpengine.ops._elementwise import Activation, Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
-from mlpengine.ops._loss import BoundLoss, Loss
+from mlpengine.ops._loss import LOSSES, BoundLoss, Loss, losses_of
 from mlpengine.ops._op import REGISTRY, GradOp
 from mlpengine.ops.activations import (
     Elu,
@@ -68,6 +68,7 @@ from mlpengine.ops.shape import Cast, Cat, Chunk, Reshape, Slice
 from mlpengine.ops.softmax import LogSoftmax, Softmax
 
 __all__ = [
+    "LOSSES",
     "REGISTRY",
     "Abs",
     "Activation",
@@ -152,4 +153,5 @@ __all__ = [
     "Tanh",
     "Transpose",
     "Where",
+    "losses_of",
 ]

@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mlpengine.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.errors import ShapeError
+from mlpengine.fields import check_fields
 from mlpengine.formula.pieces import BLOCK
 from mlpengine.locks import cached_property
 from mlpengine.ops._check import listing
@@ -20,6 +21,23 @@ VALUE = Spec((), np.dtype(np.float64))
 
 MAX_BINDINGS = 8
 """Bindings that a loss caches: train and validation, full and last batch, weighted or not."""
+
+
+LOSSES: dict[str, type["Loss"]] = {}
+"""The losses of some task by the names that configs and estimators give them."""
+
+DEFAULTS = {
+    "classification": "softmax_cross_entropy",
+    "multilabel": "bce_with_logits",
+    "regression": "mse",
+}
+"""The loss of each task unless another is given."""
+
+
+def losses_of(task: str) -> list[str]:
+    """Return the names of the losses that a task may have, its default first."""
+    names = [name for name, loss in LOSSES.items() if task in loss.tasks]
+    return sorted(names, key=lambda name: (name != DEFAULTS[task], name == "formula"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +77,22 @@ class Loss(GradOp):
     overwrites `d_output` with the gradient by `output`.  It is bound to those two arrays at the
     first call, so a loop that calls it with the same two allocates nothing.
 
+    Its options are fields of a frozen dataclass, with their limits.
+
     The rules take ``dy=None`` where the loss itself is differentiated, so that dy is 1.
     """
+
+    tasks: ClassVar[tuple[str, ...]] = ()
+    """The tasks that may have the loss in a config or an estimator."""
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
+        """Register the loss, if it is that of a task."""
+        super().__init_subclass__(name=name, **kwargs)
+        if name and cls.tasks:
+            LOSSES[name] = cls
+
+    def __post_init__(self) -> None:
+        check_fields(self, self.name)
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:

@@ -1,10 +1,12 @@
 """Cross entropy of logits and class indices or rows of probabilities."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from mlpengine.errors import DtypeError, IndexRangeError, ShapeError, UsageError
+from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
+from mlpengine.fields import Given, Share
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._loss import VALUE, need_rows
 from mlpengine.ops._softmax_loss import SoftmaxLoss
@@ -17,9 +19,10 @@ TABLE_CLASSES = 256
 
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
-    """Cross entropy of softmax(output) and the target, in nats, divided by the batch size.
+    """Cross-entropy over classes.
 
-    The divisor counts all rows, including those with a small weight or the ignored index.
+    That of softmax(output) and the target, in nats, divided by the batch size. The divisor counts
+    all rows, including those with a small weight or the ignored index.
 
     Shapes: output (batch, classes), target (batch,) class indices of int64 or (batch, classes)
     probabilities, weight (batch,).
@@ -27,18 +30,20 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
     loss is the sum of -q log softmax(output).  The outputs must be finite.
     Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch.
     Raises: IndexRangeError, when replayed, naming row and index of a class out of range.
+
+    Args:
+        class_weights: One for each class.
+        label_smoothing: Share of each target spread evenly.
+        ignore_index: A class whose rows have no loss.
+
     Source: label smoothing as in Szegedy et al. 2016, section 7.
     """
 
-    class_weights: tuple[float, ...] | None = None
-    label_smoothing: float = 0.0
-    ignore_index: int | None = None
+    tasks = ("classification",)
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing <= 1:
-            raise UsageError(
-                f"{self.name}: label_smoothing must lie in 0 to 1 ({self.label_smoothing})"
-            )
+    class_weights: Annotated[tuple[float, ...] | None, Given] = None
+    label_smoothing: Share = 0.0
+    ignore_index: Annotated[int | None, Given] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         return _target_spec(self, output, target)

@@ -1,9 +1,10 @@
 """An activation and a loss defined by the text of a formula, and learned activations."""
 
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from mlpengine.errors import FormulaError, UsageError
+from mlpengine.fields import Key
 from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
@@ -70,15 +71,25 @@ class LearnedActivation(Elementwise, name="learned_activation"):
         return through + dy * (1 - alpha), dy * (f.formula(x) - x)
 
 
+def _is_loss(text: str) -> None:
+    FormulaLoss(text)
+
+
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
-    """Mean over all entries of a formula of output y and target t, such as ``abs(y - t) ** 1.5``.
+    """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
 
+    The mean over all entries.
     Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.
     Raises: FormulaError for a text that cannot be read, or that does not depend on y.
+
+    Args:
+        text: Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.
     """
 
-    text: str
+    tasks = ("classification", "multilabel", "regression")
+
+    text: Annotated[str, Key("formula"), _is_loss]
 
     def __post_init__(self) -> None:
         _need_number(self.formula(variable("y"), variable("t")), "y", self.text)

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Gt, Len, Lt
 
 from mlpengine.errors import UsageError
+from mlpengine.fields import Positive, Share
 from mlpengine.formula import (
     Expr,
     clip,
@@ -22,11 +25,23 @@ from mlpengine.formula import (
 from mlpengine.ops._entry_loss import EntryLoss, Prediction
 
 
+def _increasing(levels: tuple[float, ...]) -> None:
+    if any(a >= b for a, b in pairwise(levels)):
+        raise UsageError(f"must increase (got {', '.join(map(str, levels))})")
+
+
+def _zero_or_one(gamma: float) -> None:
+    if 0 < gamma < 1:
+        raise UsageError(f"must be 0 or at least 1 (got {gamma:g})")
+
+
 class MeanSquaredError(EntryLoss, name="mse"):
-    """Mean over all entries of (output - target)**2.
+    """Mean squared error: (output - target)**2.
 
     Backward: d_output = dy * 2 (output - target) / entries, d_target its negative.
     """
+
+    tasks = ("regression",)
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return (y - t) * (y - t)
@@ -36,11 +51,13 @@ class MeanSquaredError(EntryLoss, name="mse"):
 
 
 class MeanAbsoluteError(EntryLoss, name="mae"):
-    """Mean over all entries of abs(output - target).
+    """Mean absolute error: abs(output - target).
 
     Backward: d_output = dy * sign(output - target) / entries, 0 where they are equal; d_target
     its negative.
     """
+
+    tasks = ("regression",)
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return abs(y - t)
@@ -51,19 +68,20 @@ class MeanAbsoluteError(EntryLoss, name="mae"):
 
 @dataclass(frozen=True)
 class Huber(EntryLoss, name="huber"):
-    """Mean over all entries of d**2 / 2 within delta, delta (abs(d) - delta / 2) beyond it.
+    """Squared near zero, absolute beyond delta: d**2 / 2, and delta (abs(d) - delta / 2).
 
     d is output - target; with c the d clipped to delta, both are c (2 d - c) / 2.
     Backward: d_output = dy * c / entries, d_target its negative.
-    Raises: UsageError unless delta is positive.
+
+    Args:
+        delta: Where it turns linear, in standardized units.
+
     Source: Huber 1964, section 1.
     """
 
-    delta: float = 1.0
+    tasks = ("regression",)
 
-    def __post_init__(self) -> None:
-        if not self.delta > 0:
-            raise UsageError(f"huber: delta must be positive (delta {self.delta})")
+    delta: Positive = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         near = clip(y - t, -self.delta, self.delta)
@@ -75,10 +93,12 @@ class Huber(EntryLoss, name="huber"):
 
 
 class LogCosh(EntryLoss, name="log_cosh"):
-    """Mean over all entries of log(cosh(d)), d = output - target: quadratic near 0, then linear.
+    """log(cosh(error)), squared near zero, absolute far off.
 
-    Backward: d_output = dy * tanh(d) / entries, d_target its negative.
+    Backward: d_output = dy * tanh(output - target) / entries, d_target its negative.
     """
+
+    tasks = ("regression",)
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return softplus_tail((y - t) * 2) + abs(y - t) - log(2)
@@ -89,22 +109,23 @@ class LogCosh(EntryLoss, name="log_cosh"):
 
 @dataclass(frozen=True)
 class Quantile(EntryLoss, name="quantile"):
-    """Pinball loss of quantiles, max(level * d, (level - 1) * d) with d = target - output.
+    """Predicts quantiles of the target: max(level * d, (level - 1) * d) with d = target - output.
 
     The mean over all entries of the target of the sum over the levels.
     Shapes: output (batch, targets * levels), the levels of a target next to each other; with one
     level (batch, ...), target as output.
     Backward: d_output = dy * (1 - level) / entries where the output is larger than the target,
     -dy * level / entries where it is smaller, and the mean of both where they are equal.
-    Raises: UsageError unless the levels lie between 0 and 1.
+
+    Args:
+        levels: Share of targets below each prediction, one or several; 0.5: the median.
+
     Source: Koenker and Bassett 1978, equation 2.1.
     """
 
-    levels: tuple[float, ...] = (0.5,)
+    tasks = ("regression",)
 
-    def __post_init__(self) -> None:
-        if not self.levels or not all(0 < level < 1 for level in self.levels):
-            raise UsageError(f"quantile: levels must lie between 0 and 1 ({self.levels})")
+    levels: Annotated[tuple[Annotated[float, Gt(0), Lt(1)], ...], Len(1, 99), _increasing] = (0.5,)
 
     @property
     def columns(self) -> int:
@@ -134,23 +155,24 @@ class Quantile(EntryLoss, name="quantile"):
 
 @dataclass(frozen=True)
 class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
-    """Mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), p = sigmoid(output).
+    """Binary cross-entropy: two classes, or several labels.
 
-    t is the target, 0, 1 or a probability.  Both logs come from log(1 + exp(-abs(x))), which
-    neither overflows nor cancels; without a weight it is max(x, 0) - x t + log(1 + exp(-abs(x))).
+    The mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), with p =
+    sigmoid(output), where t is the target, 0, 1 or a probability. Both logs come from log(1 +
+    exp(-abs(x))), which neither overflows nor cancels; without a weight it is max(x, 0) - x t +
+    log(1 + exp(-abs(x))).
     Backward: d_output = dy * (p - t + (positive_weight - 1) (p - 1) t) / entries;
     d_target = -dy * (output + (positive_weight - 1) log(p)) / entries.
-    Raises: UsageError unless positive_weight is positive; IndexRangeError, when replayed, naming
-    row and value of a target outside 0 to 1.
+    Raises: IndexRangeError, when replayed, naming row and value of a target outside 0 to 1.
+
+    Args:
+        positive_weight: Weight of positive targets.
     """
 
-    positive_weight: float = 1.0
-
+    tasks = ("classification", "multilabel")
     target_range = (0.0, 1.0)
 
-    def __post_init__(self) -> None:
-        if not self.positive_weight > 0:
-            raise UsageError(f"{self.name}: positive_weight must be positive ({self})")
+    positive_weight: Positive = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         log_p, minus_log_q = _log_probabilities(y)
@@ -166,26 +188,25 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 
 @dataclass(frozen=True)
 class BinaryFocal(EntryLoss, name="binary_focal"):
-    """Cross entropy with logits times (1 - c)**gamma, which reduces the loss of confident answers.
+    """Focal loss: two classes, or several labels.
 
-    c is the probability of the true class: p = sigmoid(output) for a target of 1 and
-    1 - p for 0.  With `alpha` the loss of a 1 is multiplied by alpha, that of a 0 by 1 - alpha.
-    Raises: UsageError unless gamma is 0 or at least 1 and alpha lies in 0 to 1; IndexRangeError,
-    when replayed, naming row and value of a target outside 0 to 1.
+    Binary cross-entropy times (1 - c)**gamma, which reduces the loss of confident answers; c is the
+    probability of the true class: p = sigmoid(output) for a target of 1 and 1 - p for 0.  With
+    `alpha` the loss of a 1 is multiplied by alpha, that of a 0 by 1 - alpha.
+    Raises: IndexRangeError, when replayed, naming row and value of a target outside 0 to 1.
+
+    Args:
+        gamma: Exponent of (1 - probability of the true class): 0, or at least 1.
+        alpha: Weight of positive targets; negative ones get 1 - alpha.
+
     Source: Lin et al. 2017, equation 5.
     """
 
-    gamma: float = 2.0
-    alpha: float | None = 0.25
-
+    tasks = ("classification", "multilabel")
     target_range = (0.0, 1.0)
 
-    def __post_init__(self) -> None:
-        alpha = 0.5 if self.alpha is None else self.alpha
-        if not ((self.gamma == 0 or self.gamma >= 1) and 0 <= alpha <= 1):
-            raise UsageError(
-                f"binary_focal: gamma must be 0 or at least 1, alpha lie in 0 to 1 ({self})"
-            )
+    gamma: Annotated[float, Ge(0), _zero_or_one] = 2.0
+    alpha: Share | None = 0.25
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         log_p, minus_log_q = _log_probabilities(y)
@@ -202,14 +223,16 @@ def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
 
 
 class Poisson(EntryLoss, name="poisson"):
-    """Negative log-likelihood of counts, exp(output) - target * output.
+    """Predicts the mean of counts, or of numbers from 0 on.
 
-    output is the log of the mean of a Poisson distribution.  The mean over all entries; the term
-    log(target!), which no output changes, is left out.
+    The negative log-likelihood, exp(output) - target * output, of a Poisson distribution of whose
+    mean output is the log; the mean over all entries.  The term log(target!), which no output
+    changes, is left out.
     Backward: d_output = dy * (exp(output) - target) / entries.
     Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
     """
 
+    tasks = ("regression",)
     target_range = (0.0, np.inf)
     log_link = True
 
@@ -218,14 +241,16 @@ class Poisson(EntryLoss, name="poisson"):
 
 
 class Gamma(EntryLoss, name="gamma"):
-    """Negative log-likelihood of positive numbers, output + target * exp(-output).
+    """Predicts the mean of positive numbers, errors relative to it.
 
-    output is the log of the mean of a gamma distribution; the mean is over all entries, and terms
+    The negative log-likelihood, output + target * exp(-output), of a gamma distribution of whose
+    mean output is the log; the mean is over all entries, and terms
     that no output changes are left out.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
     Raises: IndexRangeError, when replayed, naming row and value of a target that is not positive.
     """
 
+    tasks = ("regression",)
     target_range = (0.0, np.inf)
     open_below = True
     log_link = True
@@ -235,13 +260,16 @@ class Gamma(EntryLoss, name="gamma"):
 
 
 class GaussianNll(EntryLoss, name="gaussian_nll"):
-    """Negative log-likelihood of a normal distribution, (s + (mean - target)**2 exp(-s)) / 2.
+    """Predicts mean and standard deviation.
 
-    The mean over all entries of the target; log(2 pi) / 2 is left out.
+    The negative log-likelihood of a normal distribution, (s + (mean - target)**2 exp(-s)) / 2, the
+    mean over all entries of the target; log(2 pi) / 2 is left out.
     Shapes: output (batch, 2 * targets), for each target its mean and s, the log of its variance;
     target (batch, targets).
     Source: Nix and Weigend 1994, equation 2.
     """
+
+    tasks = ("regression",)
 
     def formula(self, mean: Expr, s: Expr, t: Expr) -> Expr:
         return (s + (mean - t) * (mean - t) * exp(-s)) * 0.5

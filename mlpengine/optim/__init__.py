@@ -1,12 +1,13 @@
 """Optimizers, learning-rate schedules and gradient clipping over flat vectors."""
 
 from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import Optimizer
+from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer, ScheduleLike
 from mlpengine.optim.adam import Adam, AdamW, NAdam
-from mlpengine.optim.clipping import AdaptiveClip, Clip, NormClip, PercentileClip
+from mlpengine.optim.clipping import CLIPS, AdaptiveClip, Clip, NormClip, PercentileClip
 from mlpengine.optim.lion import Lion
 from mlpengine.optim.rmsprop import RmsProp
 from mlpengine.optim.schedules import (
+    SCHEDULES,
     ConstantSchedule,
     CosineSchedule,
     CosLogSchedule,
@@ -18,19 +19,13 @@ from mlpengine.optim.schedules import (
     Schedule,
     StepSchedule,
 )
+from mlpengine.optim.settings import OptimizerSettings, settings_class
 from mlpengine.optim.sgd import Sgd
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {
-    "adam": Adam,
-    "adamw": AdamW,
-    "lion": Lion,
-    "nadam": NAdam,
-    "rmsprop": RmsProp,
-    "sgd": Sgd,
-}
-"""The optimizers by the names that configs and estimators give them."""
-
 __all__ = [
+    "CLIPS",
+    "OPTIMIZERS",
+    "SCHEDULES",
     "Adam",
     "AdamW",
     "AdaptiveClip",
@@ -47,10 +42,13 @@ __all__ = [
     "NormClip",
     "OneCycleSchedule",
     "Optimizer",
+    "OptimizerSettings",
     "PercentileClip",
     "PlateauSchedule",
     "RmsProp",
     "Schedule",
+    "ScheduleLike",
     "Sgd",
     "StepSchedule",
+    "settings_class",
 ]

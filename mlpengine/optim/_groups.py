@@ -5,21 +5,24 @@ from dataclasses import dataclass
 
 from mlpengine.backends.update import Run
 from mlpengine.errors import UsageError
-from mlpengine.optim._checks import number
+from mlpengine.fields import Checked, NonNegative
 from mlpengine.tape.flat import Flat
 from mlpengine.wording import suggestion
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Checked):
     """Factors of the learning rate and the weight decay of a group of parameters.
 
-    Without `weight_decay` weights decay and others do not, as outside of groups.  The decay of a
-    step is the product of both, as in PyTorch's parameter groups.
+    The decay of a step is the product of both, as in PyTorch's parameter groups.
+
+    Args:
+        lr: Factor of the learning rate.
+        weight_decay: Factor of the weight decay; by default 1 for weights, else 0.
     """
 
-    lr: float = 1.0
-    weight_decay: float | None = None
+    lr: NonNegative = 1.0
+    weight_decay: NonNegative | None = None
 
 
 def find_runs(
@@ -43,9 +46,6 @@ def find_runs(
                 f"{where}: groups must be of the model's, {known} (got {name!r})"
                 f"{suggestion(name, members)}"
             )
-        number(f"{where}: group {name}", "lr", group.lr, minimum=0.0)
-        if group.weight_decay is not None:
-            number(f"{where}: group {name}", "weight_decay", group.weight_decay, minimum=0.0)
         factors |= dict.fromkeys(members[name], group)
     runs: list[Run] = []
     for name, place in params.places.items():

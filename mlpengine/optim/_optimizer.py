@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from inspect import Parameter, signature
 from itertools import pairwise
 from math import ceil
-from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
 from mlpengine.backends.update import Run, Update
 from mlpengine.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
+from mlpengine.fields import Given, NonNegative, fitting, options_of
 from mlpengine.formula import variables
 from mlpengine.misuse import KnownAttributes, called_as, quoted
 from mlpengine.optim._checks import number
@@ -32,6 +34,9 @@ from mlpengine.wording import plural
 
 ScheduleLike: TypeAlias = Callable[[int], float]
 """A function from the number of completed steps to a factor of the learning rate."""
+
+OPTIMIZERS: dict[str, type["Optimizer"]] = {}
+"""The optimizers by the names that configs and estimators give them."""
 
 BLOCK_BYTES = 192 * 1024
 """Bytes of each vector that one round of calls works on.
@@ -67,7 +72,9 @@ class HasFlat(Protocol):
 
 
 class SharedOptions(TypedDict, total=False):
-    """Options that every optimizer passes on; `Optimizer` documents them and sets the defaults."""
+    """Types of the options that every optimizer passes on; `Optimizer` declares them."""
+
+    weight_decay: float
 
     decay_biases: bool
     schedule: ScheduleLike | None
@@ -117,8 +124,12 @@ class Optimizer(KnownAttributes, ABC):
     read.
 
     Args:
-        groups: factors by the names of the model's groups (`Mlp.groups`: weights, biases, alphas,
-            embedding, scaling); the others have factor 1.
+        lr: Learning rate.
+        weight_decay: Decoupled decay of weights, times the learning rate.
+        decay_biases: Whether weight decay acts on biases, too.
+        schedule: a function from the number of completed steps to a factor of `lr`.
+        groups: Factors for groups of parameters, by name: weights, biases, alphas, embedding,
+            scaling; the others have factor 1.
         decay_schedule: a function from the number of completed steps to a factor of `weight_decay`.
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients, by name, each with the factor by which it
@@ -135,26 +146,41 @@ class Optimizer(KnownAttributes, ABC):
         "param_groups": "write optimizer.lr = 0.001",
     }
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Write the shared options out in the signature, for `help` and `inspect.signature`."""
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, name: str = "", **kwargs: Any) -> None:
+        """Register the class under its name in configs, and let its constructor check its options.
+
+        Options that a constructor passes on are those of its base class.
+        """
         super().__init_subclass__(**kwargs)
+        if name:
+            cls.name, OPTIMIZERS[name] = name, cls
+        if "__init__" not in vars(cls):
+            return
         own = signature(cls.__init__)
         *named, last = own.parameters.values()
-        if last.kind is Parameter.VAR_KEYWORD and last.annotation == Unpack[SharedOptions]:
-            options = signature(Optimizer.__init__).parameters
-            named += [options[name] for name in SharedOptions.__annotations__]
+        if last.kind is Parameter.VAR_KEYWORD:
+            base: Any = cls.__base__
+            passed_on = [*signature(base.__init__).parameters.values()]
+            hidden = {"hyper", "signed", "squares", "carried", *own.parameters}
+            rest = [one for one in passed_on if one.name not in hidden]
+            changed = {one.name: one for one in named}
+            if len(rest) + len(named) == len(passed_on):  # which keep their order
+                named, rest = [changed.get(one.name, one) for one in passed_on], []
+            named += rest
             vars(cls.__init__)["__signature__"] = own.replace(parameters=named)
-            type.__setattr__(cls, "__init__", called_as("{name}(mlp, lr=0.001)")(cls.__init__))
+        type.__setattr__(cls, "__init__", called_as("{name}(mlp, lr=0.001)")(_checked(cls)))
 
     def __init__(
         self,
         model: HasParams,
         *,
-        lr: float,
-        weight_decay: float = 0.0,
+        lr: NonNegative,
+        weight_decay: NonNegative = 0.0,
         decay_biases: bool = False,
-        schedule: ScheduleLike | None = None,
-        decay_schedule: ScheduleLike | None = None,
+        schedule: Annotated[ScheduleLike | None, Given] = None,
+        decay_schedule: Annotated[ScheduleLike | None, Given] = None,
         groups: Mapping[str, Group] | None = None,
         hyper: Mapping[str, float] | None = None,
         signed: Mapping[str, float] | None = None,
@@ -498,6 +524,23 @@ class Optimizer(KnownAttributes, ABC):
                 yield from flush_signed(vector[block], self._work[0][:size], self._masks[0][:size])
             for name in self._squares:
                 yield flush_square(self.moments[name][block])
+
+
+def _checked(kind: type[Optimizer]) -> Callable[..., None]:
+    """Return the constructor of a class, which then checks its options against their limits."""
+    init = kind.__init__
+
+    @wraps(init)
+    def checked(self: Optimizer, *args: Any, **given: Any) -> None:
+        options = options_of(kind)
+        fit = {
+            name: fitting(f"{type(self).__name__}: {name}", options[name].type, value)
+            for name, value in given.items()
+            if name in options and not options[name].given
+        }
+        init(self, *args, **given | fit)
+
+    return checked
 
 
 def _blocks(flat: Array, runs: Sequence[Run]) -> list[tuple[slice, float]]:

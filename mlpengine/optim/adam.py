@@ -1,15 +1,29 @@
 """Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
 
-from typing import Any, Unpack
+from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack
 
 from mlpengine import formula
-from mlpengine.optim._checks import fractions, number
-from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
+from mlpengine.fields import Fraction, NonNegative
+from mlpengine.optim._groups import Group
+from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike, SharedOptions
 from mlpengine.optim.numbers import power, sqrt
 
 
-class Adam(Optimizer):
-    """Adaptive moments: params -= lr * m_hat / (sqrt(v_hat) + eps).
+class AdamOptions(TypedDict, total=False):
+    """Types of the options of `Adam` that others take, too."""
+
+    lr: float
+    betas: tuple[float, float]
+    eps: float
+    decay_biases: bool
+    schedule: ScheduleLike | None
+    decay_schedule: ScheduleLike | None
+    groups: Mapping[str, Group] | None
+
+
+class Adam(Optimizer, name="adam"):
+    """Adam, adaptive moments: params -= lr * m_hat / (sqrt(v_hat) + eps).
 
     m = beta1 * m + (1 - beta1) * grads and v = beta2 * v + (1 - beta2) * grads**2 are corrected for
     their start at zero: m_hat = m / (1 - beta1**t), v_hat = v / (1 - beta2**t).
@@ -20,6 +34,11 @@ class Adam(Optimizer):
     added unscaled, so that a step takes ten calls.
     Numbers: `rate` and `scaled_eps`, which combine all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
+
+    Args:
+        betas: Decay of the two moments.
+        eps: Added to the root of the second moment.
+
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
     """
 
@@ -27,19 +46,17 @@ class Adam(Optimizer):
         self,
         model: HasParams,
         *,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        lr: NonNegative = 1e-3,
+        betas: tuple[Fraction, Fraction] = (0.9, 0.999),
+        eps: NonNegative = 1e-8,
         **shared: Unpack[SharedOptions],
     ) -> None:
-        self.betas = beta1, beta2 = fractions(type(self).__name__, "betas", betas)
-        self.eps = number(type(self).__name__, "eps", eps, minimum=0.0)
+        self.betas, self.eps = betas, eps
+        beta1, beta2 = betas
         super().__init__(
             model,
             lr=lr,
-            weight_decay=weight_decay,
-            hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps},
+            hyper={"beta1": beta1, "beta2": beta2, "eps": eps},
             signed={"first": beta1},
             squares={"second": beta2},
             **shared,
@@ -70,34 +87,20 @@ class Adam(Optimizer):
         return {"first": first, "second": second, "p": p}
 
 
-class AdamW(Adam):
-    """`Adam` with a weight decay of 0.01 by default.
+class AdamW(Adam, name="adamw"):
+    """Adam with decoupled weight decay, 0.01 by default.
 
     Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
     """
 
     def __init__(
-        self,
-        model: HasParams,
-        *,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-        **shared: Unpack[SharedOptions],
+        self, model: HasParams, *, weight_decay: NonNegative = 0.01, **adam: Unpack[AdamOptions]
     ) -> None:
-        super().__init__(
-            model,
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            **shared,
-        )
+        super().__init__(model, weight_decay=weight_decay, **adam)
 
 
-class NAdam(Optimizer):
-    """Adam with Nesterov's momentum: the step looks ahead along the first moment.
+class NAdam(Optimizer, name="nadam"):
+    """NAdam, Adam with Nesterov's momentum: the step looks ahead along the first moment.
 
     With m, v and v_hat as in `Adam`, mu(t) = beta1 * (1 - 0.96**(t * momentum_decay) / 2) and M(t)
     the product of mu(1) to mu(t):
@@ -107,6 +110,12 @@ class NAdam(Optimizer):
     Moments: ``first`` and ``second``, as those of `Adam`.
     Numbers: the factors `rate` of the gradient and `ahead` of the first moment; `product`, M(t), is
     carried from step to step.
+
+    Args:
+        betas: Decay of the two moments.
+        eps: Added to the root of the second moment.
+        momentum_decay: How fast the momentum rises from half of betas[0] to all of it.
+
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """
 
@@ -114,21 +123,18 @@ class NAdam(Optimizer):
         self,
         model: HasParams,
         *,
-        lr: float = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        momentum_decay: float = 0.004,
-        weight_decay: float = 0.0,
+        lr: NonNegative = 2e-3,
+        betas: tuple[Fraction, Fraction] = (0.9, 0.999),
+        eps: NonNegative = 1e-8,
+        momentum_decay: NonNegative = 0.004,
         **shared: Unpack[SharedOptions],
     ) -> None:
-        self.betas = beta1, beta2 = fractions("NAdam", "betas", betas)
-        self.eps = number("NAdam", "eps", eps, minimum=0.0)
-        self.momentum_decay = number("NAdam", "momentum_decay", momentum_decay, minimum=0.0)
+        self.betas, self.eps, self.momentum_decay = betas, eps, momentum_decay
+        beta1, beta2 = betas
         super().__init__(
             model,
             lr=lr,
-            weight_decay=weight_decay,
-            hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps, "psi": self.momentum_decay},
+            hyper={"beta1": beta1, "beta2": beta2, "eps": eps, "psi": momentum_decay},
             signed={"first": beta1},
             squares={"second": beta2},
             carried={"product": 1.0},

@@ -12,17 +12,19 @@ changed, and the caller decides what to do with the step.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from math import isfinite, sqrt
-from typing import Any, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Clipping
 from mlpengine.buffers import Uncopyable
-from mlpengine.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.errors import CheckpointError, ShapeError
+from mlpengine.fields import Positive, check_fields
 from mlpengine.misuse import KnownAttributes
-from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
@@ -32,9 +34,8 @@ from mlpengine.wording import plural
 Apply: TypeAlias = Callable[[], tuple[float, float]]
 """A function that clips and returns the norms before and after."""
 
-
-LONGEST_HISTORY = 1_000_000
-"""Maximum of `PercentileClip.history`: 16 MB of norms."""
+CLIPS: dict[str, type["Clip"]] = {}
+"""The clipping rules by the names that configs give them."""
 
 
 class FlatViews(Protocol):
@@ -48,7 +49,22 @@ class FlatViews(Protocol):
 
 
 class Clip(KnownAttributes, ABC):
-    """Base class of the clipping rules."""
+    """Base class of the clipping rules, which are dataclasses of their settings."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, name: str = "", **kwargs: object) -> None:
+        """Register the class under the name that configs give it, if it has one."""
+        super().__init_subclass__(**kwargs)
+        if name:
+            cls.name, CLIPS[name] = name, cls
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def fresh(self) -> Self:
+        """Return the same rule without what it remembers, for another network."""
+        return replace(self)  # type: ignore[type-var]
 
     @abstractmethod
     def bind(self, params: Flat, grads: FlatViews) -> Apply:
@@ -96,15 +112,17 @@ class _ScaledByNorm(Clip):
         """Return the factor for gradients of this norm."""
 
 
-class NormClip(_ScaledByNorm):
+@dataclass(frozen=True)
+class NormClip(_ScaledByNorm, name="norm"):
     """Clip by global norm: grads *= min(1, max_norm / (norm + 1e-6)).
 
-    Raises: UsageError unless `max_norm` is finite and above zero.
+    Args:
+        max_norm: Largest global norm.
+
     Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1; the 1e-6 is PyTorch's.
     """
 
-    def __init__(self, max_norm: float) -> None:
-        self.max_norm = positive("NormClip", "max_norm", max_norm)
+    max_norm: Positive
 
     def describe(self, params: Flat) -> Clipping:
         """Return the rule for executors other than NumPy."""
@@ -114,29 +132,32 @@ class NormClip(_ScaledByNorm):
         return clip_coefficient(norm, self.max_norm)
 
 
-class PercentileClip(_ScaledByNorm):
+@dataclass(frozen=True)
+class PercentileClip(_ScaledByNorm, name="percentile"):
     """Clip by global norm, to a percentile of the norms so far (AutoClip).
 
     The percentile is that of the last `history` norms before clipping, including the norm of this
     step, with linear interpolation as in `numpy.percentile`.
 
     State: ``norms``, oldest first.
-    Raises: UsageError unless 0 <= percentile <= 100 and 1 <= history <= 1,000,000.
+
+    Args:
+        percentile: Largest norm, as a percentile of recent norms.
+        history: Norms that are remembered, 16 bytes each.
+
     Source: Seetharaman et al. 2020, arXiv 2007.14469, section 3, which uses all norms.
     """
 
-    def __init__(self, percentile: float = 90.0, *, history: int = 1000) -> None:
-        self.percentile = number(
-            "PercentileClip", "percentile", percentile, minimum=0.0, maximum=100.0
-        )
-        self.history = count("PercentileClip", "history", history, minimum=1)
-        if self.history > LONGEST_HISTORY:
-            raise UsageError(
-                f"PercentileClip: history must be at most {LONGEST_HISTORY:,} (got {history:,})"
-            )
-        self._norms = np.zeros(self.history)  # a ring
-        self._sorted = np.zeros(self.history)
-        self._counts = np.zeros(2, np.int64)  # of the norms, and the place of the oldest
+    percentile: Annotated[float, Ge(0), Le(100)] = 90.0
+    history: Annotated[int, Ge(1), Le(1_000_000)] = 1000
+    _norms: Array = field(init=False, repr=False, compare=False)  # a ring
+    _sorted: Array = field(init=False, repr=False, compare=False)
+    _counts: Array = field(init=False, repr=False, compare=False)  # of norms; place of the oldest
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        memory = {"_norms": np.zeros(self.history), "_sorted": np.zeros(self.history)}
+        vars(self).update(memory, _counts=np.zeros(2, np.int64))
 
     def describe(self, params: Flat) -> Clipping:
         """Return the rule for executors other than NumPy, which continue its history."""
@@ -193,20 +214,23 @@ class PercentileClip(_ScaledByNorm):
         return float(below + (place - low) * (above - below))
 
 
-class AdaptiveClip(Clip):
+@dataclass(frozen=True)
+class AdaptiveClip(Clip, name="adaptive"):
     """Clip each unit's gradient by the ratio to the unit's weights (adaptive gradient clipping).
 
     For each unit, with weights w and gradient g: g *= min(1, ratio * max(norm(w), eps) / norm(g)).
     A unit is a row of a weight (one output, its fan-in); a bias, or anything of one dimension, is
     one unit, as in the authors' code.
 
-    Raises: UsageError unless `ratio` and `eps` are finite and above zero.
+    Args:
+        ratio: Largest norm of a unit's gradient, as a share of the norm of its weights.
+        eps: Smallest norm of a unit's weights that counts.
+
     Source: Brock et al. 2021, arXiv 2102.06171, equation 3.
     """
 
-    def __init__(self, ratio: float = 0.01, *, eps: float = 1e-3) -> None:
-        self.ratio = positive("AdaptiveClip", "ratio", ratio)
-        self.eps = positive("AdaptiveClip", "eps", eps)
+    ratio: Positive = 0.01
+    eps: Positive = 1e-3
 
     def describe(self, params: Flat) -> Clipping:
         """Return the rule for executors other than NumPy."""

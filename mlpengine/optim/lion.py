@@ -3,12 +3,12 @@
 from typing import Any, Unpack
 
 from mlpengine import formula
-from mlpengine.optim._checks import fractions
+from mlpengine.fields import Fraction, NonNegative
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 
 
-class Lion(Optimizer):
-    """The sign of a momentum: params -= lr * sign(beta1 * m + (1 - beta1) * grads).
+class Lion(Optimizer, name="lion"):
+    """Lion, the sign of a momentum: params -= lr * sign(beta1 * m + (1 - beta1) * grads).
 
     Then m = beta2 * m + (1 - beta2) * grads.  Every entry moves by `lr`, so a rate is 3 to 10 times
     smaller than Adam's, and a weight decay as many times larger.
@@ -16,6 +16,10 @@ class Lion(Optimizer):
     Moments: ``first`` = m / (1 - beta2).  An entry whose gradients stay zero stops moving once its
     moment counts as zero (1e-25 in float32).
     Numbers: `share`, with which first * share + grads has the sign of the step.
+
+    Args:
+        betas: Share of the moment in the step, and its decay.
+
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """
 
@@ -23,16 +27,14 @@ class Lion(Optimizer):
         self,
         model: HasParams,
         *,
-        lr: float = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0.0,
+        lr: NonNegative = 1e-4,
+        betas: tuple[Fraction, Fraction] = (0.9, 0.99),
         **shared: Unpack[SharedOptions],
     ) -> None:
-        self.betas = beta1, beta2 = fractions("Lion", "betas", betas)
+        self.betas = beta1, beta2 = betas
         super().__init__(
             model,
             lr=lr,
-            weight_decay=weight_decay,
             hyper={"beta1": beta1, "beta2": beta2},
             signed={"first": beta2},
             **shared,

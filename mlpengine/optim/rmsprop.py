@@ -3,21 +3,27 @@
 from typing import Any, Unpack
 
 from mlpengine import formula
-from mlpengine.optim._checks import number
+from mlpengine.fields import Fraction, NonNegative
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 from mlpengine.optim.numbers import sqrt
 
 
-class RmsProp(Optimizer):
-    """Gradients over their running root mean square: params -= lr * grads / (sqrt(v) + eps).
+class RmsProp(Optimizer, name="rmsprop"):
+    """RMSprop, gradients over their running root mean square.
 
-    v = alpha * v + (1 - alpha) * grads**2 starts at zero, without bias correction.  With momentum:
-    velocity = momentum * velocity + grads / (sqrt(v) + eps), params -= lr * velocity.  As in
-    PyTorch, `eps` is outside the root.
+    params -= lr * grads / (sqrt(v) + eps), where v = alpha * v + (1 - alpha) * grads**2 starts at
+    zero, without bias correction. With momentum: velocity = momentum * velocity + grads / (sqrt(v)
+    + eps), params -= lr * velocity. As in PyTorch, `eps` is outside the root.
 
     Moments: ``square`` = v / (1 - alpha) and, if there is momentum, ``velocity`` times
     sqrt(1 - alpha).
     Numbers: `rate` = lr / sqrt(1 - alpha), which undoes both scales, and `scaled_eps`.
+
+    Args:
+        alpha: Decay of the mean square.
+        eps: Added to the root of the mean square.
+        momentum: Share of the last update kept.
+
     Source: Tieleman and Hinton 2012, Coursera lecture 6.5.
     """
 
@@ -25,23 +31,19 @@ class RmsProp(Optimizer):
         self,
         model: HasParams,
         *,
-        lr: float = 0.01,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
+        lr: NonNegative = 1e-3,
+        alpha: Fraction = 0.99,
+        eps: NonNegative = 1e-8,
+        momentum: Fraction = 0.0,
         **shared: Unpack[SharedOptions],
     ) -> None:
-        self.alpha = number("RmsProp", "alpha", alpha, minimum=0.0, below=1.0)
-        self.eps = number("RmsProp", "eps", eps, minimum=0.0)
-        self.momentum = number("RmsProp", "momentum", momentum, minimum=0.0, below=1.0)
+        self.alpha, self.eps, self.momentum = alpha, eps, momentum
         super().__init__(
             model,
             lr=lr,
-            weight_decay=weight_decay,
-            hyper={"alpha": self.alpha, "eps": self.eps, "momentum": self.momentum},
-            signed={"velocity": self.momentum} if momentum else {},
-            squares={"square": self.alpha},
+            hyper={"alpha": alpha, "eps": eps, "momentum": momentum},
+            signed={"velocity": momentum} if momentum else {},
+            squares={"square": alpha},
             **shared,
         )
 

@@ -1,7 +1,8 @@
 """Learning-rate schedules: functions from the number of steps so far to a factor of the base rate.
 
-Every schedule is ``schedule(step) -> factor``; the first step is step 0.  With ``warmup_steps=w``
-the schedule starts after w steps, and before that its first factor is multiplied by a ramp,
+Every schedule is ``schedule(step) -> factor``; the first step is step 0.  Epochs are of
+`steps_per_epoch` steps, and of one step unless that is given.  With a warm-up of w steps the
+schedule starts after w steps, and before that its first factor is multiplied by a ramp,
 (step + 1) / (w + 1), which is not 0 at the first step (Goyal et al. 2017, arXiv 1706.02677, section
 2.2).  Below, s = max(0, step - w), and a `total_steps` of N counts the warm-up: T = N - w.
 """
@@ -11,33 +12,51 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import cos, inf, log2, pi
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
-from mlpengine.deprecation import renamed_argument
 from mlpengine.errors import UsageError
+from mlpengine.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.locks import cached_property
-from mlpengine.optim._checks import count, number, positive
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
 
 AT_ONCE = 256
 """Number of steps whose factors are computed at once."""
 
-MAX_CYCLES = 30
-"""Maximum waves of a `CosLogSchedule`: with more, the first one is shorter than any step."""
+SCHEDULES: dict[str, type["Schedule"]] = {}
+"""The schedules by the names that configs and estimators give them."""
+
+Falling: TypeAlias = Literal["constant", "flat_cosine", "cosine", "linear"]
+"""The name of a schedule that stays or falls to zero, with its defaults."""
 
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """Base class: the warm-up ramp times the schedule after it."""
+    """Base class: the warm-up ramp times the schedule after it.
 
-    warmup_steps: int = field(default=0, kw_only=True)
+    A schedule describes any run; `over` makes it that of one.
+
+    Args:
+        warmup_epochs: Epochs over which the learning rate first rises from near zero.
+        steps_per_epoch: Steps of an epoch.
+    """
+
+    name: ClassVar[str] = ""
+
+    warmup_epochs: NonNegative = field(default=0.0, kw_only=True)
+    steps_per_epoch: Annotated[int, Ge(0), Given] = field(default=1, kw_only=True)
+
+    def __init_subclass__(cls, *, name: str = "", **kwargs: object) -> None:
+        """Register the class under the name that configs give it, if it has one."""
+        super().__init_subclass__(**kwargs)
+        if name:
+            cls.name, SCHEDULES[name] = name, cls
 
     def __post_init__(self) -> None:
-        count(self._where, "warmup_steps", self.warmup_steps)
-        self._check()
+        check_fields(self)
 
     def __call__(self, step: int) -> float:
         """Return the factor of the base learning rate after `step` steps."""
@@ -46,13 +65,17 @@ class Schedule(ABC):
             return self._factor(-left)
         return (step + 1) / (self.warmup_steps + 1) * self._factor(0)
 
-    @property
-    def _where(self) -> str:
-        return type(self).__name__
+    @cached_property
+    def warmup_steps(self) -> int:
+        """Steps of the warm-up."""
+        return round(self.warmup_epochs * self.steps_per_epoch)
 
-    @abstractmethod
-    def _check(self) -> None:
-        """Raise UsageError if a field is out of range."""
+    def over(self, total_steps: int, steps_per_epoch: int) -> "Schedule | None":
+        """Return the schedule of a run, without a state; None for a factor that is always 1.
+
+        Raises: UsageError for a warm-up of the whole run.
+        """
+        return replace(self, steps_per_epoch=steps_per_epoch)
 
     @abstractmethod
     def _factor(self, step: int) -> float:
@@ -61,107 +84,131 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class _TimedSchedule(Schedule):
-    """Base class of schedules that end; after `total_steps` the factor is constant."""
+    """Base class of schedules that end; after `total_steps` the factor is constant.
 
-    total_steps: int
+    Args:
+        total_steps: Steps of the training, with the warm-up; 0 before there is a run.
+    """
+
+    total_steps: Annotated[int, Ge(0), Given] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.total_steps:
+            _ = self._span  # which checks it
+
+    def over(self, total_steps: int, steps_per_epoch: int) -> Self:
+        """Return the schedule of a run."""
+        return replace(self, total_steps=total_steps, steps_per_epoch=steps_per_epoch)
 
     @cached_property
     def _span(self) -> int:
         """Steps after the warm-up."""
-        return self.total_steps - self.warmup_steps
-
-    def _check(self) -> None:
-        count(self._where, "total_steps", self.total_steps, minimum=1)
-        if self._span < 1:
+        name, span = type(self).__name__, self.total_steps - self.warmup_steps
+        if not self.total_steps:
+            raise UsageError(f"{name}: total_steps is needed, such as {name}(total_steps=1000)")
+        if span < 1:
             raise UsageError(
-                f"{self._where}: total_steps must be more than warmup_steps "
-                f"(total_steps {self.total_steps}, warmup_steps {self.warmup_steps})"
+                f"{name}: total_steps must be more than the steps of the warm-up "
+                f"(total_steps {self.total_steps}, warm-up {self.warmup_steps})"
             )
+        return span
 
 
 @dataclass(frozen=True)
-class ConstantSchedule(Schedule):
-    """The base rate throughout: 1."""
+class ConstantSchedule(Schedule, name="constant"):
+    """The same learning rate throughout: 1."""
 
-    def _check(self) -> None:
-        pass
+    def over(self, total_steps: int, steps_per_epoch: int) -> Schedule | None:
+        """Return the schedule of a run; None without a warm-up."""
+        run = super().over(total_steps, steps_per_epoch)
+        return run if run and run.warmup_steps else None
 
     def _factor(self, step: int) -> float:
         return 1.0
 
 
 @dataclass(frozen=True)
-class StepSchedule(Schedule):
-    """A drop after each `every` steps: factor ** (s // every).
+class StepSchedule(Schedule, name="step"):
+    """Multiplied by `factor` at regular intervals: factor ** (s // every).
+
+    Here `every` is the steps of `every_epochs`, at least 1.
+
+    Args:
+        every_epochs: Epochs between two drops.
+        factor: Factor of the learning rate at a drop.
 
     Source: He et al. 2016, arXiv 1512.03385, section 3.4.
     """
 
-    every: int
-    factor: float = 0.1
+    every_epochs: Positive = 10.0
+    factor: Positive = 0.1
 
-    def _check(self) -> None:
-        count(self._where, "every", self.every, minimum=1)
-        positive(self._where, "factor", self.factor)
+    @cached_property
+    def _every(self) -> int:
+        return max(1, round(self.every_epochs * self.steps_per_epoch))
 
     def _factor(self, step: int) -> float:
-        return float(self.factor ** (step // self.every))
+        return float(self.factor ** (step // self._every))
 
 
 @dataclass(frozen=True)
-class ExponentialSchedule(Schedule):
-    """A constant ratio from step to step: decay ** s.
+class ExponentialSchedule(Schedule, name="exponential"):
+    """Falls by `factor` per epoch, by a constant ratio from step to step.
+
+    The ratio is factor ** (1 / steps_per_epoch).
+
+    Args:
+        factor: Factor of the learning rate per epoch.
 
     Source: Darken and Moody 1990, "Note on learning rate schedules for stochastic optimization".
     """
 
-    decay: float
+    factor: Annotated[float, Gt(0), Le(1)] = 0.95
 
-    def _check(self) -> None:
-        if positive(self._where, "decay", self.decay) > 1.0:
-            raise UsageError(f"{self._where}: decay must be at most 1 (got {self.decay!r})")
+    @cached_property
+    def _ratio(self) -> float:
+        return float(self.factor ** (1.0 / self.steps_per_epoch))
 
     def _factor(self, step: int) -> float:
-        return float(self.decay**step)
+        return float(self._ratio**step)
 
 
 @dataclass(frozen=True)
-class LinearSchedule(_TimedSchedule):
-    """A straight line to `final`: 1 + (final - 1) * min(1, s / T).
+class LinearSchedule(_TimedSchedule, name="linear"):
+    """A straight line down to `final`: 1 + (final - 1) * min(1, s / T).
+
+    Args:
+        final: Share of the base learning rate at the end.
 
     Source: Li et al. 2020, arXiv 1905.04753, section 2.
     """
 
-    final: float = 0.0
-
-    def _check(self) -> None:
-        super()._check()
-        number(self._where, "final", self.final, minimum=0.0)
+    final: NonNegative = 0.0
 
     def _factor(self, step: int) -> float:
         return 1.0 + (self.final - 1.0) * min(1.0, step / self._span)
 
 
 @dataclass(frozen=True)
-class CosineSchedule(_TimedSchedule):
-    """Half a cosine to `final`: final + (1 - final) * (1 + cos(pi * min(1, s / T))) / 2.
+class CosineSchedule(_TimedSchedule, name="cosine"):
+    """Half a cosine wave down to `final`: final + (1 - final) * (1 + cos(pi * min(1, s / T))) / 2.
+
+    Args:
+        final: Share of the base learning rate at the end.
 
     Source: Loshchilov and Hutter 2017, arXiv 1608.03983, equation 5, without restarts.
     """
 
-    final: float = 0.0
-
-    def _check(self) -> None:
-        super()._check()
-        number(self._where, "final", self.final, minimum=0.0)
+    final: NonNegative = 0.0
 
     def _factor(self, step: int) -> float:
         return _cosine(1.0, self.final, step / self._span)
 
 
 @dataclass(frozen=True)
-class FlatCosineSchedule(_TimedSchedule):
-    """1 in the first half, then half a cosine to 0 with its end at s = T.
+class FlatCosineSchedule(_TimedSchedule, name="flat_cosine"):
+    """Flat for the first half, then half a cosine to zero, which it reaches at s = T.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
     """
@@ -171,22 +218,18 @@ class FlatCosineSchedule(_TimedSchedule):
 
 
 @dataclass(frozen=True)
-class CosLogSchedule(_TimedSchedule):
-    """Waves from 0 to 1 and back that grow longer: (1 - cos(2 pi log2(1 + (2^cycles - 1) t))) / 2.
+class CosLogSchedule(_TimedSchedule, name="coslog"):
+    """Waves up from zero and back, each twice as long as the one before.
 
-    t is min(1, s / T); each wave takes twice as many steps as the one before.
+    With t = min(1, s / T) the factor is (1 - cos(2 pi log2(1 + (2^cycles - 1) t))) / 2.
+
+    Args:
+        cycles: Number of waves; of more than 30, the first is shorter than any step.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
     """
 
-    cycles: int = 4
-
-    def _check(self) -> None:
-        super()._check()
-        if count(self._where, "cycles", self.cycles, minimum=1) > MAX_CYCLES:
-            raise UsageError(
-                f"{self._where}: cycles must be at most {MAX_CYCLES} (got {self.cycles!r})"
-            )
+    cycles: Annotated[int, Ge(1), Le(30)] = 4
 
     def _factor(self, step: int) -> float:
         waves = log2(1.0 + (2**self.cycles - 1) * min(1.0, step / self._span))
@@ -194,25 +237,24 @@ class CosLogSchedule(_TimedSchedule):
 
 
 @dataclass(frozen=True)
-class OneCycleSchedule(_TimedSchedule):
-    """Up from `initial` to 1 and down to `final`, each along half a cosine.
+class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
+    """Up to lr from `initial`, then down again to `final`, each along half a cosine.
 
     The peak is at s = rise * T - 1 and the end at s = T - 1, as in PyTorch's OneCycleLR, whose
     ``max_lr`` is the base rate here, ``1 / div_factor`` is `initial` and
     ``1 / (div_factor * final_div_factor)`` is `final`.
 
+    Args:
+        rise: Share of the steps in which it rises.
+        initial: Share of the base learning rate at the start.
+        final: Share of the base learning rate at the end.
+
     Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines instead of lines.
     """
 
-    rise: float = 0.3
-    initial: float = 1 / 25
-    final: float = 1 / 250_000
-
-    def _check(self) -> None:
-        super()._check()
-        number(self._where, "rise", self.rise, minimum=0.0, below=1.0)
-        number(self._where, "initial", self.initial, minimum=0.0)
-        number(self._where, "final", self.final, minimum=0.0)
+    rise: Fraction = 0.3
+    initial: NonNegative = 1 / 25
+    final: NonNegative = 1 / 250_000
 
     def _factor(self, step: int) -> float:
         last = self._span - 1.0
@@ -233,8 +275,8 @@ class _PlateauState:
 
 
 @dataclass(frozen=True)
-class PlateauSchedule(Schedule):
-    """A drop whenever a metric has stopped falling; pass the metric to `observe`.
+class PlateauSchedule(Schedule, name="plateau"):
+    """Multiplied by `factor` when validation stalls; pass the metric to `observe`.
 
     A value is better if it is below the best by more than ``threshold * abs(best)``.  After more
     than `patience` values in a row that are not, the factor is multiplied by `factor` (but not
@@ -243,14 +285,22 @@ class PlateauSchedule(Schedule):
 
     The fields do not change; the state is in `state_dict` and is saved with the optimizer's.  Use
     one for each optimizer.
+
+    Args:
+        patience: Epochs without a better value before a drop.
+        factor: Factor of the learning rate at a drop.
+        threshold: Smallest improvement that counts, as a share of the best value.
+        cooldown: Epochs after a drop that do not count.
+        min_factor: Smallest factor of the learning rate.
+
     Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
     """
 
-    patience: int = 10
-    factor: float = 0.1
-    threshold: float = 1e-4
-    cooldown: int = 0
-    min_factor: float = 0.0
+    patience: Annotated[int, Ge(0)] = 10
+    factor: Annotated[float, Gt(0), Lt(1)] = 0.1
+    threshold: Fraction = 1e-4
+    cooldown: Annotated[int, Ge(0)] = 0
+    min_factor: NonNegative = 0.0
     _state: _PlateauState = field(
         default_factory=_PlateauState, init=False, repr=False, compare=False
     )
@@ -278,63 +328,22 @@ class PlateauSchedule(Schedule):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
-        state = checked_state(self._where, self.state_dict(), state)
+        state = checked_state(type(self).__name__, self.state_dict(), state)
         vars(self._state).update(state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_state": replace(self._state)}
 
-    def _check(self) -> None:
-        count(self._where, "patience", self.patience)
-        if positive(self._where, "factor", self.factor) >= 1.0:
-            raise UsageError(f"{self._where}: factor must be less than 1 (got {self.factor!r})")
-        number(self._where, "threshold", self.threshold, minimum=0.0, below=1.0)
-        count(self._where, "cooldown", self.cooldown)
-        number(self._where, "min_factor", self.min_factor, minimum=0.0)
-
     def _factor(self, step: int) -> float:
         return self._state.scale
 
 
-PlateauSchedule.__init__ = renamed_argument("least", "min_factor")(  # type: ignore[method-assign]
-    PlateauSchedule.__init__
-)
-
-
-SCHEDULES: dict[str, Callable[..., Schedule]] = {
-    "constant": lambda total, epoch, **given: ConstantSchedule(**given),
-    "step": lambda total, epoch, every_epochs=10, factor=0.5, **given: StepSchedule(
-        max(1, round(every_epochs * epoch)), factor, **given
-    ),
-    "exponential": lambda total, epoch, factor=0.95, **given: ExponentialSchedule(
-        factor ** (1.0 / epoch), **given
-    ),
-    "cosine": lambda total, epoch, **given: CosineSchedule(total, **given),
-    "flat_cosine": lambda total, epoch, **given: FlatCosineSchedule(total, **given),
-    "coslog": lambda total, epoch, **given: CosLogSchedule(total, **given),
-    "linear": lambda total, epoch, **given: LinearSchedule(total, **given),
-    "one_cycle": lambda total, epoch, **given: OneCycleSchedule(total, **given),
-    "plateau": lambda total, epoch, patience=5, factor=0.5, **given: PlateauSchedule(
-        patience, factor, **given
-    ),
-}
-"""The schedules by their names in configs, from the steps of a training and of an epoch."""
-
-
-def named_schedule(
-    name: str, total_steps: int, steps_per_epoch: int, *, warmup_steps: int = 0, **settings: Any
-) -> Schedule | None:
-    """Return a schedule with the settings of configs, which count epochs.
-
-    None for a factor that is always 1.  Raises: UsageError for an unknown name, or settings that
-    do not fit.
-    """
+def schedule_named(name: str) -> Schedule:
+    """Return the schedule of that name, with its defaults.  Raises: UsageError if there is none."""
     if name not in SCHEDULES:
         known = ", ".join(SCHEDULES)
         raise UsageError(f"schedule: must be one of {known}, or a function (got {name!r})")
-    if name == "constant" and not warmup_steps:
-        return None
-    return SCHEDULES[name](total_steps, steps_per_epoch, warmup_steps=warmup_steps, **settings)
+    return SCHEDULES[name]()
 
 
 def factors(schedule: Callable[[int], float], steps: range) -> Array:
@@ -367,3 +376,12 @@ def _factors(schedule: Schedule, number: int) -> Array:
 def _cosine(first: float, last: float, progress: float) -> float:
     """Return the value between `first` and `last` along half a cosine; past the end, `last`."""
     return last + (first - last) * (1.0 + cos(pi * progress if progress < 1.0 else pi)) / 2.0
+
+
+def named_schedule(
+    name: str, total_steps: int, steps_per_epoch: int, *, warmup_steps: int = 0, **settings: Any
+) -> Schedule | None:
+    """Return `schedule_named` of a run, with settings."""
+    warmup = warmup_steps / steps_per_epoch
+    made = replace(schedule_named(name), warmup_epochs=warmup, **settings)
+    return made.over(total_steps, steps_per_epoch)

@@ -3,11 +3,11 @@
 from typing import Any, Unpack
 
 from mlpengine.errors import UsageError
-from mlpengine.optim._checks import number
+from mlpengine.fields import Fraction, NonNegative
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 
 
-class Sgd(Optimizer):
+class Sgd(Optimizer, name="sgd"):
     """Gradient descent: params -= lr * grads, with momentum params -= lr * velocity.
 
     Momentum: velocity = momentum * velocity + grads.  Nesterov: params -= lr * (grads + momentum *
@@ -15,6 +15,11 @@ class Sgd(Optimizer):
 
     Moments: ``velocity``, if there is momentum; with Nesterov it is stored times `momentum`.
     Numbers: `rate`, the learning rate.
+
+    Args:
+        momentum: Share of the last update kept.
+        nesterov: Look ahead along the momentum.
+
     Source: Sutskever et al. 2013, sections 2 and 3.
     """
 
@@ -22,22 +27,19 @@ class Sgd(Optimizer):
         self,
         model: HasParams,
         *,
-        lr: float = 0.01,
-        momentum: float = 0.0,
+        lr: NonNegative = 0.01,
+        momentum: Fraction = 0.0,
         nesterov: bool = False,
-        weight_decay: float = 0.0,
         **shared: Unpack[SharedOptions],
     ) -> None:
-        self.momentum = number("Sgd", "momentum", momentum, minimum=0.0, below=1.0)
-        self.nesterov = nesterov
+        self.momentum, self.nesterov = momentum, nesterov
         if nesterov and not momentum:
             raise UsageError(f"Sgd: nesterov needs a momentum above zero (got {momentum!r})")
         super().__init__(
             model,
             lr=lr,
-            weight_decay=weight_decay,
-            hyper={"momentum": self.momentum},
-            signed={"velocity": self.momentum} if momentum else {},
+            hyper={"momentum": momentum},
+            signed={"velocity": momentum} if momentum else {},
             **shared,
         )
 

@@ -4,7 +4,7 @@ import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config import load_config
-from mlpengine.config.build import Experiment, build
-from mlpengine.config.measure import OUT_OF_FOLD, explained_rows
+from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
@@ -25,6 +24,7 @@ from mlpengine.train.card import card
 from mlpengine.train.diagnose import DIAGNOSTICS_FILE
 from mlpengine.train.explain import dependence, feature_columns, importances
 from mlpengine.train.history import METRICS_FILE
+from mlpengine.train.measure import OUT_OF_FOLD, explained_rows
 from mlpengine.train.model import Model, load
 from mlpengine.train.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_FILE
 from mlpengine.train.samples import read_series
@@ -71,14 +71,16 @@ THOROUGH = Effort(work=2e10, rows=20_000, curves=6)
 class Run:
     """A run, from its directory or, right after training, from memory.
 
-    `experiment` has the trained model; None if model or data cannot be read, which `notes` explain.
+    `loaded` are its data, and `model` is the trained model or, with `trained` False, an untrained
+    one; None if they cannot be read, which `notes` explain.
     `known` are name, rows and outputs of the last part, and `score` is how the model stands beside
     others, if they were computed before.
     """
 
     path: Path
     result: Mapping[str, Any] = field(default_factory=dict)
-    experiment: Experiment | None = None
+    loaded: LoadedData | None = None
+    model: Model | None = None
     trained: bool = True
     series: Series | None = None
     known: tuple[str, Split, Array] | None = None
@@ -112,21 +114,25 @@ def read_run(path: Path) -> Run:
             notes.append(f"{what}: {_line(error)}")
             return None
 
-    model = experiment = None
+    model = loaded = None
     result = _checked(_read_json(path / RESULT_FILE, notes), notes)
     model = attempt("the model cannot be read", lambda: load(path))
     file = attempt("the config cannot be read", lambda: load_config(path / RESOLVED))
     if file is not None:
         preprocessor = model.preprocessor if model else None
-        experiment = attempt("the data cannot be read", lambda: build(file, preprocessor))
-    if experiment is not None and model is not None:
-        experiment = replace(experiment, model=model)
+        loaded = attempt("the data cannot be read", lambda: load_data(file, preprocessor))
+    trained = model is not None
+    if loaded is not None and model is None:
+        model = attempt("the config does not fit the data", lambda: _untrained(loaded))
     series = None
     if (path / DIAGNOSTICS_FILE).is_file():
         series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
     failure = result.get("failure", "")
-    trained = model is not None
-    return Run(path, result, experiment, trained, series, failure=failure, notes=tuple(notes))
+    return Run(path, result, loaded, model, trained, series, failure=failure, notes=tuple(notes))
+
+
+def _untrained(loaded: LoadedData) -> Model:
+    return trainer_of(loaded).model(loaded.tables.preprocessor)
 
 
 def collect(run: Run, effort: Effort = THOROUGH) -> Collected:
@@ -159,27 +165,27 @@ def _collect(run: Run, effort: Effort) -> Collected:
         return data.get(key)
 
     attempt("epochs", lambda: epochs_of(run))
-    experiment = run.experiment
-    if experiment is not None:
-        attempt("model", lambda: model_of(experiment))
+    loaded, model = run.loaded, run.model
+    if loaded is not None and model is not None:
+        attempt("model", lambda: model_of(loaded, model))
         if run.trained:
-            attempt("held", lambda: held_out(experiment, run.known))
+            attempt("held", lambda: held_out(loaded, model.mean, run.known))
             held = data.pop("held", None)
             if held is not None and not np.isfinite(held.output).all():
                 notes.append("predictions cannot be shown: the outputs of the model are not finite")
                 held = None
         if held is not None:
             rows = held
-            attempt("score", lambda: run.score or score_of(experiment, rows, effort.work))
-            attempt("predictions", lambda: predictions_of(experiment, rows))
-            attempt("drivers", lambda: drivers_of(experiment, effort))
+            attempt("score", lambda: run.score or score_of(loaded, rows, effort.work))
+            attempt("predictions", lambda: predictions_of(model, loaded.task, rows))
+            attempt("drivers", lambda: drivers_of(loaded, model, effort))
             ranked = [one["column"] for one in (data.get("drivers") or {}).get("importances", [])]
-            columns = ranked or experiment.tables.preprocessor.columns
-            attempt("hardest", lambda: hardest_of(experiment, rows, columns[:SHOWN_CELLS]))
-        attempt("data", lambda: data_of(experiment, effort.rows))
+            columns = ranked or loaded.tables.preprocessor.columns
+            attempt("hardest", lambda: hardest_of(loaded, rows, columns[:SHOWN_CELLS]))
+        attempt("data", lambda: data_of(loaded, effort.rows))
     if run.series is not None and len(run.series):
         series = run.series
-        batch_size = experiment.step.batch_size if experiment else None
+        batch_size = loaded.batch_size if loaded else None
         attempt("gradients", lambda: gradients_of(series, batch_size))
     attempt("settings", lambda: settings_of(run, environment))
     data["notes"] = notes
@@ -252,7 +258,7 @@ def epochs_of(run: Run) -> dict[str, Any] | None:
     columns = dict(zip(names, table.T, strict=True))
     epochs, curves = columns["epoch"], curves_of(columns)
     best = run.result.get("best_epochs") or run.result.get("best_epoch")
-    if best is None and run.experiment is not None and "validation_loss" in columns:
+    if best is None and run.loaded is not None and "validation_loss" in columns:
         known = columns["validation_loss"]
         best = int(epochs[np.nanargmin(known)]) if np.isfinite(known).any() else None
     ended = run.result.get("member_epochs") or []
@@ -269,16 +275,16 @@ def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     return curves
 
 
-def model_of(experiment: Experiment) -> dict[str, Any]:
+def model_of(loaded: LoadedData, model: Model) -> dict[str, Any]:
     """Return what was trained to predict what."""
-    model, config = experiment.model, experiment.file.config
+    config = loaded.file.config
     preprocessor = model.preprocessor
     return {
         "task": preprocessor.task,
         "target": model.target,
         "classes": [str(label) for label in preprocessor.classes],
         "source": config.data.source,
-        "rows": experiment.tables.rows,
+        "rows": loaded.tables.rows,
         "columns": len(preprocessor.columns),
         "features": preprocessor.n_features,
         "sizes": list(model.mlp.sizes),
@@ -291,23 +297,23 @@ def model_of(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def drivers_of(experiment: Experiment, effort: Effort) -> dict[str, Any]:
+def drivers_of(loaded: LoadedData, model: Model, effort: Effort) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
     The number of rows and of permutations follows from the work that is allowed.
     """
-    model, task = experiment.model, experiment.task
+    task = loaded.task
     columns = feature_columns(model.preprocessor)
     names = list(dict.fromkeys(columns))
     repeats = 3
-    folds = experiment.file.config.training.folds or 1
+    folds = loaded.file.config.training.folds or 1
     cost = len(model.params) / folds + 2_000
     limit = int(effort.work / (cost * len(names) * repeats))
     if limit < 30:
         return {"skipped": f"{plural(len(names), 'column')} would take long here"}
-    name, part, forward = explained_rows(experiment, min(limit, 1_000))
+    name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, min(limit, 1_000))
     ranked = importances(forward, model.scorer(task), part, columns, repeats=repeats)
-    table = experiment.tables.parts["train"][0]
+    table = loaded.tables.parts["train"][0]
     shown = [row.column for row in ranked if row.column in table and row.loss > 0]
     points = 12
     rows = int(effort.work / 2 / (len(model.params) * effort.curves * points))
@@ -355,7 +361,7 @@ def settings_of(run: Run, environment: Mapping[str, Any]) -> dict[str, Any]:
     given = run.path / GIVEN
     text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""
     text = redacted(text)
-    config = run.experiment.file.config if run.experiment else None
+    config = run.loaded.file.config if run.loaded else None
     command = environment.get("command")
     words = [redacted(str(word)) for word in command] if isinstance(command, list) else []
     first = [Path(words[0]).name] if words else []

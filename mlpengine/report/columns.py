@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.build import Experiment
+from mlpengine.config.build import LoadedData
 from mlpengine.data import Column, Table, profile
 from mlpengine.data.checks import describe
 from mlpengine.data.unlike import KS_LIMIT
@@ -20,12 +20,12 @@ Z_LIMIT = 4.0
 """Standard errors of a difference of shares beyond which it is no chance."""
 
 
-def data_of(experiment: Experiment, rows: int) -> dict[str, Any]:
+def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     """Return the columns, what each is used for, and their differences between the parts.
 
     They are those of at most so many rows of each part, evenly spaced.
     """
-    tables, data = experiment.tables, experiment.file.config.data
+    tables, data = loaded.tables, loaded.file.config.data
     preprocessor = tables.preprocessor
     samples = {
         name: preprocessor.with_computed(_sample(table, numbers, rows))
@@ -35,7 +35,7 @@ def data_of(experiment: Experiment, rows: int) -> dict[str, Any]:
     unknown = {
         name: preprocessor.unknown_texts(part) for name, part in samples.items() if name != "train"
     }
-    uses = _uses(experiment)
+    uses = _uses(loaded)
     dropped = [name for name in (*data.drop,) if name in train]
     reasons = _reasons(train, dropped, preprocessor.target.columns if preprocessor.target else ())
     columns = []
@@ -81,8 +81,8 @@ def _sample(table: Table, numbers: Array | None, rows: int) -> Table:
     return table.rows(chosen if numbers is None else numbers[chosen])
 
 
-def _uses(experiment: Experiment) -> dict[str, str]:
-    data, target = experiment.file.config.data, experiment.tables.preprocessor.target
+def _uses(loaded: LoadedData) -> dict[str, str]:
+    data, target = loaded.file.config.data, loaded.tables.preprocessor.target
     uses = dict.fromkeys(data.features, "computed")
     uses |= dict.fromkeys(data.drop, "dropped")
     for name, use in (

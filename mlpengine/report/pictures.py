@@ -122,20 +122,20 @@ def save_pictures(directory: str | Path, run: Run) -> list[Path]:
 
     Several yes/no labels have no second picture.  Raises: UsageError if no epoch has ended.
     """
-    directory, epochs, experiment = Path(directory), epochs_of(run), run.experiment
-    if epochs is None or experiment is None:
+    directory, epochs, loaded = Path(directory), epochs_of(run), run.loaded
+    if epochs is None or loaded is None or run.model is None:
         raise UsageError(f"{run.path}: holds no epochs to be drawn")
     directory.mkdir(parents=True, exist_ok=True)
     norm = by_epoch("Gradient norm", [("norm", epochs["curves"]["gradient_norm"])], powers=True)
     pictures = {"training.png": ("", [*training_charts(epochs), *norm])}
-    held = held_out(experiment, run.known)
+    held = held_out(loaded, run.model.mean, run.known)
     title = f"{len(held.rows):,} {PARTS[held.part]}"
-    if isinstance(experiment.task, Classification):
-        classes = experiment.model.preprocessor.classes
+    if isinstance(loaded.task, Classification):
+        classes = run.model.preprocessor.classes
         counts = confusion_matrix(held.rows.truth, held.predicted, len(classes))
         pictures["confusion_matrix.png"] = title, [confusion_chart(counts, classes)]
-    elif isinstance(experiment.task, Regression):
-        predictions = predictions_of(experiment, held)
+    elif isinstance(loaded.task, Regression):
+        predictions = predictions_of(run.model, loaded.task, held)
         pictures["residuals.png"] = title, prediction_charts(predictions)
     for name, (title, charts) in pictures.items():
         save_charts(charts, directory / name, title=title)

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.build import Experiment
-from mlpengine.config.measure import OUT_OF_FOLD
+from mlpengine.config.build import LoadedData
 from mlpengine.config.standing import Held
 from mlpengine.quantiles import evenly_spaced, quantiles
 from mlpengine.spec import Array
 from mlpengine.train import baselines
+from mlpengine.train.measure import OUT_OF_FOLD
 from mlpengine.train.metrics import confusion_matrix, precision, recall
+from mlpengine.train.model import Model
 from mlpengine.train.task import Classification, MultiLabel, Regression, Task
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
@@ -23,9 +24,9 @@ LEVELS = 0.5, 0.8, 0.9, 0.95
 INTERVAL_ROWS = 200
 
 
-def predictions_of(experiment: Experiment, held: Held) -> dict[str, Any]:
+def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
     """Return what is predicted against what is true, and how far probabilities hold."""
-    task, labels = experiment.task, experiment.model.preprocessor.classes
+    labels = model.preprocessor.classes
     result: dict[str, Any] = {"part": held.part, "rows": len(held.rows)}
     if isinstance(task, Classification):
         result |= _classes(held, [str(label) for label in labels])
@@ -39,19 +40,19 @@ def predictions_of(experiment: Experiment, held: Held) -> dict[str, Any]:
         result["labels"] = _labels(held, task.labels)
     if not isinstance(task, Regression):
         result["calibration"] = _calibration(task, held)
-    elif experiment.model.residuals is not None and held.part != OUT_OF_FOLD:
-        result["intervals"] = _intervals(experiment, held)
+    elif model.residuals is not None and held.part != OUT_OF_FOLD:
+        result["intervals"] = _intervals(model, held)
     return result
 
 
-def hardest_of(experiment: Experiment, held: Held, columns: Sequence[str]) -> dict[str, Any]:
+def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[str, Any]:
     """Return the rows with the largest loss, with the cells of some columns."""
-    task, labels = experiment.task, experiment.model.preprocessor.classes
+    task, labels = loaded.task, loaded.tables.preprocessor.classes
     truth, rows = held.rows.truth, held.rows
     losses, chances = _row_losses(task, held), task.probabilities(held.output)
     order = np.argsort(-losses, kind="stable")[:HARDEST]
-    table, numbers = experiment.tables.parts["train" if held.part == OUT_OF_FOLD else held.part]
-    table = experiment.tables.preprocessor.with_computed(
+    table, numbers = loaded.tables.parts["train" if held.part == OUT_OF_FOLD else held.part]
+    table = loaded.tables.preprocessor.with_computed(
         table.rows(held.numbers[order] if numbers is None else numbers[held.numbers[order]])
     )
     shown = [name for name in columns if name in table]
@@ -184,13 +185,13 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
     }
 
 
-def _intervals(experiment: Experiment, held: Held) -> list[dict[str, float]]:
+def _intervals(model: Model, held: Held) -> list[dict[str, float]]:
     """Return how many targets lie in the intervals that should hold a given share of them."""
     chosen = evenly_spaced(len(held.rows), INTERVAL_ROWS)
     rows = held.rows.rows(chosen)
     shares = []
     for level in LEVELS:
-        low, high = experiment.model.interval(rows.x, level)
+        low, high = model.interval(rows.x, level)
         inside = (low <= rows.truth) & (rows.truth <= high)
         shares.append({"level": level, "share": float(inside.mean()), "rows": len(rows)})
     return shares

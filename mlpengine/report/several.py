@@ -30,7 +30,7 @@ KEPT = ("name", "path", "ending", "failure", "result", "verdicts", "model", "sco
 
 def compare(runs: Sequence[Run], collected: Sequence[Collected]) -> dict[str, Any]:
     """Return runs side by side: different settings first, then scores and their differences."""
-    files = [run.experiment.file if run.experiment else None for run in runs]
+    files = [run.loaded.file if run.loaded else None for run in runs]
     known = [file for file in files if file is not None]
     settings = differing(known) if len(known) == len(files) else {}
     shown = [{key: one.data[key] for key in KEPT if key in one.data} for one in collected]

@@ -1,22 +1,13 @@
 """The best epoch of a run: the metric that selects it, and its weights."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
 from mlpengine.errors import CheckpointError
+from mlpengine.settings import EarlyStopping
 from mlpengine.spec import Array
 from mlpengine.train.metrics import higher_is_better
-
-
-@dataclass(frozen=True)
-class EarlyStopping:
-    """Stop after `patience` epochs in which `monitor` was not better by more than `min_delta`."""
-
-    patience: int = 20
-    monitor: str = "loss"
-    min_delta: float = 0.0
 
 
 class Best:

@@ -6,6 +6,7 @@ import numpy as np
 
 from mlpengine.locks import cached_property
 from mlpengine.nn import Mlp, Scratch
+from mlpengine.ops import REGISTRY
 from mlpengine.ops._loss import BoundLoss, Loss
 from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 
 MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
+
+
+def plain_loss(loss: Loss) -> Loss:
+    """Return a loss for evaluation, without class weights and label smoothing."""
+    if isinstance(loss, MEASURED_AS_TRAINED):
+        return loss
+    plain = REGISTRY[loss.name]()
+    assert isinstance(plain, Loss)
+    return plain
+
 
 ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""

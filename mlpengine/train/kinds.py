@@ -9,12 +9,12 @@ from mlpengine.data.numbers import Numbers
 from mlpengine.locks import cached_property
 from mlpengine.nn import Mlp
 from mlpengine.ops._loss import Loss
+from mlpengine.settings.training import LINEAR, Kind
 from mlpengine.spec import Array
 from mlpengine.train.calibration import best_shares
 from mlpengine.train.evaluate import Scorer
 from mlpengine.train.linear import linear_networks
 from mlpengine.train.outputs import outputs_of
-from mlpengine.train.recipes import LINEAR, Kind
 from mlpengine.train.task import Split, Task
 
 ROWS = 1 << 16

@@ -1,13 +1,15 @@
 """Linear models of least penalized loss, and the networks that hold them."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 
 import numpy as np
 
 from mlpengine.nn import Mlp
+from mlpengine.nn.layers import activation_op
+from mlpengine.ops import Elementwise, GradOp
 from mlpengine.ops._loss import Loss
 from mlpengine.spec import Array, Spec
 from mlpengine.train.task import Split
@@ -20,6 +22,12 @@ ROWS = 4_096
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
 """Steps of the minimization at most, pairs that it remembers, and the gain that ends it."""
+
+
+def can_be_linear(activations: Iterable[str | GradOp]) -> bool:
+    """Return whether networks with these activations hold linear models: all are element-wise."""
+    ops = (activation_op(one) for one in activations)
+    return all(op is None or isinstance(op, Elementwise) for op in ops)
 
 
 def linear_networks(

@@ -18,8 +18,9 @@ from mlpengine.data import Batches
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.misuse import KnownAttributes, called_as, quoted
 from mlpengine.optim import PlateauSchedule
+from mlpengine.settings import EarlyStopping
 from mlpengine.spec import Array
-from mlpengine.train.best import Best, EarlyStopping
+from mlpengine.train.best import Best
 from mlpengine.train.bound_step import BoundStep
 from mlpengine.train.evaluate import Evaluator, odd_value
 from mlpengine.train.history import EpochRow, History

@@ -15,27 +15,19 @@ from mlpengine.errors import DataError, UsageError
 from mlpengine.formula import evaluate
 from mlpengine.locks import cached_property
 from mlpengine.misuse import KnownAttributes
-from mlpengine.ops import EntryLoss, Gamma, GaussianNll, Loss, MeanSquaredError, Poisson, Quantile
+from mlpengine.ops import (
+    EntryLoss,
+    Gamma,
+    GaussianNll,
+    Loss,
+    MeanSquaredError,
+    Poisson,
+    Quantile,
+    losses_of,
+)
 from mlpengine.spec import Array
 from mlpengine.train import metrics
 from mlpengine.wording import suggestion
-
-LOSSES = {
-    "classification": ("softmax_cross_entropy", "bce_with_logits", "binary_focal", "formula"),
-    "multilabel": ("bce_with_logits", "binary_focal", "formula"),
-    "regression": (
-        "mse",
-        "mae",
-        "huber",
-        "log_cosh",
-        "quantile",
-        "gaussian_nll",
-        "poisson",
-        "gamma",
-        "formula",
-    ),
-}
-"""The losses that suit a task; auto selects the first."""
 
 MAX_CLASSES = 10
 """The largest number of classes, labels or targets with metrics of their own."""
@@ -404,7 +396,7 @@ def task_for(target: Target | None, loss: Loss) -> Task:
     """
     if target is None:
         raise DataError("task: the preprocessing was fitted without a target")
-    if loss.name not in LOSSES[target.task]:
+    if loss.name not in losses_of(target.task):
         raise DataError(f"task: {target.task} has no loss {loss.name!r}")
     if isinstance(target, NumberTarget):
         assert isinstance(loss, EntryLoss)

@@ -39,10 +39,10 @@ from mlpengine.backends.compiled.target import Target
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
+from mlpengine.settings.recipes import network_options, recipe
 from mlpengine.spec import Spec
 from mlpengine.train import shards
 from mlpengine.train.executors import choose_backend, seconds_to_compile
-from mlpengine.train.recipes import network_options, recipe
 from mlpengine.train.shared_update import RanksOfCall, ShardOfCall, TableOfCall
 
 STEPS = 6

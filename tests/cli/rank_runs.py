@@ -16,12 +16,12 @@ import numpy as np
 
 from mlpengine import Mlp, NumericalError, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
-from mlpengine.config import build
 from mlpengine.errors import RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
 from mlpengine.train import ranks, run_directory
 from mlpengine.train.ranks import Ranks
 from mlpengine.train.step import TrainingStep
+from mlpengine.train.trainer import Trainer
 from mlpengine_cli import launcher
 from mlpengine_cli.main import main, run
 
@@ -264,17 +264,19 @@ def other_version(*arguments: str) -> int:
 
 def other_executor(*arguments: str) -> int:
     """Train with another executor for the second network of rank 1."""
-    plain, numbers = build._StepBuilder._step, count(10 * int(os.environ["PMI_RANK"]))
+    plain, numbers = Trainer._member, count(10 * int(os.environ["PMI_RANK"]))
 
-    def step(self, mlp, batch_size, rows, backend):
-        chosen = "numpy" if next(numbers) == 11 else backend
-        return plain(self, mlp, batch_size, rows, chosen)
+    def member(self, mlp, rows):
+        self.backend, before = "numpy" if next(numbers) == 11 else self.backend, self.backend
+        made = plain(self, mlp, rows)
+        self.backend = before
+        return made
 
-    build._StepBuilder._step = step
+    Trainer._member = member
     try:
         return run(["train", *arguments])
     finally:
-        build._StepBuilder._step = plain
+        Trainer._member = plain
 
 
 def first_of_all(how: str) -> int:

@@ -93,7 +93,7 @@ WRONG = {
     ),
     "a layer too many": (
         ("c.yaml", "--set", "training.freeze=[3]"),
-        "training.freeze: freeze: layers count from 0 to 2 (got 3)",
+        "training.freeze: layers count from 0 to 2 (got 3)",
     ),
 }
 

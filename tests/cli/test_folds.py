@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlpengine.config import load_config
-from mlpengine.config.build import build
+from mlpengine.config.build import load_data, trainer_of
 from mlpengine.data import Preprocessor, read_table, split_rows
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.loop import Loop
@@ -122,9 +122,9 @@ def test_the_score_is_that_of_each_row_by_the_member_that_did_not_see_it(mlpengi
 
 def mlpengine_folds(config):
     from mlpengine.config import load_config
-    from mlpengine.config.build import build
+    from mlpengine.config.build import load_data
 
-    return build(load_config(config)).tables.folds
+    return load_data(load_config(config)).folds
 
 
 @pytest.mark.parametrize("key", ["group: pack", "time: day"])
@@ -133,9 +133,9 @@ def test_groups_and_times_stay_together(key, mlpengine, rows):
         "c.yaml", "y", drop=("target: y", f"target: y, drop: kind, split: {{test: 0.2, {key}}}")
     )
     from mlpengine.config import load_config
-    from mlpengine.config.build import build
+    from mlpengine.config.build import load_data
 
-    tables = build(load_config("c.yaml")).tables
+    tables = load_data(load_config("c.yaml")).tables
     column = rows[key.split()[1]]
     trained = tables.parts["train"][1]
     values = column[trained]
@@ -342,8 +342,9 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
 
 def test_ranks_beyond_the_networks_are_counted(mlpengine, rows, caplog):
     write_config("c.yaml", "y")
-    experiment = build(load_config(Path("c.yaml")), ranks=SimpleNamespace(size=6, cores=1))
-    assert (len(experiment.members), experiment.threads) == (4, 1)
+    data, ranks = load_data(load_config(Path("c.yaml"))), SimpleNamespace(size=6, cores=1)
+    trainer = trainer_of(data, ranks=ranks)
+    assert (len(trainer.members), trainer.threads) == (4, 1)
     assert caplog.messages == ["warning: training: 2 of 6 ranks have none of the 4 networks"]
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mlpengine.config import load_config
-from mlpengine.config.build import build
-from mlpengine.train.recipes import folds_for
+from mlpengine.config.build import load_data
+from mlpengine.settings.recipes import folds_for
 
 
 def yacht(seed, rows=308):
@@ -153,7 +153,7 @@ def test_float64_trains_on_features_of_float64(tmp_path):
         "data: {source: fine.csv, target: y, task: regression, standardize: none}\n"
         "training: {dtype: float64}\n"
     )
-    x = build(load_config(tmp_path / "c.yaml")).parts["train"].x
+    x = load_data(load_config(tmp_path / "c.yaml")).parts["train"].x
     assert x.dtype == np.float64
     assert sorted(set(x[:, 0])) == [1.0, 1 + 1e-9]
 

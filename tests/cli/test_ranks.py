@@ -28,7 +28,7 @@ report: false
 data: {source: diabetes}
 model: {hidden: [5]}
 optimizer: {name: sgd, lr: 0.05, momentum: 0.9}
-training: {epochs: 2, batch_size: 64, shards: 8, clip: {percentile: 50}, backend: numpy}
+training: {epochs: 2, batch_size: 64, shards: 8, backend: numpy, clip_norm: {name: percentile}}
 report: false
 """,
     "folds": """\

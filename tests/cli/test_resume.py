@@ -20,7 +20,7 @@ data: {source: rows.csv, target: y}
 model:
   hidden: [6]
   dropout: 0.3
-  front: {embedding: {frequencies: 3}, scaling: true}
+  front: {embedding: pbld, frequencies: 3, scaling: true}
   learned_activation: true
   parametrization: neural_tangent
   initializer: unit_variance

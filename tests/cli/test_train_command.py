@@ -67,12 +67,12 @@ def test_diabetes_is_as_good_as_scikit_learn(mlpengine):
     from sklearn.metrics import r2_score
     from sklearn.neural_network import MLPRegressor
 
-    from mlpengine.config.build import build
+    from mlpengine.config.build import load_data
 
     found = mlpengine("train", CONFIGS / "diabetes.yaml", "--json", "-q", "--set", "report=false")
     ours = json.loads(found.out)["test"]["r2"]
-    experiment = build(load_config(CONFIGS / "diabetes.yaml"))
-    train, test = experiment.parts["train"], experiment.parts["test"]
+    parts = load_data(load_config(CONFIGS / "diabetes.yaml")).parts
+    train, test = parts["train"], parts["test"]
     theirs = MLPRegressor(
         hidden_layer_sizes=(32,), activation="tanh", batch_size=32, random_state=0, max_iter=100
     )

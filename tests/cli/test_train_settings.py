@@ -22,7 +22,7 @@ def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
     assert lines[1:] == [
         f"  {path}:2: modle: unknown key - did you mean 'model'?",
         f"  {path}:4: training.epochs: must be a whole number (got 'no')",
-        f"  {path}:5: optimizer: must be one of 'sgd', 'adam', 'adamw', 'nadam', 'lion', 'rmsprop' "
+        f"  {path}:5: optimizer: must be one of 'adam', 'adamw', 'nadam', 'lion', 'rmsprop', 'sgd' "
         "(got 'adm') - did you mean 'adam'?",
     ]
     assert not (tmp_path / "runs").exists()
@@ -70,10 +70,9 @@ UNFIT_SETTINGS = {
         "schedule={name: cosine, warmup_epochs: 9}",
         "--set schedule: schedule: CosineSchedule: total_steps must be more than",
     ),
-    "two clips": ("training={clip: {norm: 1}, clip_norm: 1}", "give clip or clip_norm, not both"),
-    "two rules": (
-        "training.clip={norm: 1, agc: 1}",
-        "training.clip: give one of norm, percentile, agc (got norm, agc)",
+    "a clipping rule": (
+        "training.clip_norm={name: percentile, ratio: 1}",
+        "training.clip_norm.ratio: unknown key",
     ),
     "momentum": (
         "optimizer={name: sgd, nesterov: true}",
@@ -106,9 +105,9 @@ OPTIONS = [
     "training.batch_size=1000",
     "training.threads=2",
     "training.clip_norm=0.1",
-    "training.clip={norm: 0.1}",
-    "training.clip={percentile: 90, history: 20}",
-    "training.clip={agc: 0.01}",
+    "training.clip_norm={max_norm: 0.1}",
+    "training.clip_norm={name: percentile, history: 20}",
+    "training.clip_norm=adaptive",
     "training.on_nonfinite=skip",
     "training.checkpoint={every_epochs: 1}",
     "diagnostics=false",

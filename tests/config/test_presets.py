@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from mlpengine.config import load_config
-from mlpengine.config.build import build
+from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.proposal import propose
 from mlpengine.data import profile, read_table
 from mlpengine.errors import ConfigError
 from mlpengine.estimators import MlpClassifier
-from mlpengine.train.recipes import PRESETS
+from mlpengine.settings.recipes import PRESETS
 
 SECTIONS = ("model", "optimizer", "schedule", "training")
 
@@ -77,7 +77,7 @@ def test_what_the_config_says_wins(tmp_path):
     ).config
     assert config.data.standardize == "standard"
     assert config.model.hidden == [8]
-    assert config.model.front.embedding.kind == "pbld"
+    assert config.model.front.embedding == "pbld"
     assert not config.model.front.scaling
     assert config.optimizer.lr == 0.5
     assert config.optimizer.betas == [0.9, 0.95]
@@ -133,14 +133,14 @@ def test_a_preset_builds_all_of_it_and_the_resolved_config_says_the_same(tmp_pat
     table(tmp_path, 300)
     text = "data: {source: rows.csv, target: y, task: regression}\nmodel: {preset: realmlp}\n"
     file = load(tmp_path, text)
-    experiment = build(file)
-    mlp, optimizer = experiment.model.mlp, experiment.step.optimizer
+    trainer = trainer_of(load_data(file))
+    mlp, optimizer = trainer.networks[0], trainer.step.optimizer
     assert mlp.front.embedded == 2
     assert mlp.learned_activation
     assert mlp.parametrization == "neural_tangent"
     assert {run.lr for run in optimizer.runs} == {0.1, 6.0, 1.0}
     assert optimizer.scheduled_decay(0) == 0.02
-    z = mlp.predict(experiment.parts["train"].x)
+    z = mlp.predict(trainer.train.x)
     assert z.std() == pytest.approx(1, rel=0.2)  # of the rows that the weights were fitted on
     again = load(tmp_path, file.resolved())
     assert again.config.model_dump(exclude={"name", "data"}) == file.config.model_dump(

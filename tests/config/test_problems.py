@@ -37,12 +37,12 @@ MISTAKES = {
     ),
     "key of another name": (
         SOUND + "optimizer: {name: sgd, betas: [0, 0]}",
-        "optimizer.betas: unknown key (valid here: lr,",
+        "optimizer.betas: unknown key (valid here: name, lr,",
     ),
     "key of the default name": (SOUND + "optimizer: {beta: 1}", "did you mean 'betas'?"),
     "name": (
         SOUND + "optimizer: adm",
-        ":2: optimizer: must be one of 'sgd', 'adam', 'adamw', 'nadam', 'lion', 'rmsprop' "
+        ":2: optimizer: must be one of 'adam', 'adamw', 'nadam', 'lion', 'rmsprop', 'sgd' "
         "(got 'adm') - did you",
     ),
     "name in a mapping": (SOUND + "loss: {name: hubr}", ":2: loss.name: must be one of 'auto', "),
@@ -73,7 +73,10 @@ MISTAKES = {
     "list for a mapping": (SOUND + "model: [1]", "model: must be a mapping of keys (got [1])"),
     "mapping for a list": (SOUND + "model: {hidden: {}}", "model.hidden: must be a list"),
     "nothing": (SOUND + "training:\n  epochs:", "training.epochs: must be a whole number (got not"),
-    "too small": (SOUND + "optimizer: {lr: 0}", "optimizer.lr: must be greater than 0.0 (got 0)"),
+    "too small": (
+        SOUND + "loss: {name: huber, delta: 0}",
+        "loss.delta: must be greater than 0.0 (got 0)",
+    ),
     "too large": (SOUND + "model: {dropout: 1}", "model.dropout: must be less than 1.0 (got 1)"),
     "negative": (SOUND + "seed: -1", "seed: must be at least 0 (got -1)"),
     "too short": (SOUND + "optimizer: {betas: [0]}", "betas: must be a list of at least 2 (got"),
@@ -199,12 +202,10 @@ SHORT_FORMS = {
     "training: {early_stopping: true}": lambda c: c.training.early_stopping.patience == 20,
     "training: {early_stopping: false}": lambda c: c.training.early_stopping is None,
     "training: {early_stopping: {patience: 3}}": lambda c: c.training.early_stopping.patience == 3,
-    "model: {front: {embedding: pbld}}": lambda c: c.model.front.embedding.frequencies == 16,
-    "model: {front: {embedding: true}}": lambda c: c.model.front.embedding.kind == "pbld",
-    "model: {front: {embedding: {kind: periodic, sigma: 1}}}": (
-        lambda c: c.model.front.embedding.sigma == 1
-    ),
-    "model: {hidden: [4]}": lambda c: c.model.front.embedding is None,
+    "model: {front: {embedding: pbld}}": lambda c: c.model.front.frequencies == 16,
+    "model: {front: {embedding: true}}": lambda c: c.model.front.embedding == "pbld",
+    "model: {front: {embedding: periodic, sigma: 1}}": lambda c: c.model.front.sigma == 1,
+    "model: {hidden: [4]}": lambda c: c.model.front.embedding == "none",
     "optimizer: {groups: {biases: {lr: 0.1, weight_decay: 0}}}": (
         lambda c: c.optimizer.groups["biases"].weight_decay == 0
     ),

@@ -32,7 +32,7 @@ MISTAKES = {
     "one bound": (space("optimizer.lr: {log: [1]}"), "log: must be a list of at least 2"),
     "bounds": (space("optimizer.lr: {log: [2, 1]}"), "low must be below high (got 2, 1)"),
     "log of zero": (space("optimizer.lr: {log: [0, 1]}"), "low must be greater than 0 (got 0)"),
-    "low end": (space("optimizer.lr: {range: [-1, 1]}"), "must be greater than 0.0 (got -1.0)"),
+    "low end": (space("optimizer.lr: {range: [-1, 1]}"), "must be at least 0.0 (got -1.0)"),
     "high end": (space("model.dropout: {range: [0, 1]}"), "must be less than 1.0 (got 1.0)"),
     "fraction": (space("training.batch_size: {range: [8, 16]}"), "a whole number (got 8.0)"),
     "one choice": (space("model.hidden: {choice: [[8], [0]]}"), "hidden[0]: must be at least 1"),
@@ -98,5 +98,5 @@ def test_every_combination_of_a_grid_once(tmp_path):
 def test_a_wrong_setting_is_not_blamed_on_the_file(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(f"{BASE}optimizer:\n  lr: 0.1\n")
-    with pytest.raises(ConfigError, match=r"^--set optimizer.lr: optimizer.lr: must be greater"):
+    with pytest.raises(ConfigError, match=r"^--set optimizer.lr: optimizer.lr: must be at least 0"):
         load_config(path, [parse_override("optimizer.lr=-1")])

@@ -128,9 +128,9 @@ def test_a_quoted_text_is_read_back():
 def test_a_resolved_config_loads_as_it_was(config, tmp_path):
     for text in [t for t in texts(20) if t and len(t) < 100]:
         data = config.config.data.model_copy(
-            update={"target": [text], "drop": [text], "na_values": [text]}
+            update={"target": [text], "categorical": [text], "na_values": [text]}
         )
         file = replace(config, config=config.config.model_copy(update={"data": data}))
         (tmp_path / "again.yaml").write_text(file.resolved(), encoding="utf-8")
         again = load_config(tmp_path / "again.yaml").config.data
-        assert (again.target, again.drop, again.na_values) == ([text], [text], [text])
+        assert (again.target, again.categorical, again.na_values) == ([text], [text], [text])

@@ -8,18 +8,20 @@ from mlpengine.config import load_config
 from mlpengine.config.fixing import fix_overrides, fixed_config
 from mlpengine.diagnostics import Verdict, combined_fix
 from mlpengine.diagnostics.verdict import MAX_TEXT, brief, without
-from mlpengine.errors import ConfigError
+from mlpengine.errors import ConfigError, UsageError
+from mlpengine.optim import Adam, Optimizer
+from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 
 
-def verdict(name, fix=None, **given):
+def verdict(name, *fix, **given):
     reason = {} if fix else {"no_fix": "the data must be checked"}
     return Verdict(name, None, "7 of 8 (should be 1)", 7.0, 1.0, "look", fix, **reason, **given)
 
 
-DROPOUT = verdict("dropout_high", {"model.dropout": 0.2})
-RATE = verdict("lr_high", {"optimizer.lr": 1e-3})
-SLOWER = verdict("spikes", {"optimizer.lr": 3e-4, "training.clip_norm": 1.0})
-LEAKS = [verdict("leak", {"data.drop": ["id", name]}) for name in ("price", "fee")]
+DROPOUT = verdict("dropout_high", Fix(NetworkSettings, "dropout", 0.2))
+RATE = verdict("lr_high", Fix(Optimizer, "lr", 1e-3))
+SLOWER = verdict("spikes", Fix(Optimizer, "lr", 3e-4), Fix(TrainingSettings, "clip_norm", 1.0))
+LEAKS = [verdict("leak", Fix(FeatureSettings, "drop", ("id", name))) for name in ("price", "fee")]
 LABELS = verdict("labels")
 
 
@@ -46,7 +48,7 @@ def config(tmp_path):
         "data: {source: penguins}\n"
         "model: {hidden: 16, dropout: 0.9}\n"
         "optimizer: {name: sgd, lr: 0.5}\n"
-        "training: {epochs: 3, clip: {norm: 5}, early_stopping: true}\n"
+        "training: {epochs: 3, clip_norm: {name: percentile}, early_stopping: true}\n"
     )
     return path
 
@@ -80,26 +82,40 @@ def test_a_fixed_config_keeps_sections_of_any_name(tmp_path, preset, optimizer):
         f"model: {{preset: {preset}, hidden: [64, 64]}}\noptimizer: {optimizer}\n"
         "schedule: cosine\ntraining: {checkpoint: false, epochs: 7}\nreport: false\n"
     )
-    better.write_text(fixed_config(path, [verdict("unfinished", {"training.epochs": 21})]))
+    better.write_text(
+        fixed_config(path, [verdict("unfinished", Fix(TrainingSettings, "epochs", 21))])
+    )
     wanted = flat(load_config(path))
     wanted["training"]["epochs"] = 21
     assert flat(load_config(better)) == wanted
 
 
 def test_a_fix_that_equals_the_default_is_written(config):
-    assert "lr: 0.01" in fixed_config(config, [verdict("lr_high", {"optimizer.lr": 0.01})])
+    assert "lr: 0.01" in fixed_config(config, [verdict("lr_high", Fix(Optimizer, "lr", 0.01))])
 
 
 def test_a_rule_for_large_gradients_gives_way_to_a_norm(config):
-    file = load_config(config)
-    overrides = fix_overrides(file, [SLOWER])
+    overrides = fix_overrides([SLOWER])
     training = load_config(config, overrides).config.training
-    assert (training.clip, training.clip_norm) == (None, 1.0)
+    assert training.clip_norm == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("dropuot", 0.2, "NetworkSettings: dropuot: there is no such option"),
+        ("dropout", 1.5, "NetworkSettings: dropout must be .* less than 1 .got 1.5"),
+    ],
+)
+def test_a_fix_that_no_option_takes_is_refused(name, value, message):
+    with pytest.raises(UsageError, match=message):
+        Fix(NetworkSettings, name, value)
 
 
 def test_a_setting_that_the_config_does_not_take_is_refused(config):
-    with pytest.raises(ConfigError, match=r"model\.dropuot"):
-        fixed_config(config, [verdict("dropout_high", {"model.dropuot": 0.2})])
+    momentum = verdict("momentum_high", Fix(Adam, "betas", (0.9, 0.999)))
+    with pytest.raises(ConfigError, match=r"optimizer\.betas: unknown key"):
+        fixed_config(config, [momentum])
 
 
 def test_a_long_text_is_cut_in_its_finding():

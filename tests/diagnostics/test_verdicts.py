@@ -30,10 +30,13 @@ from mlpengine.diagnostics.baseline import (
 )
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT
-from mlpengine.diagnostics.verdict import NAMES, percent, power
+from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
+from mlpengine.settings import Fix, NetworkSettings
+from mlpengine.settings.fixes import by_key
+from mlpengine.settings.run import VERDICTS
 
 PATH = Path(__file__).parents[2] / "benchmarks"
 
@@ -64,8 +67,8 @@ def check_text(verdict):
     assert "... - " not in text
     assert any(c.isdigit() for c in verdict.finding), text
     assert "..." not in text.split(": ")[0], text
-    assert (verdict.fix is None) == bool(verdict.no_fix), text
-    assert verdict.name in NAMES
+    assert (not verdict.fix) == bool(verdict.no_fix), text
+    assert verdict.name in VERDICTS
 
 
 @pytest.mark.parametrize("setup", SETUPS, ids=str)
@@ -103,11 +106,11 @@ def test_the_corpus_is_whole():
     assert sum(not s.reasons for s in unseen) >= 20
     assert sum(bool(s.reasons) for s in unseen) >= 30
     made_up = {"exploding", "spikes", "nothing_learned"}  # are checked below
-    assert frozenset().union(*(s.reasons for s in corpus.BROKEN)) | made_up == set(NAMES)
+    assert frozenset().union(*(s.reasons for s in corpus.BROKEN)) | made_up == set(VERDICTS)
     checked = frozenset().union(*(s.reasons for s in SETUPS))  # by check_text, as those below
-    assert checked | made_up | {"overfitting", "eps_large", "noise_scale"} == set(NAMES)
+    assert checked | made_up | {"overfitting", "eps_large", "noise_scale"} == set(VERDICTS)
     made_up = {"spikes", "nothing_learned", "behind_linear"}  # the last is newer than the unseen
-    assert frozenset().union(*(s.reasons for s in unseen)) | made_up == set(NAMES)
+    assert frozenset().union(*(s.reasons for s in unseen)) | made_up == set(VERDICTS)
 
 
 def test_the_judge_can_fail():
@@ -225,7 +228,8 @@ def test_simple_models_tell_overfitting_from_targets_of_other_rows(signal, expec
     assert names(seen) == expected
 
 
-BEHIND = Standing("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, {"model.hidden": []})
+LINEAR = [Fix(NetworkSettings, "hidden", ())]
+BEHIND = Standing("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINEAR)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +239,7 @@ BEHIND = Standing("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, {"mo
         (BEHIND._replace(error=0.02), False),
         (BEHIND._replace(linear=0.807, error=0.001), False),  # by less than matters
         (BEHIND._replace(value=0.9), False),
-        (BEHIND._replace(fix=None), True),
+        (BEHIND._replace(fix=()), True),
         (None, False),
     ],
 )
@@ -343,7 +347,7 @@ def test_a_run_of_few_steps_behind_a_simple_model_needs_smaller_batches(batch, r
     seen.yardsticks = Yardsticks(0.9, 0.2, "nearest neighbors", 0.01, 0.8)
     (verdict,) = verdicts(seen)
     assert verdict.name == "few_steps"
-    assert verdict.fix == {"training.batch_size": rows}
+    assert by_key(verdict.fix) == {"training.batch_size": rows}
 
 
 def watched(mlp, lr, **options):

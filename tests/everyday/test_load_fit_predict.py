@@ -17,6 +17,7 @@ from plain import plain
 import mlpengine
 from mlpengine.data import read_table
 from mlpengine.data.frames import as_table
+from mlpengine.settings.fixes import by_key
 
 SETTINGS = plain(training={"epochs": 4, "batch_size": 16}, model={"hidden": [8]}, seed=3)
 CELLS = {"a": [1.5, 2.0, -3.0], "n": [1, 2, 3], "b": [True, False, True], "t": ["x", "y", "x"]}
@@ -417,7 +418,7 @@ def test_fit_has_the_verdicts_of_a_run(silence):
         table, "y", seed=1, optimizer={"lr": 1e-8}, diagnostics={"silence": silence}
     )
     wanted = {"leak": {"data.drop": ["paid"]}} if not silence else {}
-    fixes = {verdict.name: verdict.fix for verdict in result.verdicts}
+    fixes = {verdict.name: by_key(verdict.fix) for verdict in result.verdicts}
     assert {**fixes, "lr_low": None} == {**wanted, "lr_low": None}
     assert list(fixes["lr_low"]) == ["optimizer.lr"]
     _, unwatched = mlpengine.fit(table, "y", seed=1, diagnostics=False)

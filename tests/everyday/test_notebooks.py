@@ -11,6 +11,7 @@ from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.config.fitting import FitResult
 from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
+from mlpengine.settings import FeatureSettings, Fix, NetworkSettings
 from mlpengine.train.history import EpochRow, History
 from mlpengine.train.loop import Loop, Result
 from mlpengine.train.task import Classification, Split
@@ -62,7 +63,8 @@ def history(epochs):
 
 
 SILENT = Verdicts()
-WARNING = Verdict("lr_low", 1, HOSTILE, 1.0, 2.0, "raise lr", {"model.hidden": [64, 32], "x": {1}})
+FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("a b",))]
+WARNING = Verdict("lr_low", 1, HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {
     "network": (Mlp([64, 32, 10], seed=0), ["layer 1", "32", "10", "", "330"]),
     "broken network": (not_finite()[0], ["layer 0", "2", "3", "relu", "9"]),
@@ -90,7 +92,7 @@ def test_objects_are_small_tables(name):
 
 
 def test_the_fix_is_a_command_line():
-    assert WARNING.fix_text == "--set 'model.hidden=[64, 32]' --set 'x=\"{1}\"'"
+    assert WARNING.fix_text == "--set 'model.hidden=[64, 32]' --set 'data.drop=[\"a b\"]'"
 
 
 def test_verdicts_of_diagnostics_show_themselves():

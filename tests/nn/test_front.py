@@ -173,10 +173,10 @@ def test_a_mask_that_cannot_be_is_refused(front, kept, error, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"embedding": "wavelets"}, "embedding must be one of none, periodic, pbld"),
-        ({"frequencies": 0}, "frequencies must be at least 1"),
-        ({"outputs": 1}, "outputs must be at least 2"),
-        ({"sigma": 0.0}, "sigma must be above zero"),
+        ({"embedding": "wavelets"}, "embedding must be one of pbld, periodic, none"),
+        ({"frequencies": 0}, "frequencies must be .* at least 1"),
+        ({"outputs": 1}, "outputs must be .* at least 2"),
+        ({"sigma": 0.0}, "sigma must be .* above zero"),
         ({"embedding": "pbld", "embedded": 9}, r"must not exceed .* \(9 of 4\)"),
     ],
 )

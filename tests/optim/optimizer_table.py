@@ -196,7 +196,7 @@ CASES = [
         "adamw-cosine",
         AdamW,
         adam_formula,
-        {"lr": 2e-2, "weight_decay": 0.3, "schedule": CosineSchedule(150, 0.1, warmup_steps=20)},
+        {"lr": 2e-2, "weight_decay": 0.3, "schedule": CosineSchedule(150, 0.1, warmup_epochs=20)},
         "AdamW",
     ),
     Case("nadam", NAdam, nadam_formula, {"lr": 1e-2}, "NAdam"),

@@ -175,11 +175,11 @@ def test_200_steps_of_the_recipe_agree_with_pytorch():
 
 
 WRONG = {
-    "an unknown group": ({"groups": {"bias": Group()}}, "did you mean 'biases'"),
-    "a negative factor": ({"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite number"),
-    "a decay of words": ({"groups": {"biases": Group(weight_decay="no")}}, "must be a finite"),
-    "a schedule with a state": ({"decay_schedule": PlateauSchedule()}, "of the step alone"),
-    "a schedule that is none": ({"decay_schedule": 3}, "of the step alone"),
+    "an unknown group": (lambda: {"groups": {"bias": Group()}}, "did you mean 'biases'"),
+    "a negative factor": (lambda: {"groups": {"biases": Group(lr=-1.0)}}, "lr must be a finite"),
+    "a decay of words": (lambda: {"groups": {"biases": Group(weight_decay="no")}}, "must be a fin"),
+    "a schedule with a state": (lambda: {"decay_schedule": PlateauSchedule()}, "the step alone"),
+    "a schedule that is none": (lambda: {"decay_schedule": 3}, "of the step alone"),
 }
 
 
@@ -187,7 +187,7 @@ WRONG = {
 def test_wrong_groups_are_refused(name):
     options, text = WRONG[name]
     with pytest.raises(UsageError, match=text):
-        Sgd(Mlp([3, 2]), weight_decay=0.1, **options)
+        Sgd(Mlp([3, 2]), weight_decay=0.1, **options())
 
 
 def test_a_factor_of_the_decay_beyond_1_is_refused():

@@ -52,8 +52,8 @@ def test_every_optimizer_has_a_row() -> None:
     assert optimizers - {Optimizer} == {case.make for case in CASES}
 
 
-def test_all_is_sorted_and_exists() -> None:
-    assert sorted(optim.__all__) == optim.__all__
+def test_all_that_is_public_exists() -> None:
+    assert len({*optim.__all__}) == len(optim.__all__)
     assert all(hasattr(optim, name) for name in optim.__all__)
 
 
@@ -351,7 +351,7 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
         (
             Sgd,
             {"lr": float("nan")},
-            r"Sgd: lr must be a finite number, at least 0 and at most .* \(got nan\)",
+            r"Sgd: lr must be a finite number, at least 0 \(got nan\)",
         ),
         (Adam, {"lr": -1e-3}, "Adam: lr must be a finite number, at least 0"),
         (AdamW, {"lr": float("inf")}, "AdamW: lr must"),
@@ -363,8 +363,8 @@ def test_state_that_does_not_fit_changes_nothing(change: dict[str, Any], message
             r"betas\[1\] must .*, at least 0 and less than 1 \(got 1.0\)",
         ),
         (Adam, {"betas": (-0.1, 0.9)}, r"betas\[0\] must"),
-        (AdamW, {"betas": 0.9}, r"AdamW: betas must be two numbers \(got 0.9\)"),
-        (Adam, {"betas": (0.9,)}, "betas must be two numbers"),
+        (AdamW, {"betas": 0.9}, r"AdamW: betas must be 2 values, .* \(got 0.9\)"),
+        (Adam, {"betas": (0.9,)}, "betas must be 2 values"),
         (Adam, {"eps": -1e-8}, "eps must"),
         (NAdam, {"momentum_decay": -1.0}, "NAdam: momentum_decay must"),
         (Lion, {"betas": (1.0, 0.9)}, r"Lion: betas\[0\] must .* less than 1"),

@@ -41,7 +41,7 @@ SETTINGS = {
     "adamw": {"optimizer": lambda mlp, s: AdamW(mlp, lr=1e-2, schedule=s)},
     "nadam": {"optimizer": lambda mlp, s: NAdam(mlp, lr=1e-2, schedule=s)},
     "rmsprop": {"optimizer": lambda mlp, s: RmsProp(mlp, lr=1e-2, momentum=0.5, schedule=s)},
-    "cosine": {"schedule": lambda: CosineSchedule(20, 0.1, warmup_steps=3)},
+    "cosine": {"schedule": lambda: CosineSchedule(20, 0.1, warmup_epochs=3)},
     "step": {"schedule": lambda: StepSchedule(3, 0.5)},
     "plateau": {"schedule": lambda: PlateauSchedule(1, 0.5)},
     "dropout": {"dropout": 0.5},

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from mlpengine import MeanSquaredError, Mlp, Sgd
 from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
-from mlpengine.config.build import build
+from mlpengine.config.build import load_data, trainer_of
 from mlpengine.train import executors
 from mlpengine.train.checkpoint import Checkpoints
 from mlpengine.train.runs import CompiledSteps
@@ -129,10 +129,10 @@ def test_blas_has_one_thread_unless_a_person_asks_for_more(threads, expected, tm
     text = CONFIG.replace("backend: compiled", f"backend: numpy, threads: {threads}")
     path = tmp_path / "auto.yaml"
     path.write_text(text.replace("hidden: [8]", "hidden: [1024, 1024]"))
-    experiment = build(load_config(path))
-    assert experiment.step.mlp.sizes[1] == 1024
-    assert experiment.threads == expected
-    with threadpool_limits(5, user_api="blas"), experiment.pinned():
+    trainer = trainer_of(load_data(load_config(path)))
+    assert trainer.step.mlp.sizes[1] == 1024
+    assert trainer.threads == expected
+    with threadpool_limits(5, user_api="blas"), trainer.pinned():
         pools = threadpool_info()
     assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} == {expected}
 
@@ -141,14 +141,14 @@ def test_blas_has_one_thread_unless_a_person_asks_for_more(threads, expected, tm
 def test_a_compiled_step_may_use_the_cores_that_its_shapes_pay_for(
     hidden, shared, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("mlpengine.config.build.cores", lambda: 4)
+    monkeypatch.setattr("mlpengine.train.trainer.cores", lambda: 4)
     path = tmp_path / "auto.yaml"
     path.write_text(CONFIG.replace("hidden: [8]", f"hidden: {hidden}"))
-    experiment = build(load_config(path))
-    assert experiment.step.executor == "compiled"
-    assert f"#define THREADS {shared}\n" in experiment.step.emit_c()
-    assert experiment.threads == shared
-    with threadpool_limits(5, user_api="blas"), experiment.pinned():
+    trainer = trainer_of(load_data(load_config(path)))
+    assert trainer.step.executor == "compiled"
+    assert f"#define THREADS {shared}\n" in trainer.step.emit_c()
+    assert trainer.threads == shared
+    with threadpool_limits(5, user_api="blas"), trainer.pinned():
         pools = threadpool_info()
     assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} == {1}
 

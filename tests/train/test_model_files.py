@@ -124,7 +124,7 @@ def test_a_changed_header_is_refused_or_works(target, tmp_path):
 
 
 def test_the_changes_find_what_is_not_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr(mlpengine.data.preprocessing, "check_state", lambda state: None)
+    monkeypatch.setattr(mlpengine.data.preprocessing, "checked_state", lambda state: state)
     with pytest.raises(pytest.fail.Exception, match="Error"):
         test_a_changed_header_is_refused_or_works("one", tmp_path)
 

@@ -1,0 +1,156 @@
+"""The parameters of estimators: the option that each is, which has its limits and its meaning."""
+
+from collections.abc import Callable, Mapping
+from inspect import signature
+from textwrap import fill
+from typing import Any, NamedTuple
+
+from mlpengine.fields import fitting, options_of
+from mlpengine.optim import Optimizer
+from mlpengine.settings import (
+    EarlyStopping,
+    FeatureSettings,
+    NetworkSettings,
+    RunSettings,
+    SplitSettings,
+    TrainingSettings,
+)
+
+
+class Parameter(NamedTuple):
+    """An option under the name `name` of the class `of`, and what estimators do with it.
+
+    One that is not `checked` has values of its own, such as a name for a loss.
+    """
+
+    of: type
+    name: str
+    note: str = ""
+    checked: bool = True
+
+
+PARAMETERS = {
+    "hidden": Parameter(NetworkSettings, "hidden"),
+    "activation": Parameter(NetworkSettings, "activation"),
+    "dropout": Parameter(NetworkSettings, "dropout"),
+    "loss": Parameter(
+        TrainingSettings,
+        "loss",
+        "The name of a loss, a formula of output y and target t, or a `Loss` with options, such as "
+        '``Quantile((0.1, 0.5, 0.9))``; "auto" is that of the recipe.',
+        checked=False,
+    ),
+    "optimizer": Parameter(
+        TrainingSettings,
+        "optimizer",
+        "Its name; another than the recipe's has its own settings, but for those that are given.",
+        checked=False,
+    ),
+    "lr": Parameter(Optimizer, "lr"),
+    "schedule": Parameter(
+        TrainingSettings,
+        "schedule",
+        "Its name, for that schedule with its default settings and over all `epochs`, or a "
+        "function from the number of steps to a factor.",
+        checked=False,
+    ),
+    "weight_decay": Parameter(Optimizer, "weight_decay"),
+    "clip_norm": Parameter(TrainingSettings, "clip_norm", "Infinity does not clip.", checked=False),
+    "batch_size": Parameter(TrainingSettings, "batch_size"),
+    "epochs": Parameter(TrainingSettings, "epochs"),
+    "early_stopping": Parameter(
+        TrainingSettings,
+        "early_stopping",
+        "Whether training ends when the loss of rows that do not train stops falling; the weights "
+        "of the best epoch are kept. Without `folds` these rows are held out. False trains one "
+        "network on all rows, as a fit with `sample_weight` that is to equal one on repeated rows "
+        "has to.",
+        checked=False,
+    ),
+    "validation_fraction": Parameter(
+        SplitSettings, "validation", "Of each class in a classifier. None is that of `init`."
+    ),
+    "folds": Parameter(
+        TrainingSettings,
+        "folds",
+        "None is eight where `early_stopping` and `warm_start` are not set, of 80 to 100,000 rows; "
+        "fewer of fewer rows, one network of fewer than 20 and of more than 100,000.",
+    ),
+    "members": Parameter(
+        TrainingSettings,
+        "members",
+        '"periodic" needs the preset "realmlp". `shares_` are those of the kinds in the mean. '
+        '"auto" is what ``mlpengine init`` proposes: all but "periodic" for 100 to 4,000 rows, '
+        'without "piecewise" for fewer, and without "plain" for more. None is plain networks, in '
+        "less time.",
+        checked=False,
+    ),
+    "patience": Parameter(EarlyStopping, "patience"),
+    "min_delta": Parameter(EarlyStopping, "min_delta"),
+    "standardize": Parameter(
+        FeatureSettings,
+        "standardize",
+        "True or False, for features and the targets of a regressor; predictions are in the "
+        "targets' own units either way. Scaled features are clipped smoothly to between -3 and 3, "
+        "as those of configs are.",
+        checked=False,
+    ),
+    "backend": Parameter(TrainingSettings, "backend"),
+    "threads": Parameter(
+        TrainingSettings, "threads", "One by default: scikit-learn runs fits side by side."
+    ),
+    "dtype": Parameter(
+        TrainingSettings,
+        "dtype",
+        "None is that of the features, float64 unless they are float32.",
+        checked=False,
+    ),
+    "random_state": Parameter(
+        RunSettings,
+        "seed",
+        "A number is the `seed` of a config, which gives the same bits.",
+        checked=False,
+    ),
+    "shards": Parameter(TrainingSettings, "shards"),
+}
+"""The parameters that are options of a run; None is that of the recipe."""
+
+OWN = {
+    "class_weight": "Of a classifier, weights by label, which multiply those of the rows, or "
+    '"balanced" for n_rows / (n_classes * rows of the class).',
+    "importances": "Whether `fit` computes `feature_importances_`, by permutation of features in "
+    "rows that did not train; it needs `folds` or `early_stopping`.",
+    "warm_start": "Whether `fit` continues from the weights, the optimizer, the scaling and the "
+    "classes of the last fit.",
+    "verbose": "Whether to print a line for each epoch.",
+    "preset": '"plain" or "realmlp", a recipe of configs (`model.preset`); of "realmlp" all '
+    "features are embedded as numbers, and the temperature needs rows that do not train.",
+    "comm": "A communicator of mpi4py, whose ranks all fit on the same rows with the same "
+    "`random_state`; they share the networks of `folds`, or of one network each batch, which needs "
+    "as many `shards`.",
+}
+"""The parameters that only estimators have, and what they mean."""
+
+
+def described(init: Callable[..., None]) -> Callable[..., None]:
+    """Write what the parameters of a constructor mean into its docstring."""
+    lines = [(init.__doc__ or "").rstrip(), "", "        Args:"]
+    for name in list(signature(init).parameters)[1:]:
+        text = OWN.get(name, "")
+        if name in PARAMETERS:
+            of, option, note, _ = PARAMETERS[name]
+            text = " ".join(filter(None, [options_of(of)[option].description, note]))
+        text = f"{name}: {text}"
+        lines.append(fill(text, 100, initial_indent=" " * 12, subsequent_indent=" " * 16))
+    init.__doc__ = "\n".join(lines)
+    return init
+
+
+def check_parameters(where: str, values: Mapping[str, Any]) -> None:
+    """Check the parameters that are given by the limits of their options.
+
+    Raises: UsageError naming the parameter.
+    """
+    for name, (of, option, _, checked) in PARAMETERS.items():
+        if checked and values[name] is not None:
+            fitting(f"{where}: {name}", options_of(of)[option].type, values[name])

@@ -1,0 +1,86 @@
+"""The options of an optimizer as a value, before there is a model."""
+
+from dataclasses import field, make_dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mlpengine.fields import Checked, options_of, summary
+from mlpengine.optim._optimizer import HasParams, Optimizer, ScheduleLike
+from mlpengine.optim.schedules import SCHEDULES, Falling
+
+DECAY = "Weight decay over the epochs: constant, or falling to zero."
+
+
+class OptimizerSettings(Checked):
+    """The options of an optimizer, which its constructor declares; `kind` is its class.
+
+    Those of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.
+    """
+
+    kind: ClassVar[type[Optimizer]]
+    name: ClassVar[str]
+
+    if TYPE_CHECKING:  # fields of subclasses
+
+        def __init__(self, **options: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+    def make(
+        self,
+        model: HasParams,
+        schedule: ScheduleLike | None = None,
+        total_steps: int = 0,
+        steps_per_epoch: int = 1,
+    ) -> Optimizer:
+        """Return the optimizer of a model in a training of so many steps.
+
+        Without `total_steps` the decay stays as it is.
+        """
+        options = {name: getattr(self, name) for name in options_of(type(self))}
+        decay = SCHEDULES[options.pop("decay_schedule")]()
+        if total_steps:
+            options["decay_schedule"] = decay.over(total_steps, steps_per_epoch)
+        return self.kind(model, schedule=schedule, **options)
+
+    def __reduce__(self) -> Any:
+        return _made_again, (
+            self.kind,
+            {name: getattr(self, name) for name in options_of(type(self))},
+        )
+
+
+@cache
+def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
+    """Return the class of the options of an optimizer, each a field."""
+    options = [one for one in options_of(kind).values() if not one.given]
+    lines = [f"    {one.name}: {one.description}" for one in options]
+    made: Any = make_dataclass(
+        f"{kind.__name__}Settings",
+        [
+            *(
+                (one.name, one.type, field(default_factory=partial(_same, one.default)))
+                for one in options
+            ),
+            ("decay_schedule", Falling, field(default="constant")),
+        ],
+        bases=(OptimizerSettings,),
+        namespace={
+            "kind": kind,
+            "name": kind.name,
+            "__doc__": "\n".join(
+                [summary(kind), "", "Args:", *lines, f"    decay_schedule: {DECAY}"]
+            ),
+        },
+        frozen=True,
+        kw_only=True,
+    )
+    made.__module__ = __name__
+    return made  # type: ignore[no-any-return]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _made_again(kind: type[Optimizer], options: dict[str, Any]) -> OptimizerSettings:
+    return settings_class(kind)(**options)

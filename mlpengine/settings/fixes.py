@@ -1,0 +1,61 @@
+"""What a verdict asks for: a value for an option, and the key of that option in configs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+from mlpengine.errors import UsageError
+from mlpengine.fields import fitting, options_of
+from mlpengine.ops import Loss
+from mlpengine.optim import Optimizer, Schedule
+from mlpengine.settings.features import FeatureSettings
+from mlpengine.settings.network import NetworkSettings
+from mlpengine.settings.split import SplitSettings
+from mlpengine.settings.training import TrainingSettings
+
+SECTIONS: dict[type, str] = {
+    FeatureSettings: "data",
+    SplitSettings: "data.split",
+    NetworkSettings: "model",
+    Loss: "loss",
+    Optimizer: "optimizer",
+    Schedule: "schedule",
+    TrainingSettings: "training",
+}
+"""The section of a config for the options of each class."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A value for the option `name` of the class `of`.
+
+    Raises: UsageError for an option that the class does not have, or a value that it does not take.
+    """
+
+    of: type
+    name: str
+    value: Any
+
+    def __post_init__(self) -> None:
+        options, where = options_of(self.of), f"{self.of.__name__}: {self.name}"
+        if self.name not in options:
+            raise UsageError(f"{where}: there is no such option")
+        fitting(where, options[self.name].type, self.value)
+
+    @property
+    def key(self) -> str:
+        """The key of the option in a config, such as ``training.clip_norm``."""
+        section = next(text for kind, text in SECTIONS.items() if issubclass(self.of, kind))
+        return f"{section}.{self.name}"
+
+    @property
+    def plain(self) -> Any:
+        """The value as a config has it; true for settings by default."""
+        if is_dataclass(self.value):
+            return True
+        return [*self.value] if isinstance(self.value, tuple) else self.value
+
+
+def by_key(fixes: Iterable[Fix]) -> dict[str, Any]:
+    """Return the values by the keys of configs."""
+    return {fix.key: fix.plain for fix in fixes}

@@ -1,0 +1,241 @@
+"""What is added from outside, in one class, is known everywhere that built-in ones are."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pytest
+from annotated_types import Gt, Le
+from jsonschema import Draft202012Validator
+
+import mlpengine as package
+from mlpengine.config import json_schema, load_config
+from mlpengine.config.options import FAMILIES, section_of
+from mlpengine.errors import ConfigError, UsageError
+from mlpengine.estimators import MlpRegressor
+from mlpengine.fields import Count, Fraction, NonNegative, Positive
+from mlpengine.ops import EntryLoss
+from mlpengine.ops._op import REGISTRY
+from mlpengine.optim import Optimizer, Schedule, settings_class
+from mlpengine.optim.clipping import _ScaledByNorm
+from mlpengine.settings import TrainingSettings
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+from reference_pages import config as reference
+
+ROWS = "\n".join(["a,b,y", *(f"{i % 7},{i % 5},{(i % 7) - 2 * (i % 5)}" for i in range(80))])
+SMALL = (
+    "data: {source: rows.csv, target: y, task: regression}\nmodel: {hidden: [4]}\n"
+    "report: false\ndiagnostics: false\n"
+)
+
+
+def heavy_ball() -> type:
+    class HeavyBall(Optimizer, name="heavy_ball"):
+        """Gradient descent with a heavy ball.
+
+        Args:
+            push: Share of the last step kept.
+        """
+
+        def __init__(
+            self, model: Any, *, lr: NonNegative = 0.02, push: Fraction = 0.25, **shared: Any
+        ) -> None:
+            super().__init__(model, lr=lr, hyper={"push": push}, signed={"ball": push}, **shared)
+
+        def numbers(self, lr: Any, t: Any, push: Any) -> dict[str, Any]:
+            return {"rate": lr}
+
+        def update(self, p: Any, g: Any, ball: Any, push: Any, rate: Any) -> dict[str, Any]:
+            ball = ball * push + g
+            return {"ball": ball, "p": p - ball * rate}
+
+    return HeavyBall
+
+
+def halved() -> type:
+    @dataclass(frozen=True)
+    class Halved(Schedule, name="halved"):
+        """Halved once, after so many epochs.
+
+        Args:
+            after: Epochs at the whole rate.
+        """
+
+        after: Positive = 1.0
+
+        def _factor(self, step: int) -> float:
+            return 0.5 if step >= self.after * self.steps_per_epoch else 1.0
+
+    return Halved
+
+
+def power_loss() -> type:
+    @dataclass(frozen=True)
+    class Power(EntryLoss, name="power"):
+        """A power of the absolute error.
+
+        Args:
+            exponent: Of the error.
+        """
+
+        tasks: ClassVar = ("regression",)
+
+        exponent: Annotated[float, Gt(1), Le(4)] = 1.5
+
+        def formula(self, y: Any, t: Any) -> Any:
+            return abs(y - t) ** self.exponent
+
+    return Power
+
+
+def sign_clip() -> type:
+    @dataclass(frozen=True)
+    class Shrink(_ScaledByNorm, name="shrink"):
+        """Multiply every gradient by the same factor.
+
+        Args:
+            share: The factor.
+        """
+
+        share: Annotated[float, Gt(0), Le(1)] = 0.5
+
+        def _coefficient(self, norm: float) -> float:
+            return self.share
+
+    return Shrink
+
+
+ADDED = {
+    "an optimizer": (heavy_ball, "optimizer", "push", 0.75, 1.0),
+    "a schedule": (halved, "schedule", "after", 0.5, 0.0),
+    "a loss": (power_loss, "loss", "exponent", 3.0, 5.0),
+    "a clipping rule": (sign_clip, "training.clip_norm", "share", 0.125, 2.0),
+}
+
+
+@pytest.fixture(autouse=True)
+def _known_again():
+    """Forget what a test has added."""
+    registries = [REGISTRY, *(registry for registry, _ in FAMILIES.values())]
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, known in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(known)
+    json_schema()
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """Return a setting as the sections of a config."""
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return value
+
+
+@pytest.mark.parametrize("what", ADDED)
+def test_what_is_added_is_known_everywhere(what, mlpengine, tmp_path):
+    make, key, option, value, wrong = ADDED[what]
+    name = make().name
+    (tmp_path / "rows.csv").write_text(ROWS)
+    config = tmp_path / "c.yaml"
+
+    # configs, their messages, schema and reference
+    config.write_text(SMALL)
+    given = {"name": name, option: value}
+    setting = ["--set", f"{key}={json.dumps(given)}"]
+    checked = mlpengine("check", config, *setting)
+    assert checked.code == 0, checked.err
+    refused = mlpengine("check", config, "--set", f"{key}={json.dumps(given | {option: wrong})}")
+    assert f"{key}.{option}: must be" in refused.err
+    config.write_text(SMALL + json.dumps(nested(key, given))[1:-1] + "\n")
+    schema = Draft202012Validator(json_schema())
+    whole = {"data": {"source": "rows.csv"}, **nested(key, given)}
+    assert not [*schema.iter_errors(whole)]
+    assert [*schema.iter_errors({**whole, **nested(key, given | {"opt": 1})})]
+    assert f"| `{option}` |" in reference()
+
+    # training in steps, by numpy and compiled, and after an interruption
+    arguments = ["train", config, "-q", "--epochs"]
+    trained = mlpengine(*arguments, 4, "--out", "whole")
+    assert trained.code == 0, trained.err
+    assert mlpengine(*arguments, 2, "--out", "part").code == 0
+    assert mlpengine("train", "--resume", "part", "--epochs", 4, "-q").code == 0
+    whole, part = (package.load(tmp_path / run) for run in ("whole", "part"))
+    np.testing.assert_array_equal(part.mlp.params.flat, whole.mlp.params.flat)
+
+    # fit in Python, which differs from the default
+    table = {n: np.array(c, float) for n, c in zip("aby", zip(*rows(), strict=True), strict=True)}
+    short = {"hidden": [4]}, {"folds": None, "epochs": 3, "early_stopping": False}
+    weights = []
+    for own in (given, {"name": name, option: value / 2 if what != "a loss" else 2.0}):
+        sections: dict[str, Any] = {"data": {"task": "regression"}, "training": short[1]}
+        sections = merged(sections, nested(key, own))
+        model, _ = package.fit(table, "y", seed=1, model=short[0], **sections)
+        weights.append(model.mlp.params.flat.copy())
+    assert (weights[0] != weights[1]).any()
+
+
+def rows() -> list[list[str]]:
+    return [line.split(",") for line in ROWS.split("\n")[1:]]
+
+
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return two trees of sections as one."""
+    both = {**one, **other}
+    for name in one.keys() & other.keys():
+        both[name] = {**one[name], **other[name]}
+    return both
+
+
+@pytest.mark.parametrize(
+    ("make", "parameter"),
+    [(heavy_ball, "optimizer"), (halved, "schedule"), (power_loss, "loss")],
+)
+def test_an_estimator_takes_the_name_of_what_is_added(make, parameter):
+    name = make().name
+    x = np.array(rows(), float)
+    options = {"hidden": 4, "epochs": 3, "early_stopping": False, "random_state": 0}
+    own, usual = (
+        MlpRegressor(**options, **more).fit(x[:, :2], x[:, 2]) for more in ({parameter: name}, {})
+    )
+    assert (own.predict(x[:, :2]) != usual.predict(x[:, :2])).any()
+
+
+def test_an_option_of_training_is_one_field():
+    @dataclass(frozen=True)
+    class MoreTraining(TrainingSettings):
+        """How a network is trained.
+
+        Args:
+            pauses: Epochs between two pauses.
+        """
+
+        pauses: Count = 7
+
+    section = section_of(MoreTraining, title="MoreSection")
+    entry = section.model_json_schema()["properties"]["pauses"]
+    assert entry == {
+        "default": 7,
+        "description": "Epochs between two pauses.",
+        "minimum": 1,
+        "title": "Pauses",
+        "type": "integer",
+    }
+    assert section.model_validate({"pauses": 3}).settings == MoreTraining(pauses=3)
+    with pytest.raises(UsageError, match="MoreTraining: pauses must be a whole number of at least"):
+        MoreTraining(pauses=0)
+
+
+def test_what_is_forgotten_is_unknown(tmp_path):
+    heavy_ball()
+    path = tmp_path / "c.yaml"
+    path.write_text("data: {source: digits}\noptimizer: heavy_ball\n")
+    optimizer = load_config(path).config.settings.training.optimizer
+    assert optimizer == settings_class(type(optimizer).kind)()
+    FAMILIES[type(optimizer).__mro__[1]][0].pop("heavy_ball")
+    with pytest.raises(ConfigError, match="optimizer: must be one of 'adam'"):
+        load_config(path)

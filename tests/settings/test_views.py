@@ -1,0 +1,302 @@
+"""Every option has one default, one set of limits and one meaning, whatever shows it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from inspect import Parameter, signature
+from typing import Annotated, Any, get_args, get_origin
+
+import click
+import pytest
+from annotated_types import Ge, Gt, Le, Lt
+
+from mlpengine import Mlp, TrainingStep
+from mlpengine.config import json_schema, load_config
+from mlpengine.config.options import FAMILIES, plain, section_of
+from mlpengine.config.schema import Config, sections_of
+from mlpengine.config.space import FIXED, MEASURES_LOSS
+from mlpengine.data.options import Options
+from mlpengine.errors import UsageError
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.estimators._parameters import OWN, PARAMETERS
+from mlpengine.fields import Option, descriptions, fitting, options_of
+from mlpengine.nn import Front
+from mlpengine.optim import Group, Optimizer
+from mlpengine.settings import (
+    DiagnosticsSettings,
+    EarlyStopping,
+    FeatureSettings,
+    NetworkSettings,
+    RunSettings,
+    SplitSettings,
+    TrainingSettings,
+)
+from mlpengine.settings.fixes import SECTIONS
+from mlpengine.settings.recipes import PRESETS, recipe
+from mlpengine.train.diagnose import LoopDiagnostics
+from mlpengine.train.loop import Loop
+from mlpengine.train.skipping import NonfiniteRule
+from mlpengine_cli.main import COMMANDS, group
+
+SETTINGS = [
+    *(FeatureSettings, SplitSettings, NetworkSettings, TrainingSettings, DiagnosticsSettings),
+    *(RunSettings, EarlyStopping, Front, Group),
+]
+MEMBERS = [of(kind) for registry, of in FAMILIES.values() for kind in registry.values()]
+DECLARING = [*SETTINGS, *MEMBERS]
+
+FILES_ONLY = {
+    "DataSection": {
+        *("source", "validation_source", "test_source", "delimiter", "decimal", "thousands"),
+        *("text_encoding", "na_values", "date_format", "split", "stream"),
+    },
+    "ModelSection": {"preset"},
+    "TrainingSection": {"checkpoint"},
+}
+"""Keys of sections that no setting of a run is: files, and what is done with them."""
+
+OTHERWISE = {
+    ("Mlp", "dtype"): "the type of the numbers that it is given",
+    ("MlpClassifier", "threads"): "scikit-learn runs fits side by side",
+    ("MlpRegressor", "threads"): "scikit-learn runs fits side by side",
+    ("MlpClassifier", "standardize"): "True is standard",
+    ("MlpRegressor", "standardize"): "True is standard",
+    ("MlpClassifier", "loss"): "auto is None",
+    ("MlpRegressor", "loss"): "auto is None",
+    ("TrainingStep", "threads"): "those of one step, which shares the machine with others",
+    ("TrainingStep", "backend"): "a step of one's own",
+    ("LoopDiagnostics", "every"): "None is auto",
+    ("NonfiniteRule", "limit"): "of its own",
+}
+"""Parameters whose default is not that of the option of their name, and why."""
+
+CLASSES: dict[Any, tuple[type, ...]] = {
+    Mlp: (NetworkSettings, TrainingSettings, RunSettings),
+    TrainingStep: (TrainingSettings,),
+    Loop: (TrainingSettings,),
+    NonfiniteRule: (TrainingSettings,),
+    LoopDiagnostics: (DiagnosticsSettings,),
+    Options: (FeatureSettings,),
+}
+"""Classes of Python whose parameters are options, and the settings that declare these."""
+
+
+def differing(
+    of: Any, kinds: tuple[type, ...], names: Callable[[str], str] = str
+) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield the parameters of a class whose default is not that of the option of their name."""
+    for parameter in signature(of).parameters.values():
+        known = [o for kind in kinds if (o := options_of(kind).get(names(parameter.name)))]
+        if known and parameter.default is not Parameter.empty:
+            default, own = known[0].default, parameter.default
+            default = default[0] if isinstance(default, tuple) and len(default) == 1 else default
+            if repr(own) == "<factory>":  # of a dataclass that inherits the option
+                continue
+            if own not in (None, default) and (of.__name__, parameter.name) not in OTHERWISE:
+                yield of.__name__, parameter.name, own, default
+
+
+def own_limits(kind: Any) -> dict[str, float]:
+    """Return the limits of a number as a schema calls them, from its annotation."""
+    found: dict[str, float] = {}
+    names = {Ge: "minimum", Gt: "exclusiveMinimum", Le: "maximum", Lt: "exclusiveMaximum"}
+    if get_origin(kind) is Annotated:
+        for limit in get_args(kind)[1:]:
+            if type(limit) in names:
+                name = {"minimum": "ge", "maximum": "le"}.get(names[type(limit)])
+                value = getattr(limit, name or {Gt: "gt", Lt: "lt"}[type(limit)])
+                found[names[type(limit)]] = value
+        found |= own_limits(get_args(kind)[0])
+    for one in get_args(kind) if get_origin(kind) is not Annotated else ():
+        found |= own_limits(one)
+    return found
+
+
+def shown_limits(entry: Any) -> dict[str, float]:
+    """Return the limits in an entry of a schema, at any depth."""
+    names = "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"
+    found: dict[str, float] = {}
+    if isinstance(entry, dict):
+        found |= {name: entry[name] for name in names if name in entry}
+        for name, one in entry.items():
+            if name not in ("default", *names):
+                found |= shown_limits(one)
+    for one in entry if isinstance(entry, list) else ():
+        found |= shown_limits(one)
+    return found
+
+
+def misfits(option: Option, entry: dict[str, Any]) -> Iterator[str]:
+    """Yield what an entry of a schema says otherwise than the option."""
+    if entry.get("description") != option.description:
+        yield f"{option.name}: {entry.get('description')} != {option.description}"
+    if own_limits(option.type) != shown_limits(entry):
+        yield f"{option.name}: {shown_limits(entry)} != {own_limits(option.type)}"
+    required = option.default is MISSING
+    default = None if required else plain(option.default)
+    if required == ("default" in entry) or (
+        entry.get("default") != default and entry.get("default") != {"name": "auto"}
+    ):
+        yield f"{option.name}: {entry.get('default')} != {default}"
+
+
+@pytest.mark.parametrize("kind", DECLARING, ids=lambda kind: kind.__name__)
+def test_each_option_has_a_meaning_and_a_default_that_it_takes(kind):
+    for name, option in options_of(kind).items():
+        assert option.description.endswith((".", "7.", "5")), f"{name}: {option.description!r}"
+        if option.default is not MISSING:
+            fitting(name, option.type, option.default)
+    unknown = descriptions(kind).keys() - options_of(kind).keys() - {"schedule", "hyper"}
+    assert not {n for n in unknown if not issubclass(kind, Optimizer)} - {"signed", "squares"}
+
+
+def test_sections_of_configs_show_the_options_of_their_classes():
+    schema = json_schema()
+    sections = {**schema["$defs"], "Config": schema}
+    shown = 0
+    for registry, of in FAMILIES.values():
+        for name, kind in registry.items():
+            section = section_of(of(kind), name=name)
+            entries = dict(sections[section.__name__]["properties"])
+            assert entries.pop("name")["const"] == name
+            options = {o.key: o for o in options_of(of(kind)).values() if not o.given}
+            assert entries.keys() == options.keys()
+            assert not [text for key, one in options.items() for text in misfits(one, entries[key])]
+            shown += len(options)
+    settings = {
+        "DataSection": FeatureSettings,
+        "SplitSection": SplitSettings,
+        "ModelSection": NetworkSettings,
+        "TrainingSection": TrainingSettings,
+        "DiagnosticsSection": DiagnosticsSettings,
+        "FrontSection": Front,
+        "EarlyStoppingSection": EarlyStopping,
+        "GroupSection": Group,
+    }
+    top = {"loss", "optimizer", "schedule"}
+    for name, kind in settings.items():
+        entries = dict(sections[name]["properties"])
+        entries |= {key: schema["properties"][key] for key in top if kind is TrainingSettings}
+        options = {o.key: o for o in options_of(kind).values() if not o.given}
+        assert entries.keys() - FILES_ONLY.get(name, set()) == options.keys(), name
+        assert not [text for key, one in options.items() for text in misfits(one, entries[key])]
+        shown += len(options)
+    seed = options_of(RunSettings)["seed"]
+    assert not [*misfits(seed, schema["properties"]["seed"])]
+    assert shown > 100
+
+
+def test_the_defaults_of_a_config_are_those_of_the_settings():
+    config = Config.model_validate({"data": {"source": "digits"}})
+    run = config.settings
+    assert run.split.validation == 0.15
+    for name in ("features", "network", "training", "diagnostics", "seed"):
+        assert getattr(run, name) == getattr(RunSettings(), name)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_classes_of_python_have_the_defaults_of_the_options(kind):
+    assert not [*differing(kind, CLASSES[kind])]
+
+
+@pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
+def test_parameters_of_estimators_are_options_or_their_own(kind):
+    parameters = signature(kind).parameters
+    assert parameters.keys() == PARAMETERS.keys() | OWN.keys()
+    for name, (of, option, *_) in PARAMETERS.items():
+        assert option in options_of(of), name
+        assert not [*differing(kind, (of,), lambda one, n=name, o=option: o if one == n else "")]
+        assert options_of(of)[option].description[:40] in " ".join(kind.__init__.__doc__.split())
+    everywhere = {one for of in DECLARING for one in options_of(of)}
+    assert not OWN.keys() & everywhere
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])
+def test_recipes_are_settings_that_a_config_gives_back(preset, task, tmp_path):
+    for rows in (10, 2_000, 10_000, 50_000, 1_000_000):
+        run = recipe(preset, task, rows)
+        sections = sections_of(run)
+        sections["data"] = {"source": "digits", "task": task, **sections.get("data", {})}
+        given = Config.model_validate(sections).settings
+        assert given.network == run.network
+        assert given.training == run.training
+        assert given.features.standardize == run.features.standardize
+
+
+def keys(model: Any = Config, start: str = "") -> Iterator[str]:
+    from mlpengine.config.problems import _paths
+    from mlpengine.config.reader import dotted
+
+    yield from map(dotted, _paths(model))
+
+
+def test_sweeps_and_fixes_name_keys_that_there_are():
+    known = set(keys())
+    assert {*FIXED, *MEASURES_LOSS} <= known
+    for kind, section in SECTIONS.items():
+        assert section in known
+        for name, option in options_of(kind).items():
+            if is_dataclass(kind) and fields(kind) and not option.given and name not in known:
+                assert f"{section}.{name}" in known or name in ("loss", "optimizer", "schedule")
+
+
+def test_options_of_commands_have_no_default_of_their_own():
+    shared = {name for kind in SETTINGS for name in options_of(kind)}
+    with click.Context(group) as context:
+        for name in COMMANDS:
+            command = group.get_command(context, name)
+            for option in command.params:
+                if option.name in shared - {"target", "drop", "task", "features", "seed"}:
+                    assert not option.get_default(context), f"{name}: {option.name}"
+
+
+# The checks above can fail.
+
+
+def test_a_second_default_a_limit_of_its_own_and_another_text_are_noticed():
+    class Step:
+        def __init__(self, epochs: int = 7, batch_size: int = 32) -> None: ...
+
+    assert [*differing(Step, (TrainingSettings,))] == [("Step", "epochs", 7, 100)]
+    option = options_of(EarlyStopping)["patience"]
+    right = {"default": 20, "description": option.description, "minimum": 1}
+    assert not [*misfits(option, right)]
+    for change in ({"default": 5}, {"minimum": 0}, {"description": "Epochs."}):
+        assert [*misfits(option, right | change)]
+
+
+def test_an_option_without_a_meaning_is_noticed():
+    @dataclass(frozen=True)
+    class Silent:
+        """Nothing is said.
+
+        Args:
+            told: What it is.
+        """
+
+        told: int = 1
+        untold: int = 1
+
+    assert [o.name for o in options_of(Silent).values() if not o.description] == ["untold"]
+
+
+def test_values_beyond_limits_are_refused_by_class_and_config_alike(tmp_path):
+    path = tmp_path / "c.yaml"
+    refused = 0
+    for registry, of in FAMILIES.values():
+        for name, kind in registry.items():
+            for option in options_of(of(kind)).values():
+                limits = own_limits(option.type)
+                low = limits.get("minimum", limits.get("exclusiveMinimum"))
+                if option.given or low is None or get_origin(option.type) is tuple:
+                    continue
+                with pytest.raises(UsageError, match=option.name):
+                    of(kind)(**{option.name: low - 1})
+                section = section_of(of(kind), name=name)
+                with pytest.raises(ValueError, match="greater than"):
+                    section.model_validate({"name": name, option.key: low - 1})
+                refused += 1
+    assert refused > 30
+    path.write_text("data: {source: digits}\ntraining: {epochs: 0}\n")
+    with pytest.raises(UsageError, match=r"training\.epochs: must be at least 1"):
+        load_config(path)
