@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.settings.recipes import network_options, recipe
-from mlpengine.train.executors import seconds_to_compile
+from mlpengine.train.backend import seconds_to_compile
 
 
 def network(name: str) -> tuple[Mlp, int]:

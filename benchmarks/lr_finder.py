@@ -153,7 +153,8 @@ def new_step(train: Rows, outputs: int, lr: float, seed: int) -> TrainingStep:
     """Return a training step of a network with fresh weights."""
     mlp = Mlp([train.x.shape[1], *HIDDEN, outputs], seed=seed)
     loss = MeanSquaredError() if train.y.ndim == 2 else SoftmaxCrossEntropy()
-    return TrainingStep(mlp, loss, Adam(mlp, lr=lr), min(BATCH, len(train)))
+    batch = min(BATCH, len(train))
+    return TrainingStep(mlp, loss, Adam(mlp, lr=lr), batch, backend="numpy")
 
 
 def best_losses(given: Problem, lr: float, seed: int) -> np.ndarray:

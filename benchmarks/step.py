@@ -133,8 +133,8 @@ def measure(steps: dict[str, Step], seconds: float, windows: int) -> dict[str, l
 def contestants(work: Workload, threads: int) -> dict[str, Step]:
     candidates = {
         "by hand": by_hand(work),
-        "mlpengine numpy": engine(work, "numpy"),
-        "mlpengine auto": engine(work, "auto"),
+        "mlpengine NumPy": engine(work, "numpy"),
+        "mlpengine compiled": engine(work, "compiled"),
         "torch eager": torch_eager(work, threads),
         "scikit-learn": scikit_learn(work),
     }

@@ -145,6 +145,11 @@ def test_only_the_publication_of_a_release_may_write():
     assert [step for step in publish["steps"] if "run" in step] == []
 
 
+@pytest.fixture
+def numpy_steps():
+    """Examples take the backend that a user gets, unlike other tests (see conftest.py)."""
+
+
 @pytest.mark.parametrize("text", ["README.md", "mlpengine/__init__.py"])
 def test_examples_run(text):
     module = text.endswith(".py")

@@ -74,7 +74,7 @@ def make(*, callbacks=(), seed=3, **given):
         weighted=weighted,
         clip_norm=given.get("clip_norm"),
         clip=given["clip"]() if "clip" in given else None,
-        backend=given.get("backend", "auto"),
+        backend=given.get("backend", "numpy"),
     )
     return Loop(
         step,
