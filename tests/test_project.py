@@ -336,7 +336,7 @@ def test_another_version_is_timed_by_its_own_script(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=path, capture_output=True, text=True
     )
-    assert done.stdout == "['tiny, by hand', 'tiny, numpy', 'tiny, auto'] True\n", done.stderr
+    assert done.stdout == "['tiny, by hand', 'tiny, numpy', 'tiny, compiled'] True\n", done.stderr
     assert (tmp_path / "ran").exists()
 
 
