@@ -168,7 +168,7 @@ def main() -> None:
                 for name, values in times.items():
                     ratios = [a / b for a, b in zip(values, times["by hand"], strict=True)]
                     print(
-                        f"  {name:<16} median {statistics.median(values):10.1f} us   "
+                        f"  {name:<18} median {statistics.median(values):10.1f} us   "
                         f"minimum {min(values):10.1f} us   "
                         f"ratio to by hand {statistics.median(ratios):6.2f}"
                     )
