@@ -10,9 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlpengine import Adam, OneCycleSchedule, Program, Tape
+from mlpengine import Adam, Program, Tape
 from mlpengine.data import Batches, load_dataset, split_rows
 from mlpengine.ops import RunningStatistics
+from mlpengine.optim import OneCycleSchedule
 from mlpengine.spec import Array
 from mlpengine.tape import Node, linear
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from machine import describe, restart_clean
 
-from mlpengine import Adam, MeanSquaredError, Mlp, RmsProp, Sgd, TrainingStep
-from mlpengine.optim import Optimizer
+from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
+from mlpengine.optim import Optimizer, RmsProp
 
 ROWS, WARM, REACHED, LIMIT = 32, 2_000, 1e-12, 1.2
 

@@ -58,7 +58,7 @@ from diagnostics_setups import (
 )
 from threadpoolctl import threadpool_limits
 
-from mlpengine import Callback, Mlp, NumericalError
+from mlpengine import Callback, Mlp
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
@@ -69,6 +69,7 @@ from mlpengine.config.tables import read_source, read_tables
 from mlpengine.data import Table, load_dataset
 from mlpengine.data.frames import as_table
 from mlpengine.diagnostics import Verdict, combined_fix
+from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Loop

@@ -7,9 +7,10 @@ reads x, so the plan keeps it.
 
 import numpy as np
 
-from mlpengine import GradOp, Program, Tape, gradcheck
+from mlpengine import Program, Tape
+from mlpengine.ops import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
-from mlpengine.tape import apply, backward, from_inner
+from mlpengine.tape import apply, backward, from_inner, gradcheck
 
 
 class Snake(GradOp, name="snake"):

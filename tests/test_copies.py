@@ -16,39 +16,42 @@ import mlpengine
 from mlpengine import (
     Adam,
     AdamW,
-    ConstantSchedule,
     CosineSchedule,
-    CosLogSchedule,
     EarlyStopping,
-    ExponentialSchedule,
     FitResult,
-    FlatCosineSchedule,
-    Front,
-    GradOp,
-    LinearSchedule,
-    Lion,
     Loop,
     Mlp,
     Model,
-    NAdam,
-    OneCycleSchedule,
-    PlateauSchedule,
     Population,
     PopulationStep,
     Program,
-    RmsProp,
     Sgd,
-    StepSchedule,
     Tape,
-    TapeError,
     TrainingStep,
     errors,
 )
 from mlpengine.data import Batches, NumberTarget, Preprocessor, Table
 from mlpengine.diagnostics import Diagnostics
+from mlpengine.errors import TapeError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.ops import REGISTRY, Loss, RunningStatistics
-from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
+from mlpengine.nn import Front
+from mlpengine.ops import REGISTRY, GradOp, Loss, RunningStatistics
+from mlpengine.optim import (
+    AdaptiveClip,
+    ConstantSchedule,
+    CosLogSchedule,
+    ExponentialSchedule,
+    FlatCosineSchedule,
+    LinearSchedule,
+    Lion,
+    NAdam,
+    NormClip,
+    OneCycleSchedule,
+    PercentileClip,
+    PlateauSchedule,
+    RmsProp,
+    StepSchedule,
+)
 from mlpengine.spec import Spec, call
 from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
 from mlpengine.tape.norm import GlobalNorm
@@ -303,9 +306,9 @@ ROWS = {
     "CosLogSchedule": schedule_row(lambda: CosLogSchedule(9)),
     "OneCycleSchedule": schedule_row(lambda: OneCycleSchedule(9)),
     "PlateauSchedule": schedule_row(lambda: PlateauSchedule(patience=1)),
-    "Classification": task_row(lambda: mlpengine.Classification(3, "abc")),
-    "BinaryClassification": task_row(lambda: mlpengine.BinaryClassification(1, "ab")),
-    "MultiLabel": task_row(lambda: mlpengine.MultiLabel(2, "ab")),
+    "Classification": task_row(lambda: mlpengine.train.Classification(3, "abc")),
+    "BinaryClassification": task_row(lambda: mlpengine.train.BinaryClassification(1, "ab")),
+    "MultiLabel": task_row(lambda: mlpengine.train.MultiLabel(2, "ab")),
     "Regression": task_row(lambda: Regression(NumberTarget(["y"], [2.0], [3.0]))),
     "Split": Row(
         lambda: Split(*(np.arange(4.0)[:, None] for _ in range(3))),

@@ -9,7 +9,7 @@ from plain import plain
 from scipy.special import softmax
 
 import mlpengine
-from mlpengine import UsageError
+from mlpengine.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 
 KINDS = ["plain", "piecewise", "linear"]

@@ -12,7 +12,9 @@ import yaml
 from plain import plain
 
 import mlpengine
-from mlpengine import DataError, MissingExtraError, Mlp, NumericalError, Quantile, UsageError
+from mlpengine import Mlp
+from mlpengine.errors import DataError, MissingExtraError, NumericalError, UsageError
+from mlpengine.ops import Quantile
 
 sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
 

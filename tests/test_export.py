@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from mlpengine import Front, MissingExtraError, Mlp, NumericalError, UsageError
+from mlpengine import Mlp
 from mlpengine.data import Column, Preprocessor, Table, read_table
-from mlpengine.errors import install_line
+from mlpengine.errors import MissingExtraError, NumericalError, UsageError, install_line
 from mlpengine.export import export, onnx_inputs
-from mlpengine.nn import ACTIVATIONS
+from mlpengine.nn import ACTIVATIONS, Front
 from mlpengine.ops import REGISTRY, Dropout, Elu, Gelu, LeakyRelu, Philox
 from mlpengine.train.model import Model
 from mlpengine.train.population import Population

@@ -8,9 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from mlpengine import Mlp, RunError, UsageError
+from mlpengine import Mlp
 from mlpengine.config import load_config
 from mlpengine.data import read_blocks, read_table
+from mlpengine.errors import RunError, UsageError
 from mlpengine.export import export
 from mlpengine.files import TEMPORARY, flush, unflushed, write_atomically
 from mlpengine.train.model import Model, load

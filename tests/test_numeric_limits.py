@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 import mlpengine
-from mlpengine import (
-    Adam,
-    CheckpointError,
-    Mlp,
-    NumericalError,
-    Program,
-    Sgd,
-    ShapeError,
-    Tape,
-    TrainingStep,
-    UsageError,
-)
+from mlpengine import Adam, Mlp, Program, Sgd, Tape, TrainingStep
+from mlpengine.errors import CheckpointError, NumericalError, ShapeError, UsageError
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.optim import OPTIMIZERS
 from mlpengine.spec import Spec
@@ -83,7 +73,7 @@ def test_a_rate_beyond_the_dtype_is_refused(optimizer, dtype, lr):
 
 
 FACTORS = {
-    "a schedule of ours": mlpengine.OneCycleSchedule(5, initial=1e20),
+    "a schedule of ours": mlpengine.optim.OneCycleSchedule(5, initial=1e20),
     "a negative factor": lambda step: -float(step == 0),
     "no number": lambda step: float("nan"),
 }

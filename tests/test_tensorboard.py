@@ -6,17 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from mlpengine import (
-    Adam,
-    MissingExtraError,
-    Mlp,
-    NumericalError,
-    RunError,
-    Sgd,
-    SoftmaxCrossEntropy,
-    TrainingStep,
-)
-from mlpengine.errors import install_line
+from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.errors import MissingExtraError, NumericalError, RunError, install_line
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.task import Classification, Split

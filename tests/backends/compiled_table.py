@@ -10,20 +10,15 @@ from mlpengine import (
     Adam,
     AdamW,
     BinaryCrossEntropyWithLogits,
-    Front,
-    GaussianNll,
-    Huber,
-    MeanAbsoluteError,
     MeanSquaredError,
     Mlp,
-    Poisson,
-    Quantile,
-    RmsProp,
     Sgd,
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.optim import AdaptiveClip, Clip, CosineSchedule, PercentileClip
+from mlpengine.nn import Front
+from mlpengine.ops import GaussianNll, Huber, MeanAbsoluteError, Poisson, Quantile
+from mlpengine.optim import AdaptiveClip, Clip, CosineSchedule, PercentileClip, RmsProp
 
 
 @dataclass(frozen=True)

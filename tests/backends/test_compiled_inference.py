@@ -10,16 +10,10 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from mlpengine import (
-    Adam,
-    CompileError,
-    Front,
-    MeanSquaredError,
-    Mlp,
-    TrainingStep,
-    UsageError,
-)
+from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.errors import CompileError, UsageError
+from mlpengine.nn import Front
 from mlpengine.nn.export_c import export_c
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import Gelu, Softmax

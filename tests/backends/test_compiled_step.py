@@ -13,20 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 
-from mlpengine import (
-    CompileError,
-    DataError,
-    IndexRangeError,
-    MeanAbsoluteError,
-    MeanSquaredError,
-    Mlp,
-    NumericalError,
-    Sgd,
-    ShapeError,
-    SoftmaxCrossEntropy,
-    TrainingStep,
-    UsageError,
-)
+from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.backends.compiled import (
     FINISHED,
     LossInstruction,
@@ -36,8 +23,16 @@ from mlpengine.backends.compiled import (
 )
 from mlpengine.backends.compiled.products import MIN_CLAIMABLE
 from mlpengine.backends.compiled.target import Target
+from mlpengine.errors import (
+    CompileError,
+    DataError,
+    IndexRangeError,
+    NumericalError,
+    ShapeError,
+    UsageError,
+)
 from mlpengine.nn.layers import ACTIVATIONS
-from mlpengine.ops import FormulaLoss, Softmax
+from mlpengine.ops import FormulaLoss, MeanAbsoluteError, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import network_options, recipe
 from mlpengine.spec import Spec

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from compiled_table import CASES
 
-from mlpengine import UsageError
 from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.backends.compiled.target import LEVELS, compiler_command, find_target
+from mlpengine.errors import UsageError
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TARGETS = {target.level: target for target in available_targets()}

@@ -9,22 +9,11 @@ import numpy as np
 import pytest
 
 import mlpengine
-from mlpengine import (
-    Adam,
-    AdamW,
-    Lion,
-    MeanSquaredError,
-    Mlp,
-    NAdam,
-    RmsProp,
-    Sgd,
-    TrainingStep,
-    UsageError,
-    formula,
-)
+from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, Sgd, TrainingStep, formula
 from mlpengine.backends.compiled import compile_program
+from mlpengine.errors import UsageError
 from mlpengine.formula import where
-from mlpengine.optim import Group, Optimizer
+from mlpengine.optim import Group, Lion, NAdam, Optimizer, RmsProp
 from mlpengine.optim.numbers import power, sqrt
 from mlpengine.spec import Spec
 from mlpengine.tape.flat import Flat

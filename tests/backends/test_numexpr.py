@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mlpengine import UsageError
 from mlpengine.backends import NUMPY, find_backend
 from mlpengine.backends.numexpr import fused
+from mlpengine.errors import UsageError
 from mlpengine.formula import parse, variable
 from mlpengine.ops import REGISTRY
 

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from mlpengine import Adam, GradOp, MeanSquaredError, Mlp, Program, Tape, TrainingStep, UsageError
+from mlpengine import Adam, MeanSquaredError, Mlp, Program, Tape, TrainingStep
 from mlpengine.backends.compiled import UnsupportedError, cache, chosen_target
 from mlpengine.backends.compiled.kernel import Kernel
 from mlpengine.backends.compiled.lower import KERNELS
@@ -15,8 +15,9 @@ from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.buffers import address_of
+from mlpengine.errors import UsageError
 from mlpengine.export.device import export_training
-from mlpengine.ops import REGISTRY
+from mlpengine.ops import REGISTRY, GradOp
 from mlpengine.spec import Spec, call
 
 

@@ -14,9 +14,9 @@ from itertools import count
 
 import numpy as np
 
-from mlpengine import Mlp, NumericalError, SoftmaxCrossEntropy
+from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
-from mlpengine.errors import RunError, UsageError
+from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
 from mlpengine.train import ranks, run_directory
 from mlpengine.train.ranks import Ranks

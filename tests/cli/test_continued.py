@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from mlpengine import ConfigError, fit, load
+from mlpengine import fit, load
+from mlpengine.errors import ConfigError
 
 CONFIG = """\
 data: {source: penguins}

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from mlpengine import Adam, DataError, MeanSquaredError, Mlp, TrainingStep
+from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.data import Batches, NumberTarget
 from mlpengine.data.batches import steps_of_epoch
+from mlpengine.errors import DataError
 from mlpengine.train.loop import Loop
 from mlpengine.train.task import Regression, Split
 

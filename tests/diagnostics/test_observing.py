@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mlpengine import Adam, Mlp, NumericalError, Sgd, SoftmaxCrossEntropy, TrainingStep, UsageError
+from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.rows import NoiseScale
 from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import ROWS, UnitWindow
+from mlpengine.errors import NumericalError, UsageError
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.skipping import NonfiniteRule

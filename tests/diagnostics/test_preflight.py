@@ -9,7 +9,6 @@ from mlpengine import (
     CosineSchedule,
     MeanSquaredError,
     Mlp,
-    NumericalError,
     Sgd,
     SoftmaxCrossEntropy,
     TrainingStep,
@@ -26,6 +25,7 @@ from mlpengine.diagnostics.preflight import (
 )
 from mlpengine.diagnostics.trial import Rows, clone, restored
 from mlpengine.diagnostics.weights import histograms, spectra
+from mlpengine.errors import NumericalError
 from mlpengine.optim import PercentileClip
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mlpengine import Adam, MeanSquaredError, Mlp, NumericalError, TrainingStep, UsageError
-from mlpengine.errors import CheckpointError
+from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
+from mlpengine.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.train.skipping import NonfiniteRule
 
 

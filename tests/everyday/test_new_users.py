@@ -83,7 +83,7 @@ def test_a_scikit_learn_user(flats):
     encoder = make_column_transformer(
         (OneHotEncoder(), ["Ort"]), ("passthrough", ["Fläche", "Zimmer"])
     )
-    with pytest.raises(mlpengine.UsageError, match="schedule: must be one of constant"):
+    with pytest.raises(mlpengine.errors.UsageError, match="schedule: must be one of constant"):
         make_pipeline(encoder, MlpRegressor(schedule="cos")).fit(x, y)
     model = make_pipeline(
         encoder, MlpRegressor(hidden=16, lr=1e-2, epochs=60, schedule="cosine", random_state=0)
@@ -93,7 +93,7 @@ def test_a_scikit_learn_user(flats):
 
 def test_an_app_developer(flats):
     frame = pd.read_csv("mieten.csv", sep=";", decimal=",", encoding="cp1252", na_values="-")
-    with pytest.raises(mlpengine.ConfigError, match=r"fit: training.epoch: unknown key"):
+    with pytest.raises(mlpengine.errors.ConfigError, match=r"fit: training.epoch: unknown key"):
         mlpengine.fit(frame, target="Miete", training={"epoch": 5})
     model, result = mlpengine.fit(
         frame,
@@ -103,15 +103,15 @@ def test_an_app_developer(flats):
     )
     assert result.metrics["test"]["r2"] > 0.8
     model.save("app.safetensors")
-    with pytest.raises(mlpengine.UsageError, match="did you mean"):
+    with pytest.raises(mlpengine.errors.UsageError, match="did you mean"):
         mlpengine.load("ap.safetensors")
     served = mlpengine.load("app.safetensors")
     row = {"Fläche": 50.5, "Zimmer": 2, "Ort": "Ulm", "Baujahr": None}
-    with pytest.raises(mlpengine.DataError, match="'Zimmer' \\(did you mean 'zimmer'\\?\\)"):
+    with pytest.raises(mlpengine.errors.DataError, match="'Zimmer' \\(did you mean 'zimmer'\\?\\)"):
         served.predict({"zimmer" if name == "Zimmer" else name: c for name, c in row.items()})
-    with pytest.raises(mlpengine.DataError, match="column 'Zimmer': a number is needed"):
+    with pytest.raises(mlpengine.errors.DataError, match="column 'Zimmer': a number is needed"):
         served.predict(row | {"Zimmer": "two"})
-    with pytest.raises(mlpengine.UsageError, match="a model of classes is needed"):
+    with pytest.raises(mlpengine.errors.UsageError, match="a model of classes is needed"):
         served.predict_proba(row)
     expected = served.predict(row)
     answers = [None] * 4
@@ -140,7 +140,7 @@ def test_a_researcher():
         def formula(self, y, t):
             return maximum(abs(y - t) - 0.1, 0)
 
-    with pytest.raises(mlpengine.UsageError, match="Callback has no hook 'on_epoch_end'"):
+    with pytest.raises(mlpengine.errors.UsageError, match="Callback has no hook 'on_epoch_end'"):
 
         class Wrong(Callback):
             def on_epoch_end(self, loop, row): ...
@@ -161,13 +161,13 @@ def test_a_researcher():
     x = G.standard_normal((400, 3)).astype("f4")
     y = np.sin(x[:, :1]).astype("f4")
     mlp = Mlp([3, 32, 32, 1], activation="tanh", seed=0)
-    with pytest.raises(mlpengine.UsageError, match="layers count from 0 to 2"):
+    with pytest.raises(mlpengine.errors.UsageError, match="layers count from 0 to 2"):
         mlp.freeze([3])
     mlp.freeze([0])
     first = mlp.weights[0].copy()
     step = TrainingStep(mlp, Hinged(), Adam(mlp, lr=1e-2), batch_size=50)
     task = Regression(NumberTarget(["y"], [0.0], [1.0]))
-    with pytest.raises(mlpengine.UsageError, match="did you mean 'worst_in_test'"):
+    with pytest.raises(mlpengine.errors.UsageError, match="did you mean 'worst_in_test'"):
         task.watch("worst_in_tests")
     task.watch("worst_in_test")
     train, held = (Split(x[r], y[r], y[r].astype("f8")) for r in (slice(300), slice(300, 400)))

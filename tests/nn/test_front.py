@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from mlpengine import CheckpointError, Front, MeanSquaredError, Mlp, ShapeError, UsageError
+from mlpengine import MeanSquaredError, Mlp
+from mlpengine.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.nn import Front
 from mlpengine.ops import LearnedActivation
 from mlpengine.optim import Adam, Sgd
 from mlpengine.train.step import TrainingStep

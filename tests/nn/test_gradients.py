@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mlpengine import Mlp, ShapeError
+from mlpengine import Mlp
+from mlpengine.errors import ShapeError
 
 
 @pytest.fixture

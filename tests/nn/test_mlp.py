@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mlpengine import CheckpointError, DtypeError, Mlp, ShapeError, TapeError, UsageError
+from mlpengine import Mlp
+from mlpengine.errors import CheckpointError, DtypeError, ShapeError, TapeError, UsageError
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.ops import LeakyRelu
 

@@ -4,19 +4,10 @@ import numpy as np
 import pytest
 from optimizer_table import CASES, gradient, make_grads, make_model
 
-from mlpengine import (
-    AdamW,
-    CosineSchedule,
-    FlatCosineSchedule,
-    Front,
-    MeanSquaredError,
-    Mlp,
-    NAdam,
-    PlateauSchedule,
-    Sgd,
-    UsageError,
-)
-from mlpengine.optim import Group, Optimizer
+from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
+from mlpengine.errors import UsageError
+from mlpengine.nn import Front
+from mlpengine.optim import FlatCosineSchedule, Group, NAdam, Optimizer, PlateauSchedule
 from mlpengine.train.step import TrainingStep
 
 GROUPS = {"biases": Group(lr=0.25, weight_decay=0.5), "first": Group(lr=2.0)}

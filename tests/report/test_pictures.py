@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from mlpengine import Mlp, UsageError
+from mlpengine import Mlp
 from mlpengine.config import load_config
 from mlpengine.config.build import build
 from mlpengine.diagnostics import Diagnostics
+from mlpengine.errors import UsageError
 from mlpengine.report import Run, charts
 from mlpengine.report.chart import (
     Band,

@@ -11,24 +11,17 @@ import numpy as np
 import pytest
 from runs import CLASSES, EarlyStopping, part
 
-from mlpengine import (
-    Adam,
-    AdamW,
-    CheckpointError,
-    CosineSchedule,
-    Mlp,
+from mlpengine import Adam, AdamW, CosineSchedule, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.errors import CheckpointError, NumericalError, RunError
+from mlpengine.nn.tensors import read_tensors
+from mlpengine.optim import (
+    AdaptiveClip,
     NAdam,
-    NumericalError,
+    PercentileClip,
     PlateauSchedule,
     RmsProp,
-    RunError,
-    Sgd,
-    SoftmaxCrossEntropy,
     StepSchedule,
-    TrainingStep,
 )
-from mlpengine.nn.tensors import read_tensors
-from mlpengine.optim import AdaptiveClip, PercentileClip
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints, read_checkpoint
 from mlpengine.train.loop import Callback, Loop
 from mlpengine.train.state import pack, unpack

@@ -10,19 +10,16 @@ import pytest
 from mlpengine import (
     Adam,
     AdamW,
-    Lion,
     MeanSquaredError,
     Mlp,
-    NAdam,
     Population,
     PopulationStep,
-    RmsProp,
     Sgd,
     TrainingStep,
-    UsageError,
 )
 from mlpengine.diagnostics import Diagnostics, verdicts
-from mlpengine.optim import AdaptiveClip, PercentileClip
+from mlpengine.errors import UsageError
+from mlpengine.optim import AdaptiveClip, Lion, NAdam, PercentileClip, RmsProp
 
 OPTIMIZERS = {
     "adam": lambda mlp: Adam(mlp, lr=1e-2),

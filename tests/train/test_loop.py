@@ -4,17 +4,9 @@ import numpy as np
 import pytest
 from runs import EarlyStopping, make_loop
 
-from mlpengine import (
-    Adam,
-    MeanSquaredError,
-    Mlp,
-    MlpEngineError,
-    NumericalError,
-    Sgd,
-    TrainingStep,
-    UsageError,
-)
+from mlpengine import Adam, MeanSquaredError, Mlp, MlpEngineError, Sgd, TrainingStep
 from mlpengine.data.targets import NumberTarget
+from mlpengine.errors import NumericalError, UsageError
 from mlpengine.optim import PlateauSchedule
 from mlpengine.train.best import Best
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from mlpengine import Mlp, ShapeError
+from mlpengine import Mlp
+from mlpengine.errors import ShapeError
 from mlpengine.train import outputs, threads
 from mlpengine.train.threads import one_blas_thread, pinned
 

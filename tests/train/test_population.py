@@ -15,25 +15,25 @@ import pytest
 from mlpengine import (
     Adam,
     AdamW,
-    CheckpointError,
     CosineSchedule,
-    DataError,
-    IndexRangeError,
     MeanSquaredError,
     Mlp,
-    NumericalError,
-    PlateauSchedule,
     Population,
     PopulationStep,
-    RmsProp,
     Sgd,
-    ShapeError,
     SoftmaxCrossEntropy,
     TrainingStep,
-    UsageError,
 )
 from mlpengine.backends.compiled import cache
-from mlpengine.optim import PercentileClip
+from mlpengine.errors import (
+    CheckpointError,
+    DataError,
+    IndexRangeError,
+    NumericalError,
+    ShapeError,
+    UsageError,
+)
+from mlpengine.optim import PercentileClip, PlateauSchedule, RmsProp
 from mlpengine.train import population
 
 SEEDS = (5, 1, 8)

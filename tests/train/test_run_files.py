@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from mlpengine import CheckpointError, Mlp, RunError, __version__, system
+from mlpengine import Mlp, __version__, system
 from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.data import Column, Preprocessor, Table, read_table
+from mlpengine.errors import CheckpointError, RunError
 from mlpengine.files import writing
 from mlpengine.nn.tensors import write_tensors
 from mlpengine.system import processor

@@ -6,19 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from mlpengine import (
-    IndexRangeError,
-    MeanSquaredError,
-    Mlp,
-    NumericalError,
-    Quantile,
-    Sgd,
-    ShapeError,
-    SoftmaxCrossEntropy,
-    TrainingStep,
-    UsageError,
-)
+from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics import Diagnostics
+from mlpengine.errors import IndexRangeError, NumericalError, ShapeError, UsageError
+from mlpengine.ops import Quantile
 from mlpengine.optim import AdaptiveClip, PercentileClip
 from mlpengine.train.shards import shard_rows
 

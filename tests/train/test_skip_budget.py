@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 from runs import CLASSES, part
 
-from mlpengine import (
-    Adam,
-    CosineSchedule,
-    Mlp,
-    NumericalError,
-    PlateauSchedule,
-    SoftmaxCrossEntropy,
-    TrainingStep,
-)
+from mlpengine import Adam, CosineSchedule, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.errors import NumericalError
+from mlpengine.optim import PlateauSchedule
 from mlpengine.train.checkpoint import Checkpointer, Checkpoints
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.loop import Callback, Loop, SkipBudget

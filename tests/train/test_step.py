@@ -11,23 +11,15 @@ import pytest
 from mlpengine import (
     Adam,
     BinaryCrossEntropyWithLogits,
-    CheckpointError,
-    Huber,
-    MeanAbsoluteError,
     MeanSquaredError,
     Mlp,
-    NumericalError,
-    PlateauSchedule,
-    RmsProp,
     Sgd,
-    ShapeError,
     SoftmaxCrossEntropy,
-    TapeError,
     TrainingStep,
-    UsageError,
 )
-from mlpengine.ops import REGISTRY, Tanh
-from mlpengine.optim import AdaptiveClip, PercentileClip
+from mlpengine.errors import CheckpointError, NumericalError, ShapeError, TapeError, UsageError
+from mlpengine.ops import REGISTRY, Huber, MeanAbsoluteError, Tanh
+from mlpengine.optim import AdaptiveClip, PercentileClip, PlateauSchedule, RmsProp
 from mlpengine.spec import call
 
 LOSSES = {

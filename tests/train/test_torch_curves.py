@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, RmsProp, Sgd, SoftmaxCrossEntropy
+from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy
+from mlpengine.optim import RmsProp
 from mlpengine.train.step import TrainingStep
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
