@@ -56,7 +56,7 @@ def _ops(script: ModuleType, elements: Sequence[int], dtypes: Sequence[str]) -> 
 def _step(script: ModuleType) -> Rows:
     for work in script.WORKLOADS:
         yield f"{work.name}, by hand", lambda w=work: script.by_hand(w)
-        for backend in ("numpy", "auto"):
+        for backend in ("numpy", "compiled"):
             yield f"{work.name}, {backend}", lambda w=work, b=backend: script.engine(w, b)
 
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.settings.recipes import recipe
-from mlpengine.train.executors import seconds_to_compile
+from mlpengine.train.backend import seconds_to_compile
 from mlpengine.train.trainer import front_of, make_network
 
 

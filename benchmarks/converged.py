@@ -4,7 +4,7 @@
 zero until its loss is below 1e-12, and goes on until gradients and moments would be denormal,
 which many processors handle ten times slower.  Windows of two steps are timed in turn: one of the
 converged network, and one of the same network as it was after `WARM` steps.  Prints, for every
-optimizer and executor, the ratio of the medians; in the long form a ratio above `LIMIT` fails.
+optimizer and backend, the ratio of the medians; in the long form a ratio above `LIMIT` fails.
 """
 
 import argparse

@@ -50,7 +50,7 @@ def loop(work: Workload, batches: int, watcher: LoopDiagnostics | None) -> Loop:
     y = (x @ rng.standard_normal((work.sizes[0], work.sizes[-1])).astype("f4")) / 10
     mlp = work.mlp()
     loss = MeanSquaredError() if work.loss == "mse" else SoftmaxCrossEntropy()
-    step = TrainingStep(mlp, loss, Adam(mlp, lr=1e-3), work.batch)
+    step = TrainingStep(mlp, loss, Adam(mlp, lr=1e-3), work.batch, backend="numpy")
     target = y if work.loss == "mse" else y.argmax(axis=1)
     part = Split(x, target, target)
     callbacks = [] if watcher is None else [watcher]

@@ -1,8 +1,8 @@
-"""Ten million steps of a small network: no growth of the process, no drift between executors.
+"""Ten million steps of a small network: no growth of the process, no drift between backends.
 
 ``python benchmarks/endurance.py`` (``--steps 10000000``, the default; ``--smoke`` for a second).
 A compiled 4-32-32-1 network learns from noisy rows in ten blocks.  After each block the process is
-measured, and the NumPy executor takes over weights and optimizer: both then make the same
+measured, and NumPy takes over weights and optimizer: both then make the same
 `PROBE` steps, and the largest difference of a weight is compared with the way that the weights
 went.  Fails if memory grows after the first block, or if that ratio exceeds `ROUNDING`.
 """
@@ -73,11 +73,11 @@ def main() -> None:
         print(
             f"{compiled.optimizer.steps:10,} steps   {rate:5.2f} us a step   "
             f"loss {losses.mean():.4f}   {resident / 2**20:7.2f} MiB   "
-            f"executors apart {apart:.1e} of the way",
+            f"backends apart {apart:.1e} of the way",
             flush=True,
         )
     grown = resident - first
-    print(f"{compiled.executor}: grown by {grown / 1024:.0f} KiB, apart by at most {worst:.1e}")
+    print(f"{compiled.backend}: grown by {grown / 1024:.0f} KiB, apart by at most {worst:.1e}")
     sys.exit(1 if grown > GROWTH or worst > ROUNDING else 0)
 
 

@@ -175,12 +175,12 @@ def problem_of(config: dict[str, Any], folder: Path) -> str:
     for backend in ("numpy", "compiled"):
         try:
             steps.append(trained(path, backend))
-        except NumericalError as error:  # a config that diverges must do so on both executors
+        except NumericalError as error:  # a config that diverges must do so on both backends
             errors.append(str(error))
     if errors:
-        return "" if len(errors) > 1 else f"diverges on one executor ({errors[0]})"
+        return "" if len(errors) > 1 else f"diverges on one backend ({errors[0]})"
     plain, compiled = steps
-    if compiled.executor != "compiled":
+    if compiled.backend != "compiled":
         return "is not compiled"
     if not compiled.fused and not reasons_for(config):
         return "is split"

@@ -4,7 +4,7 @@
 benchmarks/step.py, each of the three products alone, one thread, window by window in turn:
 forward y = x W^T, weight gradient dW = dy^T x, input gradient dx = dy W.  MKL takes part where
 ``pip install mkl`` has put it into the environment.  Prints billions of multiplications and
-additions a second, medians.  This measurement is why the compiled executor uses tiles of its own
+additions a second, medians.  This measurement is why the compiled backend uses tiles of its own
 everywhere; on a machine where a library is ahead, it shows.
 """
 
@@ -42,7 +42,7 @@ def operands(rows: int, inputs: int, outputs: int) -> dict[str, np.ndarray]:
 
 
 def compiled(form: str, data: dict[str, np.ndarray]) -> Callable[[], object]:
-    """Return the product as the compiled executor makes it, what it packs included."""
+    """Return the product as the compiled backend makes it, what it packs included."""
     tape = Tape()
     x = tape.input(data["x"].shape, name="x", wants_grad=form == "dx")
     if form == "dx":

@@ -275,7 +275,7 @@ def check(count: int) -> None:
                 text = (Path(folder) / f"{number:02}.yaml").read_text()
                 kinds = [contents.index(one) for one in contents]
                 ran = [
-                    json.loads((run / "environment.json").read_text())["executor"] for run in runs
+                    json.loads((run / "environment.json").read_text())["backend"] for run in runs
                 ]
                 each = [f"{r.name} ({n}): {k}" for r, n, k in zip(runs, ran, kinds, strict=True)]
                 listed = "\n".join(each)

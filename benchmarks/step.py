@@ -133,8 +133,8 @@ def measure(steps: dict[str, Step], seconds: float, windows: int) -> dict[str, l
 def contestants(work: Workload, threads: int) -> dict[str, Step]:
     candidates = {
         "by hand": by_hand(work),
-        "mlpengine numpy": engine(work, "numpy"),
-        "mlpengine auto": engine(work, "auto"),
+        "mlpengine NumPy": engine(work, "numpy"),
+        "mlpengine compiled": engine(work, "compiled"),
         "torch eager": torch_eager(work, threads),
         "scikit-learn": scikit_learn(work),
     }
@@ -168,7 +168,7 @@ def main() -> None:
                 for name, values in times.items():
                     ratios = [a / b for a, b in zip(values, times["by hand"], strict=True)]
                     print(
-                        f"  {name:<16} median {statistics.median(values):10.1f} us   "
+                        f"  {name:<18} median {statistics.median(values):10.1f} us   "
                         f"minimum {min(values):10.1f} us   "
                         f"ratio to by hand {statistics.median(ratios):6.2f}"
                     )

@@ -1,7 +1,7 @@
 """From which size a second thread pays on an idle machine, for ``training.threads``.
 
 ``python benchmarks/threads.py`` (``--smoke`` for a second).  For networks of growing size, the step
-of the NumPy and of the compiled executor with one thread and with two, window by window in turn.
+of the NumPy and of the compiled backend with one thread and with two, window by window in turn.
 Each window follows a pause, in which threads that still look for work go to sleep, and a few steps
 that are not timed.  A compiled step starts no more threads than its multiplications make up for,
 and makes its steps on one unless two are clearly faster; here it uses both for every step.

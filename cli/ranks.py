@@ -151,8 +151,8 @@ def _abort(ranks: Ranks, error: Exception) -> NoReturn:
 
 def compare(ranks: Ranks, data: LoadedData, trainer: Trainer) -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
-    executors = " ".join(step.executor for step in trainer.steps)
-    surroundings = environment(1, executors)
+    backends = " ".join(step.backend for step in trainer.steps)
+    surroundings = environment(1, backends)
     values = {name: surroundings[name] for name in DECIDES_BITS}
     values["config"] = data.file.flat
     values["data"] = fingerprints(data.parts)

@@ -61,7 +61,7 @@ START = "start.safetensors"
 """The model that training started from, where it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
-DECIDES_BITS = ("packages", "python", "machine", "blas", "executor", "target")
+DECIDES_BITS = ("packages", "python", "machine", "blas", "backend", "target")
 """Keys of the environment that may change the last bits of a result."""
 
 _log = logging.getLogger("mlpengine")
@@ -108,10 +108,10 @@ class EpochLogs(Callback):
 class CheckpointEnvironment(TypedDict):
     """The parts of a checkpoint that describe the machine that wrote it."""
 
+    backend: NotRequired[str]
     blas: Any
     compiler: NotRequired[str | None]
     cores: int
-    executor: str
     machine: str
     packages: dict[str, Any]
     platform: str
@@ -174,7 +174,7 @@ class Session:
             trainer.threads = threads
         resolved = directory.path / RESOLVED
         self._config = read_file(resolved) if resolved.is_file() else data.file.resolved().encode()
-        self.environment = environment(trainer.threads, trainer.step.executor)
+        self.environment = environment(trainer.threads, trainer.step.backend)
         drawn = data.file.config.report.run_plots
         self.draws = uses_extra(drawn, "plots", told=bool(progress))
         self.diagnostics = trainer.diagnostics(directory.path / DIAGNOSTICS_FILE)

@@ -109,7 +109,7 @@ def summarize(trainer: Trainer) -> dict[str, Any]:
         "batch_size": batch,
         "dropout": mlp.to_dict()["dropout"],
         "dtype": mlp.dtype.name,
-        "executor": step.executor,
+        "backend": step.backend,
         "threads": trainer.threads,
         **({"front": front_facts(mlp)} if mlp.front else {}),
         "layers": layers,
@@ -177,7 +177,7 @@ def table(facts: dict[str, Any]) -> str:
         f"FLOPs       {facts['flops_per_step']:,} a step of {plural(facts['batch_size'], 'row')}, "
         f"{facts['flops_per_prediction']:,} a prediction",
         f"bytes       {sizes}",
-        f"steps       {facts['steps_per_epoch']:,} an epoch, by {facts['executor']}, "
+        f"steps       {facts['steps_per_epoch']:,} an epoch, by {facts['backend']}, "
         f"{plural(facts['threads'], 'thread')}",
     ]
     return "\n".join(lines)

@@ -319,10 +319,10 @@ def _longer(
     if number is not None:
         overrides.append(Override("--epochs", ("training", "epochs"), str(number)))
     if epochs is not None:
-        executor = checkpoint.header["environment"]["executor"]
-        backend = load_config(directory.path / RESOLVED).config.training.backend
-        if backend == "auto":  # which is chosen by the number of steps
-            overrides.append(Override("--epochs", ("training", "backend"), executor))
+        backend = checkpoint.header["environment"].get("backend")
+        asked = load_config(directory.path / RESOLVED).config.training.backend
+        if backend and asked == "auto":  # which is chosen by the number of steps
+            overrides.append(Override("--epochs", ("training", "backend"), backend))
     return overrides
 
 

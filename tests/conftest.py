@@ -1,12 +1,16 @@
 """What holds for every test: one BLAS thread, the same random numbers, a cache of programs."""
 
 import functools
+import inspect
 import logging
 import os
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
+
+from mlpengine.train.population import PopulationStep
+from mlpengine.train.step import TrainingStep
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # for the processes that tests start
@@ -31,6 +35,17 @@ def _program_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLPENGINE_CACHE", str(folder))
         yield
+
+
+@pytest.fixture(autouse=True)
+def numpy_steps(monkeypatch):
+    """Let steps that name no backend run on NumPy: most tests are about something else.
+
+    A program takes a second to compile.  A module that is about the default overrides this.
+    """
+    for made in (TrainingStep, PopulationStep):
+        defaults = inspect.unwrap(made.__init__).__kwdefaults__
+        monkeypatch.setitem(defaults, "backend", "numpy")
 
 
 @functools.cache

@@ -194,7 +194,7 @@ def steps_made(step: TrainingStep) -> Any:
         value = step(x[:rows], y[:rows], *(w[:rows] for w in weights))
         kept += [value, step.grad_norm, step.clipped_norm, step.mlp.params.flat.copy()]
         kept += [step.scratch.output.copy(), step.grads.flat.copy()]
-    return kept, step.run(step.bound(3)), step.executor  # on what the buffers hold
+    return kept, step.run(step.bound(3)), step.backend  # on what the buffers hold
 
 
 def new_population_step(backend: str) -> Any:
@@ -351,7 +351,7 @@ ROWS = {
         lambda: (flat := floats(20_000), GlobalNorm(flat)),
         lambda pair: (np.multiply(pair[0], 2, out=pair[0])[:3].copy(), pair[1]()),
     ),
-    "PopulationStep": Row(partial(new_population_step, "auto"), population_trained),
+    "PopulationStep": Row(partial(new_population_step, "numpy"), population_trained),
     "PopulationStep, compiled": Row(partial(new_population_step, "compiled"), population_trained),
     "Tensor": Row(leaf, lambda x: (x * x).sum().backward().grad(x)),
     "QuantizedArray": Row(lambda: quantize(floats(3, 4)), lambda q: q.dequantize()),
@@ -497,7 +497,7 @@ def test_a_network_and_its_optimizer_stay_together_in_a_copy():
 @pytest.mark.parametrize("way", [deepcopy, pickled])
 def test_members_stay_in_their_population_in_a_copy(way):
     """Whichever is copied first, and whatever is bound to the parameters."""
-    members, step = new_population_step("auto")
+    members, step = new_population_step("numpy")
     sgd = Sgd(members[1])
     other_sgd, member, other, other_step = way((sgd, members[2], members, step))
     assert other_step.members is other

@@ -1,25 +1,29 @@
-"""The backends of tape programs, by name."""
+"""The backends by name: what runs a training step, and the rules of tape programs."""
 
 from typing import Literal
 
 from mlpengine.backends.backend import NUMPY, Backend, Rule
 from mlpengine.errors import UsageError
 
-BackendName = Literal["auto", "numpy", "numexpr"]
+BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
+"""What may run a training step.
+
+``auto`` is the compiled step where there is a compiler and the work is worth a compilation, and
+NumPy elsewhere.  It never takes NumExpr, which was not faster anywhere in
+``benchmarks/backends.py``."""
 
 __all__ = ["NUMPY", "Backend", "BackendName", "Rule", "find_backend"]
 
 
 def find_backend(name: str) -> Backend:
-    """Return the backend called `name`; `auto` is NumPy.
+    """Return the rules of tape programs called `name`, ``numpy`` or ``numexpr``.
 
-    `auto` does not import NumExpr, which was not faster anywhere in ``benchmarks/backends.py``.
-    Raises: UsageError for an unknown name.
+    Raises: UsageError for another name; only whole training steps are compiled.
     """
-    if name in ("numpy", "auto"):
+    if name == "numpy":
         return NUMPY
     if name == "numexpr":
         from mlpengine.backends.numexpr import NUMEXPR
 
         return NUMEXPR
-    raise UsageError(f"backend: must be one of auto, numpy, numexpr (got {name!r})")
+    raise UsageError(f"backend: must be numpy or numexpr (got {name!r})")

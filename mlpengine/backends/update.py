@@ -1,4 +1,4 @@
-"""Clipping and an optimizer's step as data, for executors other than NumPy."""
+"""Clipping and an optimizer's step as data, for backends other than NumPy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -182,7 +182,7 @@ class DeviceStep:
 
         Raises: UsageError for an activation or a loss without C.
         """
-        mlp, scratch = self.mlp, self.mlp.scratch(self.batch, backend="numpy")
+        mlp, scratch = self.mlp, self.mlp.scratch(self.batch)
         grads, spec = mlp.gradients(self.batch), self.target_spec
         target: Array = np.zeros(spec.shape, spec.dtype)
         backward, views = grads.bind(scratch), grads.views

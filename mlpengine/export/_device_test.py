@@ -284,7 +284,9 @@ def run(
     """Train `mlp` on batches of rows one after another; return losses and gradient norms."""
     mlp.freeze(step.frozen)
     optimizer = step.make_optimizer(mlp)
-    train = TrainingStep(mlp, step.loss, optimizer, step.batch, clip_norm=step.clip_norm)
+    train = TrainingStep(
+        mlp, step.loss, optimizer, step.batch, clip_norm=step.clip_norm, backend="numpy"
+    )
     if step.target_spec.dtype.kind == "i":
         targets = targets[:, 0].astype(np.int64)
     losses, norms = [], []

@@ -224,7 +224,7 @@ class Network(KnownAttributes):
         """Keep the parameters of these layers as they are, and train all others.
 
         Layers count from 0, or from -1 backwards; the front belongs to layer 0; an empty list
-        unfreezes all.  No executor computes the gradients of frozen layers, which are zero, and no
+        unfreezes all.  No backend computes the gradients of frozen layers, which are zero, and no
         optimizer moves or decays them.  Call this before making gradients, optimizer and training
         step.
 

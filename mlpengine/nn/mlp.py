@@ -193,12 +193,13 @@ class Mlp(Network):
         batch_size: int,
         *,
         training: bool = True,
-        backend: str = "auto",
+        backend: str = "numpy",
         rematerialization: Rematerialization = "keep",
     ) -> Scratch:
         """Return the buffers and bound calls of a forward pass over `batch_size` rows.
 
-        With `training` False dropout is left out and activations share memory.
+        With `training` False dropout is left out and activations share memory.  `backend` is as for
+        `Program`.
         """
         return Scratch(
             self,
@@ -219,7 +220,7 @@ class Mlp(Network):
         """
         from mlpengine.nn.compiled import CompiledMlp
 
-        return CompiledMlp(self.scratch(batch_size, training=False, backend="numpy"))
+        return CompiledMlp(self.scratch(batch_size, training=False))
 
     def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.

@@ -27,7 +27,7 @@ A pass has 50 calls on 64 bytes a block, which stay in the second-level cache.""
 
 
 class Philox:
-    """Random bytes as a function of seed, step, stream and place, on every executor.
+    """Random bytes as a function of seed, step, stream and place, on every backend.
 
     The counter of a block is (number, stream, low and high half of step), its key is the seed.
     Bytes of a matrix lie in rows padded to whole blocks.  A copy has a state of its own.

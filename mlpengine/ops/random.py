@@ -18,7 +18,7 @@ class Dropout(GradOp, name="dropout"):
 
     p is `rate` rounded to a multiple of 1/256, at least 1/256 and at most 255/256 unless rate is 0:
     each entry has one random byte.  The mask is a function of the seed and the step of `rng`, of
-    `layer` and of the entry's place, on every executor.  In a forward pass, layer 0 is the first to
+    `layer` and of the entry's place, on every backend.  In a forward pass, layer 0 is the first to
     draw and takes the generator on to its next step.  Evaluation records no dropout at all.
     Where `rng` is scheduled, p is a share of `rate`, rounded alike, which may become 0.
 

@@ -115,7 +115,7 @@ class Optimizer(KnownAttributes, ABC):
     there is none yet.  The other hyper-parameters are attributes too, but are read when the
     optimizer is created; only `lr` may be set later.
 
-    For other executors: `moments` maps names to vectors laid out like the parameters, scaled as
+    For other backends: `moments` maps names to vectors laid out like the parameters, scaled as
     each class documents; `carried` are the numbers that a step reads from the previous step, those
     of step t in row ``t % 2``.  `advance` counts a step and sets the 0-d constants that the calls
     read.
@@ -284,7 +284,7 @@ class Optimizer(KnownAttributes, ABC):
         return self._moments
 
     def lend_moments(self, give_back: Call) -> None:
-        """Let another executor change copies of the moments; `give_back` copies them back."""
+        """Let another backend change copies of the moments; `give_back` copies them back."""
         self._give_back = give_back
 
     def take_moments_back(self) -> None:

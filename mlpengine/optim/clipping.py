@@ -71,7 +71,7 @@ class Clip(KnownAttributes, ABC):
         """Return a function that clips `grads` in place and allocates no memory that grows."""
 
     def describe(self, params: Flat) -> Clipping | None:
-        """Return the rule for gradients laid out as `params`, for executors other than NumPy.
+        """Return the rule for gradients laid out as `params`, for backends other than NumPy.
 
         None stands for a rule that only NumPy has; then no step is compiled as a whole.
         """
@@ -132,7 +132,7 @@ class NormClip(_ScaledByNorm, name="norm"):
     max_norm: Positive
 
     def describe(self, params: Flat) -> Clipping:
-        """Return the rule for executors other than NumPy."""
+        """Return the rule for backends other than NumPy."""
         return Clipping("norm", (self.max_norm,))
 
     def _coefficient(self, norm: float) -> float:
@@ -167,7 +167,7 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
         vars(self).update(memory, _counts=np.zeros(2, np.int64))
 
     def describe(self, params: Flat) -> Clipping:
-        """Return the rule for executors other than NumPy, which continue its history."""
+        """Return the rule for backends other than NumPy, which continue its history."""
         arrays = {"norms": self._norms, "sorted": self._sorted, "counts": self._counts}
         memory = {f"clip_{name}": array for name, array in arrays.items()}
         return Clipping("percentile", (self.percentile,), memory)
@@ -240,7 +240,7 @@ class AdaptiveClip(Clip, name="adaptive"):
     eps: Positive = 1e-3
 
     def describe(self, params: Flat) -> Clipping:
-        """Return the rule for executors other than NumPy."""
+        """Return the rule for backends other than NumPy."""
         shapes = [_units(view).shape for view in params.views.values()]
         starts = accumulate((count * length for count, length in shapes), initial=0)
         units = [(start, *shape) for start, shape in zip(starts, shapes, strict=False)]

@@ -498,7 +498,7 @@ def settings(data: Data) -> Markup:
     if model:
         facts |= {name: model[name] for name in ("loss", "optimizer") if name in model}
         facts["activations"] = ", ".join(dict.fromkeys(model["activations"])) or "none"
-    names = ("seed", "executor", "target", "threads", "python", "processor", "platform", "blas")
+    names = ("seed", "backend", "target", "threads", "python", "processor", "platform", "blas")
     for key in names:
         if known.get(key) is not None:
             facts[key] = str(known[key])

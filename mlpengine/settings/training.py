@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Le
 
+from mlpengine.backends import BackendName
 from mlpengine.fields import Checked, Count, NonNegative, Positive
 from mlpengine.ops import Loss
 from mlpengine.optim import (
@@ -93,7 +94,7 @@ class TrainingSettings(Checked):
         nonfinite_limit: Steps that may be skipped in a run.
         early_stopping: When to end before the last epoch: false, true, or its settings.
         threads: Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.
-        backend: Executor; auto: compiled in runs of much arithmetic.
+        backend: What runs the steps; auto: compiled code in runs of much arithmetic, else NumPy.
         rematerialization: Keep activations for backward, or compute cheap ones again (balanced).
         dtype: Type of all numbers.
     """
@@ -118,7 +119,7 @@ class TrainingSettings(Checked):
     nonfinite_limit: Count = 10
     early_stopping: EarlyStopping | None = None
     threads: Literal["auto"] | Count = "auto"
-    backend: Literal["auto", "numpy", "numexpr", "compiled"] = "auto"
+    backend: BackendName = "auto"
     rematerialization: Rematerialization = "keep"
     dtype: Literal["float32", "float64"] = "float32"
 

@@ -29,7 +29,7 @@ class Program(KnownAttributes):
         tape: the recording; several programs of one tape share its parameters.
         outputs: the nodes to compute; by default the last one recorded.
         batch_size: replaces the leading axis of every input.
-        backend: auto, numpy or numexpr.
+        backend: whose rules compute it, numpy or numexpr.
         rematerialization: keep, or balanced to save memory by computing cheap values twice.
         differentiable: False shares more memory, and `backward` is not available.
         keep: further nodes whose values must outlive a replay.
@@ -61,7 +61,7 @@ class Program(KnownAttributes):
         tape: Tape,
         *outputs: Node,
         batch_size: int | None = None,
-        backend: str = "auto",
+        backend: str = "numpy",
         rematerialization: Rematerialization = "keep",
         differentiable: bool = True,
         keep: Iterable[Node] = (),

@@ -191,8 +191,7 @@ class PopulationStep(KnownAttributes):
                 weighted=weighted,
                 backend=backend,
             )
-            if backend == "compiled":
-                backend = "compiled" if step.executor == "compiled" else "auto"  # warns only once
+            backend = step.backend  # what cannot be compiled is reported once
             steps.append(step)
         self.steps = tuple(steps)
         _check_schedules([step.optimizer for step in steps])
@@ -201,9 +200,9 @@ class PopulationStep(KnownAttributes):
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
     @property
-    def executor(self) -> str:
-        """``compiled`` or ``numpy``, which runs the steps."""
-        return self.steps[0].executor
+    def backend(self) -> str:
+        """What runs the steps, as `TrainingStep.backend`."""
+        return self.steps[0].backend
 
     def run_many(
         self,

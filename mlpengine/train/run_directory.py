@@ -117,13 +117,13 @@ class RunDirectory:
         return f"RunDirectory({str(self.path)!r})"
 
 
-def environment(threads: int, executor: str) -> dict[str, Any]:
+def environment(threads: int, backend: str) -> dict[str, Any]:
     """Return the versions and settings that, with the config, determine the bits of a result.
 
     The version of a package that is not installed is None, and so are target and compiler of an
-    executor that is not compiled, and the name of a processor that is unknown.
+    backend that is not compiled, and the name of a processor that is unknown.
     """
-    target = chosen_target() if "compiled" in executor else None
+    target = chosen_target() if "compiled" in backend else None
     return {
         "packages": {"mlpengine": __version__} | {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
@@ -133,7 +133,7 @@ def environment(threads: int, executor: str) -> dict[str, Any]:
         "cores": cores(),
         "blas": blas_name(),
         "threads": threads,
-        "executor": executor,
+        "backend": backend,
         "target": target and target.level,
         "compiler": target and f"{target.version}, {target.flag}",
     }

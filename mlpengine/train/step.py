@@ -54,9 +54,6 @@ BOUND = ("_bound", "_buffers", "_clip", "_full", "_grads", "_quietly", "_update"
 
 EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
 
-BACKENDS = (*get_args(BackendName), "compiled")
-"""What `backend` of a training step may be."""
-
 
 class TrainingStep(KnownAttributes):
     """A training step of one network, loss and optimizer, bound to its buffers once.
@@ -69,8 +66,9 @@ class TrainingStep(KnownAttributes):
         clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
             does not clip.
         weighted: whether batches come with sample weights.
-        backend: as for `Mlp.scratch`, or ``compiled`` for machine code for these shapes; NumPy
-            computes what has no compiled rule, and everything if there is no compiler.
+        backend: ``compiled`` for machine code for these shapes, in which NumPy computes what has
+            no compiled rule; ``numpy``; ``numexpr``, whose rules then run where it has some; or
+            ``auto``, which is compiled where there is a compiler and NumPy elsewhere.
         threads: maximum for a compiled step, which uses fewer where more would not be faster.  The
             result is the same, bit for bit, for every number of threads.
         rematerialization: as for `Mlp.scratch`.
@@ -84,7 +82,9 @@ class TrainingStep(KnownAttributes):
             ``fast``, as MPI chooses.
 
     Attributes:
-        executor: what runs the steps, ``compiled`` or ``numpy``; both are deterministic.
+        backend: what runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
+            deterministic.
+        not_compiled: why NumPy runs where compiled code was meant to; empty elsewhere.
         scratch, grads: the buffers of the last step; of its first shard on this rank, if there
             are several, but ``grads.flat`` is the gradient of the batch.
         loss_value: of the last step, mean over its rows.
@@ -135,16 +135,20 @@ class TrainingStep(KnownAttributes):
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted
         self.threads = threads
-        if backend not in BACKENDS:
-            raise UsageError(f"backend: must be one of {', '.join(BACKENDS)} (got {backend!r})")
-        self.executor = "compiled" if backend == "compiled" else "numpy"
+        if backend not in get_args(BackendName):
+            names = ", ".join(get_args(BackendName))
+            raise UsageError(f"backend: must be one of {names} (got {backend!r})")
+        self.backend, self.not_compiled = backend, ""
+        if backend == "auto":
+            from mlpengine.train.backend import auto_backend  # 20 ms that few imports need
+
+            self.backend, self.not_compiled = auto_backend()
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
         self.bad_rows: list[int] = []
         self.shards, self.reduce = shards, reduce
         self.ranks = None if comm is None else Ranks(comm)
         self._agreed = False
-        self.rules = "auto" if backend == "compiled" else backend
         self.rematerialization = rematerialization
         self.dropout_schedule = dropout_schedule
         self._start()
@@ -163,21 +167,21 @@ class TrainingStep(KnownAttributes):
         self._clip = self._bind_clip()
 
     def _make_buffers(self) -> Buffers:
+        compiled = self.backend == "compiled"
+
         def scratch(rows: int) -> Scratch:
-            return self.mlp.scratch(
-                rows, backend=self.rules, rematerialization=self.rematerialization
-            )
+            backend = "numpy" if compiled else self.backend
+            return self.mlp.scratch(rows, backend=backend, rematerialization=self.rematerialization)
 
         if self.shards == 1 and self.ranks is None:
             return scratch(self.batch_size), self.mlp.gradients(self.batch_size)
-        compiled = self.executor == "compiled"
         settings = self.batch_size, self.shards, self.ranks, self.reduce, compiled
         return Shards(self.mlp, *settings, make=scratch)
 
     @property
     def threads_used(self) -> int:
         """Threads that may share a step: `threads`, fewer for small shapes, 1 in NumPy."""
-        if self.executor != "compiled":
+        if self.backend != "compiled":
             return 1
         fused = self._full.fused
         return self.threads if fused is None or self.ranks else fused.source.threads
@@ -223,8 +227,8 @@ class TrainingStep(KnownAttributes):
         """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
 
         Without shards a batch may also be written to its ``scratch.input`` and ``loss.target``.
-        The same executor runs all numbers of rows: if the step for one number cannot be compiled,
-        none is.  Call this for all numbers before training, so that the executor does not change.
+        The same backend runs all numbers of rows: if the step for one number cannot be compiled,
+        none is.  Call this for all numbers before training, so that the backend does not change.
         Raises: ShapeError for no rows, or more than the batch size.
         """
         bound = self._bound.get(rows)
@@ -237,9 +241,9 @@ class TrainingStep(KnownAttributes):
                     f"make it with batch_size={rows}, or write step(x[:{self.batch_size}], "
                     f"y[:{self.batch_size}]) for each batch"
                 )
-            executor = self.executor
+            backend = self.backend
             bound = self._bound[rows] = self._bind(rows)
-            if self.executor != executor and len(self._bound) > 1:
+            if self.backend != backend and len(self._bound) > 1:
                 self._bound = {n: self._bind(n) for n in self._bound}
                 self._full = self._bound[self.batch_size]
                 bound = self._bound[rows]
@@ -312,7 +316,7 @@ class TrainingStep(KnownAttributes):
 
     def _compare_ranks(self, ranks: Ranks) -> None:
         """Raise UsageError, on every rank, unless the ranks make the same steps."""
-        names = ("shards", "batch_size", "weighted", "executor", "reduce")
+        names = ("shards", "batch_size", "weighted", "backend", "reduce")
         values = {name: getattr(self, name) for name in names}
         values |= {"sizes": self.mlp.sizes, "dtype": str(self.mlp.dtype)}
         values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
@@ -524,12 +528,15 @@ class TrainingStep(KnownAttributes):
         return measure
 
     def _bind(self, rows: int) -> BoundStep:
-        from mlpengine.train.executors import StepBuilder  # 20 ms that few imports need
+        from mlpengine.train.backend import StepBuilder  # 20 ms that few imports need
 
         settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
         builder = StepBuilder(*settings, self._target)
         whole = self._bound.get(self.batch_size)
-        bound, self.executor = builder.build(self._buffers, rows, self.executor, whole)
+        compiled = self.backend == "compiled"
+        bound, problem = builder.build(self._buffers, rows, whole, compiled=compiled)
+        if problem:
+            self.backend, self.not_compiled = "numpy", problem
         return bound
 
     def __getstate__(self) -> dict[str, Any]:

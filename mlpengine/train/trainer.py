@@ -33,11 +33,11 @@ from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import Kind, NetworkSettings, RunSettings
 from mlpengine.settings.training import LINEAR
 from mlpengine.spec import Array
+from mlpengine.train.backend import choose_backend
 from mlpengine.train.calibration import Residuals, cool, error_of_mean
 from mlpengine.train.diagnose import LoopDiagnostics
 from mlpengine.train.ensemble import SEEDS_APART, EnsembleLoop
 from mlpengine.train.evaluate import MEASURED_AS_TRAINED, Evaluator, Scorer, plain_loss
-from mlpengine.train.executors import choose_backend
 from mlpengine.train.kinds import Mean, best_mean, equal_shares, inputs_of, readings
 from mlpengine.train.loop import Callback, Loop, Result
 from mlpengine.train.model import Model
@@ -268,7 +268,7 @@ class Trainer:
                 mlp.initialize_from(train.x[some], seed=seeds[k])
         return networks
 
-    # threads, executors, optimizers, steps
+    # threads, backends, optimizers, steps
 
     def _allowed_threads(self) -> int:
         """Return the threads that the settings and the ranks allow."""
@@ -300,9 +300,8 @@ class Trainer:
             step = member.step(weighted=self.train.weights is not None)
             whole, short = divmod(self.row_count(k), self.batch_size)
             if whole and short and not self.settings.training.drop_last:
-                step.bound(short)  # from here on `step.executor` is that of the whole run
-            if self.backend == "compiled" and step.executor != "compiled":
-                self.backend = "auto"  # what cannot be compiled is reported once
+                step.bound(short)  # from here on `step.backend` is that of the whole run
+            self.backend = step.backend  # what cannot be compiled is reported once
             yield member
 
     def _member(self, mlp: Mlp, rows: int, *, linear: bool = False) -> Member:
@@ -404,7 +403,7 @@ class Trainer:
 
         BLAS has one beside a compiled step or several networks, which have threads of their own.
         """
-        alone = self.step.executor != "compiled" and len(self.members) == 1
+        alone = self.step.backend != "compiled" and len(self.members) == 1
         return pinned(self.threads if alone else 1, self.threads)
 
     def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:

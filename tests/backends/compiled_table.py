@@ -1,4 +1,4 @@
-"""What the compiled executor is tested on."""
+"""What the compiled backend is tested on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -234,7 +234,7 @@ def test_numpy_runs_where_the_compiler_does_not(folder, monkeypatch, caplog, com
 
 def check_numpy_runs(caplog, message):
     step = CASES[0].step("compiled")
-    assert step.executor == "numpy"
+    assert step.backend == "numpy"
     (line,) = caplog.messages
     assert re.match(rf"backend: NumPy runs instead of compiled code \({message}", line), line
     assert "\n" not in line

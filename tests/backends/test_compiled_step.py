@@ -37,7 +37,7 @@ from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Spec
 from mlpengine.train import shards
-from mlpengine.train.executors import choose_backend, seconds_to_compile
+from mlpengine.train.backend import choose_backend, seconds_to_compile
 from mlpengine.train.shared_update import RanksOfCall, ShardOfCall, TableOfCall
 from mlpengine.train.trainer import front_of, make_network
 
@@ -52,9 +52,9 @@ def agree(case, ours, theirs, what=""):
 
 
 def compare(case: StepCase, threads: int = 1) -> TrainingStep:
-    """Make the same steps on both executors and compare everything that can be read."""
+    """Make the same steps on both backends and compare everything that can be read."""
     compiled, plain = case.step("compiled", threads), case.step("numpy")
-    assert compiled.executor == "compiled"
+    assert compiled.backend == "compiled"
     for number in range(STEPS):
         rows = case.batch - 1 if case.short and number == 3 else case.batch
         x, y, weights = (
@@ -283,7 +283,7 @@ def test_a_row_whose_absolute_errors_exceed_the_dtype_together_has_a_loss():
     mlp = Mlp([2, 2], seed=0)
     mlp.params.flat[:] = 0
     step = TrainingStep(mlp, MeanAbsoluteError(), Sgd(mlp), 1, backend="compiled")
-    assert step.executor == "compiled"
+    assert step.backend == "compiled"
     value = step(np.ones((1, 2), "f4"), np.full((1, 2), 3e38, "f4"))
     assert value == pytest.approx(3e38, rel=1e-6)
 
@@ -291,7 +291,7 @@ def test_a_row_whose_absolute_errors_exceed_the_dtype_together_has_a_loss():
 def test_a_layer_without_a_compiled_rule_splits_the_program():
     mlp = Mlp([4, 8, 8, 2], activation=Softmax(0), seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp), 6, backend="compiled")
-    assert step.executor == "compiled"
+    assert step.backend == "compiled"
     assert step.bound(6).fused is None
     assert len(step.bound(6).calls) > 3
 
@@ -305,10 +305,10 @@ def test_a_clipping_rule_that_only_numpy_has_splits_the_program():
     step = TrainingStep(
         mlp, MeanSquaredError(), Sgd(mlp), 6, clip_norm=Halved(1), backend="compiled"
     )
-    assert (step.executor, step.fused) == ("compiled", False)
+    assert (step.backend, step.fused) == ("compiled", False)
 
 
-def test_the_history_of_a_percentile_goes_on_between_executors():
+def test_the_history_of_a_percentile_goes_on_between_backends():
     states = []
     for backends in (("numpy", "numpy"), ("numpy", "compiled"), ("compiled", "numpy")):
         case = StepCase("p", clip=partial(PercentileClip, 40, history=5), dtype="float64")
@@ -360,7 +360,7 @@ def realmlp_network(features):
 def test_auto_weighs_the_time_to_compile(mlp, batch, seconds, too_few):
     """`seconds` are what the compiler took, as `benchmarks/compiling.py` prints them."""
     assert seconds / 2 < seconds_to_compile(mlp) < seconds * 2
-    assert choose_backend(too_few, mlp, batch) == "auto"
+    assert choose_backend(too_few, mlp, batch) == "numpy"
     assert choose_backend(round(1.05 * too_few), mlp, batch) == "compiled"
 
 
@@ -376,15 +376,15 @@ def test_a_program_has_no_lines_for_each_feature():
 def test_auto_compiles_where_it_pays(monkeypatch):
     small, large = (Mlp([4, 8, 1]), 16), (Mlp([26, 256, 128, 1]), 256)
     assert choose_backend(10**6, *small) == "compiled"
-    assert choose_backend(6_000, *small) == "auto"
+    assert choose_backend(6_000, *small) == "numpy"
     assert choose_backend(6_000, *large) == "compiled"
-    assert choose_backend(100, *large) == "auto"
+    assert choose_backend(100, *large) == "numpy"
     digits = [64, 256, 128, 10]
-    for dropout, backend in ((0.3, "compiled"), ([0.3, 0.1], "compiled"), (0.0, "auto")):
+    for dropout, backend in ((0.3, "compiled"), ([0.3, 0.1], "compiled"), (0.0, "numpy")):
         assert choose_backend(3_000, Mlp(digits, dropout=dropout), 32) == backend
     for compiler in ("/no/such/compiler", 'cc "x'):
         monkeypatch.setenv("CC", compiler)
-        assert choose_backend(10**6, *small) == "auto"
+        assert choose_backend(10**6, *small) == "numpy"
 
 
 @pytest.mark.parametrize("backend", ["compiled", "numpy"])
@@ -410,7 +410,7 @@ def test_deviations_whose_sum_overflows_have_a_mean(columns, dtype):
     """All near the largest number: their mean is theirs, and each gradient 1 / entries."""
     mlp = Mlp([1, columns], seed=0, dtype=dtype)
     step = TrainingStep(mlp, MeanAbsoluteError(), Sgd(mlp, lr=0.0), 4, backend="compiled")
-    assert step.executor == "compiled"
+    assert step.backend == "compiled"
     huge = 0.9 * float(np.finfo(dtype).max)
     x, y = np.zeros((4, 1), dtype), np.full((4, columns), -huge, dtype)
     assert step(x, y) == pytest.approx(huge, rel=1e-6)

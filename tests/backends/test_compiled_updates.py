@@ -107,7 +107,7 @@ def test_the_measure_notices_the_fifth_unit():
     assert (ulps(wrong, right) > MAX_ULPS).all()
 
 
-# ---------------------------------------------------------------- one class, both executors
+# ---------------------------------------------------------------- one class, both backends
 class Averaged(Optimizer):
     """Steps along the mean of the last three gradients, shorter where it changes its sign."""
 
@@ -133,7 +133,7 @@ def test_an_optimizer_is_one_class():
         mlp = Mlp([3, 8, 1], seed=1, activation="tanh")
         optimizer = Averaged(mlp)
         step = TrainingStep(mlp, MeanSquaredError(), optimizer, 16, backend=backend)
-        assert step.executor == backend
+        assert step.backend == backend
         losses, _ = step.run_many(x, y, np.arange(160) % 64)[:2]
         first = step(x[:16], y[:16])
         assert first < losses[0]
@@ -158,7 +158,7 @@ def test_numbers_may_be_any_function_of_the_c_library(name):
     for backend in ("numpy", "compiled"):
         mlp = Mlp([3, 8, 1], seed=1)
         step = TrainingStep(mlp, MeanSquaredError(), Own(mlp, lr=0.1), 16, backend=backend)
-        assert step.executor == backend
+        assert step.backend == backend
         for _ in range(3):
             step(np.ones((16, 3), "f4"), np.ones((16, 1), "f4"))
         params.append(mlp.params.flat)

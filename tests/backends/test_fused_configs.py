@@ -30,7 +30,7 @@ def stub(backend="compiled", *, fused=True, weight=1.0, outputs=0.0):
     flat = np.array([1.0, weight])
     params = SimpleNamespace(flat=flat)
     mlp = SimpleNamespace(params=params)
-    return SimpleNamespace(executor=backend, fused=fused, mlp=mlp, outputs=outputs)
+    return SimpleNamespace(backend=backend, fused=fused, mlp=mlp, outputs=outputs)
 
 
 @pytest.mark.parametrize(

@@ -262,8 +262,8 @@ def other_version(*arguments: str) -> int:
         run_directory.__version__ = plain
 
 
-def other_executor(*arguments: str) -> int:
-    """Train with another executor for the second network of rank 1."""
+def other_backend(*arguments: str) -> int:
+    """Train with another backend for the second network of rank 1."""
     plain, numbers = Trainer._member, count(10 * int(os.environ["PMI_RANK"]))
 
     def member(self, mlp, rows):

@@ -210,7 +210,7 @@ def test_an_activation_by_formula_trains_as_the_one_by_name(backend, folder, mlp
         assert trained.code == 0
         losses.append(json.loads(trained.out)["train"]["loss"])
         assert (
-            json.loads((folder / f"run{i}" / "environment.json").read_text())["executor"] == backend
+            json.loads((folder / f"run{i}" / "environment.json").read_text())["backend"] == backend
         )
     assert losses == pytest.approx(losses[:1] * 2, rel=1e-5)
     exported = mlpengine("export", "run1", "--format", "onnx", "-o", "m.onnx", "--json")

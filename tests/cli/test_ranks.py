@@ -193,8 +193,8 @@ MISUSE = {
         "packages must be the same on all ranks "
         "(rank 0 has {'mlpengine': '0.0'}, rank 1 has {'mlpengine': '0.1'})"
     ],
-    "other_executor small.yaml --set training.seeds=2 --set training.backend=compiled": [
-        "executor must be the same on all ranks",
+    "other_backend small.yaml --set training.seeds=2 --set training.backend=compiled": [
+        "backend must be the same on all ranks",
         "rank 1 has compiled numpy",
     ],
     "train small.yaml --dry-run": ["--dry-run", "one process"],

@@ -1,4 +1,4 @@
-"""Options of the estimators: class weights, schedules, executors, warm starts, labels."""
+"""Options of the estimators: class weights, schedules, backends, warm starts, labels."""
 
 import json
 from functools import partial

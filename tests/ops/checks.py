@@ -16,7 +16,7 @@ from mlpengine.tape.operand import apply
 GROWTH = 1024
 """Bytes by which the peak of a replay may differ between few and many rows."""
 
-BACKENDS = ("numexpr", "auto")
+BACKENDS = ("numexpr", "numpy")
 
 AGREEMENT = {"float64": 1e-12, "float32": 5e-6}
 """Between backends, relative and absolute."""

@@ -1,4 +1,4 @@
-"""Groups of parameters: factors of learning rate and weight decay, in every executor."""
+"""Groups of parameters: factors of learning rate and weight decay, in every backend."""
 
 import numpy as np
 import pytest

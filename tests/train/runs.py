@@ -31,7 +31,7 @@ def make_loop(
     dropout=0.0,
     seed=3,
     optimizer=Adam,
-    backend="auto",
+    backend="numpy",
 ):
     mlp = Mlp([4, 8, CLASSES], dropout=dropout, seed=seed)
     bound = optimizer(mlp, lr=lr, schedule=schedule)

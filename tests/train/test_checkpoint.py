@@ -66,7 +66,7 @@ def make(*, callbacks=(), seed=3, **given):
         16,
         weighted=weighted,
         clip_norm=given["clip"]() if "clip" in given else given.get("clip_norm"),
-        backend=given.get("backend", "auto"),
+        backend=given.get("backend", "numpy"),
     )
     return Loop(
         step,

@@ -39,7 +39,7 @@ def step_of(mlp, backend):
     )
 
 
-def ensemble(backend="auto", threads=1, epochs=9, callbacks=(), dropout=0.0, kinds=0):
+def ensemble(backend="numpy", threads=1, epochs=9, callbacks=(), dropout=0.0, kinds=0):
     """Return the loop of eight members, each without one fold of the rows."""
     train = part(ROWS, 1, noise=1.0)
     folds = fold_rows(ROWS, FOLDS, labels=train.y)
@@ -60,7 +60,7 @@ def ensemble(backend="auto", threads=1, epochs=9, callbacks=(), dropout=0.0, kin
     return EnsembleLoop(loops, threads=threads, kinds=kinds, callbacks=callbacks)
 
 
-def single_run(k, backend="auto", epochs=9, dropout=0.0):
+def single_run(k, backend="numpy", epochs=9, dropout=0.0):
     """Return the loop of one network on a table that holds its rows alone."""
     train = part(ROWS, 1, noise=1.0)
     folds = fold_rows(ROWS, FOLDS, labels=train.y)
@@ -99,7 +99,7 @@ def test_members_have_the_bits_of_single_runs(backend, threads, dropout):
         own = single_run(k, backend, dropout=dropout)
         own.run()
         assert bits(member) == bits(own)
-        assert member.step.executor == backend
+        assert member.step.backend == backend
 
 
 class Stopper(Callback):

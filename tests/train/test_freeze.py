@@ -1,4 +1,4 @@
-"""Frozen layers: no executor computes their gradients, no optimizer moves them."""
+"""Frozen layers: no backend computes their gradients, no optimizer moves them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def moved(mlp, before):
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
-def test_frozen_layers_stay_in_every_executor(name):
+def test_frozen_layers_stay_in_every_backend(name):
     row = EXECUTORS[name]
     for frozen in row.choices:
         mlp, before, step = trained(OPTIMIZERS["adamw"], frozen, **row.options())

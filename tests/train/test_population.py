@@ -106,7 +106,7 @@ def compare(sizes, batch, backend, threads, options):
         **options,
     )
     results = [step.run_many(x, y, orders, shared) for _ in range(2)]
-    assert step.executor == backend
+    assert step.backend == backend
     for k, seed in enumerate(SEEDS):
         own = Mlp(sizes, activation="tanh", seed=seed, **network)
         settings = {"lr": LRS[k]} if decays is None else {"lr": LRS[k], "weight_decay": decays[k]}
@@ -317,7 +317,7 @@ child = os.fork()
 signal.alarm(100)
 losses, _ = step.run_many(x, y, orders)
 if not child:
-    os._exit(0 if step.executor == "compiled" and np.isfinite(losses).all() else 1)
+    os._exit(0 if step.backend == "compiled" and np.isfinite(losses).all() else 1)
 assert os.waitpid(child, 0)[1] == 0
 """
 

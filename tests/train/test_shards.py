@@ -76,7 +76,7 @@ def test_shards_add_up_to_the_batch(name, backend):
     whole, parts = (new_step(backend, shards, **CASES[name]) for shards in (1, 4))
     np.testing.assert_allclose(losses_of(parts), losses_of(whole), rtol=1e-11)
     np.testing.assert_allclose(parts.mlp.params.flat, whole.mlp.params.flat, rtol=1e-11)
-    assert parts.executor == backend
+    assert parts.backend == backend
 
 
 def test_the_order_of_additions_is_that_of_a_binary_tree(backend):

@@ -54,7 +54,7 @@ def test_the_step_is_the_loop_by_hand(loss, max_norm, backend):
     step = TrainingStep(
         ours, LOSSES[loss], Adam(ours, eps=1e-4), 20, clip_norm=max_norm, backend=backend
     )
-    assert step.executor == backend
+    assert step.backend == backend
     # Machine code sums in another order, which Adam's first steps enlarge (hence the large eps).
     same = {"rtol": 0, "atol": 0} if backend == "numpy" else {"rtol": 1e-4, "atol": 2e-5}
     scratch, grads = other.scratch(20, backend="numpy"), other.gradients(20)
@@ -275,7 +275,7 @@ def test_cross_entropy_takes_rows_of_probabilities(backend, smoothing, shards):
     w, b = (view.astype("f8") for view in mlp.params.views.values())
     loss = SoftmaxCrossEntropy(label_smoothing=smoothing)
     step = TrainingStep(mlp, loss, Sgd(mlp, lr=0.5), 12, backend=backend, shards=shards)
-    assert step.executor == backend
+    assert step.backend == backend
     value = step(x, p)
     logits = x @ w.T + b
     q = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
@@ -385,7 +385,7 @@ def test_a_constant_beyond_the_dtype_is_infinite_without_a_warning(backend):
     for text, finite in (("x * 1e39", False), ("x / 1e39 + x", True), ("x + 1e-60", True)):
         mlp = Mlp([3, 4, 2], activation=text, seed=0)
         step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 4, backend=backend)
-        assert (step.executor == "compiled") == (backend == "compiled")
+        assert (step.backend == "compiled") == (backend == "compiled")
         x, y = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
         if finite:
             assert np.isfinite(step(x, y))

@@ -41,7 +41,7 @@ def chosen_target() -> Target:
 
     Raises: CompileError if there is no compiler; UsageError if the processor lacks the level.
     """
-    return known_target(_compiler(), chosen_level())
+    return known_target(compiler(), chosen_level())
 
 
 def available_targets() -> list[Target]:
@@ -49,14 +49,15 @@ def available_targets() -> list[Target]:
 
     Raises: CompileError if there is no compiler.
     """
-    targets, command = [], _compiler()
+    targets, command = [], compiler()
     for level in LEVEL_NAMES:
         with suppress(UsageError):
             targets.append(known_target(command, level))
     return targets
 
 
-def _compiler() -> tuple[str, ...]:
+def compiler() -> tuple[str, ...]:
+    """Return the command of the installed compiler.  Raises: CompileError if there is none."""
     command = compiler_command()
     if command is None:
         named = os.environ.get("CC")

@@ -1,7 +1,7 @@
-"""The executor of a training step: NumPy, or machine code compiled for it.
+"""What runs a training step: NumPy, or machine code compiled for it.
 
-This module has the rule of ``auto``, the choice for one step, and the calls of a step that is
-compiled in part.
+This module has the rule of ``auto``, for a run and for a step of one's own, and the calls of a step
+that is compiled as a whole or in part.
 """
 
 import logging
@@ -19,8 +19,8 @@ from mlpengine.backends.compiled import (
     UnsupportedError,
     compile_program,
 )
+from mlpengine.backends.compiled.executor import compiler
 from mlpengine.backends.compiled.lower import lower
-from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.update import Clipping
 from mlpengine.buffers import address_of, replay
 from mlpengine.errors import CompileError
@@ -35,6 +35,9 @@ from mlpengine.train.bound_step import BoundStep
 from mlpengine.train.shards import Buffers, Shards
 
 _log = logging.getLogger("mlpengine")
+
+NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
+"""The message of a step that is not compiled for the lack of something."""
 
 SAVED_BY_CALLS = 30e-6
 """Seconds that machine code saves in a step for the calls alone.
@@ -76,7 +79,7 @@ def seconds_to_compile(mlp: Mlp) -> float:
 
 
 def choose_backend(steps: int, mlp: Mlp, batch_size: int) -> str:
-    """Return the backend that ``auto`` selects for this number of steps of this network.
+    """Return the backend that ``auto`` selects for a run of so many steps of this network.
 
     It depends only on its shapes and on whether there is a compiler, not on the contents of the
     cache, so a config gives the same bits in every run on one machine.
@@ -87,7 +90,20 @@ def choose_backend(steps: int, mlp: Mlp, batch_size: int) -> str:
     saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward and twice backward
     saved += SAVED_BY_DROPPED_UNIT * batch_size * dropped
     pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
-    return "compiled" if pays and compiler_command() else "auto"
+    return auto_backend()[0] if pays else "numpy"
+
+
+def auto_backend() -> tuple[str, str]:
+    """Return the backend of work that is worth a compilation, and why if it is NumPy.
+
+    A step of one's own is such work: it is made to be called often.
+    """
+    try:
+        compiler()
+    except CompileError as reason:
+        _log.info(NUMPY_RUNS, reason)
+        return "numpy", str(reason)
+    return "compiled", ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,20 +124,22 @@ class StepBuilder:
     target: Spec | None = None
 
     def build(
-        self, buffers: Buffers, rows: int, executor: str, whole: BoundStep | None = None
+        self, buffers: Buffers, rows: int, whole: BoundStep | None = None, *, compiled: bool
     ) -> tuple[BoundStep, str]:
-        """Return the step for `rows` rows and its executor, which is NumPy if compiling fails.
+        """Return the step for `rows` rows, and why NumPy runs it if it cannot be `compiled`.
 
         `whole` is the step of whole batches on these buffers, whose program takes shorter ones too.
 
         Raises: ShapeError if the buffers have fewer rows.
         """
-        if executor == "compiled":
+        problem = ""
+        if compiled:
             try:
-                return self._bind(buffers, rows, whole, compiled=True), executor
+                return self._bind(buffers, rows, whole, compiled=True), ""
             except CompileError as reason:
-                _log.warning("backend: NumPy runs instead of compiled code (%s)", reason)
-        return self._bind(buffers, rows, whole, compiled=False), "numpy"
+                problem = str(reason)
+                _log.warning(NUMPY_RUNS, problem)
+        return self._bind(buffers, rows, whole, compiled=False), problem
 
     def _bind(
         self, buffers: Buffers, rows: int, whole: BoundStep | None, *, compiled: bool
