@@ -221,6 +221,15 @@ def test_a_missing_run_or_config_is_wrong_usage(command, mlpengine, config):
     assert found.err.count("\n") == 1
 
 
+@pytest.fixture
+def interruptible():
+    """Jobs that a shell runs in the background ignore SIGINT, and so do their tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_the_first_imports_prints_no_traceback(monkeypatch, capfd):
     """Before, the command began with an import of modules that import others."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -256,17 +265,14 @@ class _Interrupted:
                 raise ImportError("failed to import") from error
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", EXIT_CODES)
 def test_a_signal_during_imports_is_no_missing_package(number, mlpengine, monkeypatch):
     """Before, it read: needs an optional package."""
     for name in ("mlpengine_cli.study", "mlpengine_cli.trials"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [_Interrupted(number), *sys.meta_path])
-    before = signal.signal(number, signal.SIG_DFL)  # a shell's background jobs ignore SIGINT
-    try:
-        ran = mlpengine("sweep", "s.yaml")
-    finally:
-        signal.signal(number, before)
+    ran = mlpengine("sweep", "s.yaml")
     assert (ran.code, ran.err) == (EXIT_CODES[number], "interrupted\n")
 
 
