@@ -4,9 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mlpengine.train.loading import load
     from mlpengine.train.loop import Callback, Loop
     from mlpengine.train.metrics import metric
-    from mlpengine.train.model import Model, load
+    from mlpengine.train.model import Model
     from mlpengine.train.population import Population, PopulationStep
     from mlpengine.train.step import TrainingStep
     from mlpengine.train.task import (
@@ -38,7 +39,8 @@ __all__ = [
 _PLACES = {
     "loop": ("Callback", "Loop"),
     "metrics": ("metric",),
-    "model": ("Model", "load"),
+    "loading": ("load",),
+    "model": ("Model",),
     "population": ("Population", "PopulationStep"),
     "step": ("TrainingStep",),
 }
